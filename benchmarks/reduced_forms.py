@@ -1,0 +1,94 @@
+"""Speed and error of the reduced expectations against the plain 20 × 20 engine.
+
+    python benchmarks/reduced_forms.py [rows]
+
+For each likelihood: milliseconds for value and gradients of `rows` rows (10,000), the ratio to the
+plain engine, and the largest error of both over 200 of the rows against 160 nodes a dimension.
+The latents have unit-scale means and posterior variances of 0.01 to 1, as in a fit.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from chainedgp.likelihoods.additive_poisson import AdditivePoisson
+from chainedgp.likelihoods.base import Likelihood
+from chainedgp.likelihoods.beta import Beta
+from chainedgp.likelihoods.student_t import HetStudentT
+from chainedgp.likelihoods.survival import LogLogisticSurvival
+
+BLOCK = 1000  # rows at a time, as in the bound
+CASES = (HetStudentT, AdditivePoisson, Beta, LogLogisticSurvival)
+
+
+def data(likelihood: Likelihood, n: int, seed: int = 0) -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(seed)
+    means = rng.normal(size=(2, n)).T
+    variances = np.exp(rng.uniform(np.log(0.01), 0.0, size=(2, n))).T
+    latents = means + np.sqrt(variances) * rng.normal(size=(n, 2))
+    y = likelihood.sample(rng, *latents.T, **likelihood.parameter_values())
+    y = np.clip(y, 1e-12, 1.0 - 1e-12) if likelihood.support == "unit" else y
+    return y, means, variances
+
+
+def in_blocks(call: Callable, y: np.ndarray, means: np.ndarray, variances: np.ndarray) -> np.ndarray:
+    parts = [slice(k, k + BLOCK) for k in range(0, len(y), BLOCK)]
+    return np.concatenate([call(y[p], means[p], variances[p])[0] for p in parts])
+
+
+def seconds(call: Callable, *arguments: np.ndarray, repeats: int = 5) -> float:
+    best = np.inf
+    for _ in range(repeats):
+        start = time.perf_counter()
+        in_blocks(call, *arguments)
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def compare(likelihood: Likelihood, n: int, repeats: int = 5) -> dict[str, float]:
+    """Seconds and largest errors: plain 20 × 20, reduced with 20 nodes, reduced as required."""
+    kw = likelihood.parameter_values()
+    arrays = data(likelihood, n)
+    few = tuple(a[:200] for a in arrays)
+
+    def plain(y: np.ndarray, means: np.ndarray, variances: np.ndarray, nodes: int = 20) -> tuple:
+        return Likelihood._quadrature(likelihood, y, means, variances, nodes=nodes, **kw)
+
+    def reduced(y: np.ndarray, means: np.ndarray, variances: np.ndarray) -> tuple:
+        return likelihood.expected_log_density(y, means, variances, nodes=20, **kw)
+
+    def required(y: np.ndarray, means: np.ndarray, variances: np.ndarray) -> tuple:
+        nodes = likelihood.required_nodes(y, means, variances, **kw)
+        return likelihood.expectation(y, means, variances, nodes, **kw)
+
+    # a reference that shares nothing with the reduced forms but the density
+    exact = plain(*few, nodes=160)[0]
+    result = {}
+    for name, call in (("plain", plain), ("reduced", reduced), ("required", required)):
+        result[f"{name} seconds"] = seconds(call, *arrays, repeats=repeats)
+        result[f"{name} error"] = float(np.max(np.abs(call(*few)[0] - exact)))
+    return result
+
+
+def main() -> None:
+    n = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
+    print(f"n = {n}; value and gradients; ratio = plain 20 × 20 over the column's time")
+    print("| likelihood | plain ms | 20 nodes ms | ratio | required nodes ms | ratio "
+          "| error plain | error 20 nodes | error required |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for case in CASES:
+        r = compare(case(), n)
+        base = r["plain seconds"]
+        cells = [f"{1e3 * base:.0f}"]
+        for name in ("reduced", "required"):
+            cells += [f"{1e3 * r[f'{name} seconds']:.1f}", f"{base / r[f'{name} seconds']:.1f}"]
+        cells += [f"{r[f'{name} error']:.0e}" for name in ("plain", "reduced", "required")]
+        print(f"| {case.__name__} | " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    main()

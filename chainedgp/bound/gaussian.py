@@ -1,0 +1,71 @@
+"""The whitened Gaussian q(v) = N(μ, S) of one latent: from its sites, from μ and a root, and its KL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..linalg import Array, cholesky, invert_lower
+
+__all__ = ["Gaussian", "from_natural", "from_root", "symmetric_kl"]
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """q(v) = N(μ, S) of the whitened inducing values v of one latent, S of shape (M, M).
+
+    `precision` is S⁻¹ where q came from sites, and None where it came from a root of S.
+    """
+
+    mu: Array
+    S: Array
+    log_det_S: float
+    precision: Array | None = None
+
+    @cached_property
+    def S_minus_I(self) -> Array:
+        """S − I, the matrix of every product with a chunk of rows."""
+        D = self.S.copy()
+        D.flat[:: D.shape[0] + 1] -= 1.0
+        return D
+
+    @cached_property
+    def kl(self) -> float:
+        """KL(q(v) ‖ N(0, I)) = ½ (tr S + μᵀμ − M − log|S|), (Saul et al. 2016, eq. 9)."""
+        M = self.mu.size
+        return 0.5 * float(np.trace(self.S) + self.mu @ self.mu - M - self.log_det_S)
+
+
+def from_natural(b: Array, Lam: Array) -> Gaussian:
+    """q with natural parameters S⁻¹ = I + Λ and S⁻¹μ = b: the prior N(0, I) times the sites.
+
+    Raises NumericalError where I + Λ is not positive definite (sites may be negative).
+    """
+    precision = Lam.copy()
+    precision.flat[:: precision.shape[0] + 1] += 1.0
+    R = cholesky(precision, "the precision of q(u)")
+    R_inv = invert_lower(R)
+    S = R_inv.T @ R_inv
+    return Gaussian(S @ b, S, -2.0 * float(np.log(np.diag(R)).sum()), precision)
+
+
+def from_root(mu: Array, root: Array) -> Gaussian:
+    """q with mean μ and S = R Rᵀ, R lower triangular (M, M); the diagonal may have either sign."""
+    diagonal = np.abs(np.diag(root))
+    with np.errstate(divide="ignore"):
+        log_det = 2.0 * float(np.log(diagonal).sum())
+    return Gaussian(mu, root @ root.T, log_det)
+
+
+def symmetric_kl(p: Gaussian, q: Gaussian) -> float:
+    """½ [KL(p‖q) + KL(q‖p)], which tracks how far the bound at p is below its optimum.
+
+    = ¼ [tr(S_q⁻¹ S_p) + tr(S_p⁻¹ S_q) − 2M + (μ_p − μ_q)ᵀ (S_p⁻¹ + S_q⁻¹) (μ_p − μ_q)]
+    """
+    if p.precision is None or q.precision is None:
+        raise ValueError("both Gaussians must come from sites")
+    d = p.mu - q.mu
+    traces = np.vdot(q.precision, p.S) + np.vdot(p.precision, q.S) - 2.0 * d.size
+    return 0.25 * float(traces + d @ (p.precision @ d) + d @ (q.precision @ d))

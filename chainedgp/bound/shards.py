@@ -1,0 +1,377 @@
+"""A shard owns rows: inputs, targets, metadata, quadrature levels and sites. All passes over data.
+
+A pass receives a small `Task` (priors, q, likelihood parameters: nothing of the size of the data)
+and returns sums of size 1, M, M² and of the kernels' gradients. Rows go through in chunks that fit
+the cache; chunks run on a thread pool and their results are added in the order of the rows, so the
+number of threads changes no bit.
+
+Sites (per row i and latent j, absolute form): λ2 = −2 ∂E/∂v, λ1 = ∂E/∂m + λ2 m. A shard keeps four
+sets of them, each (2, b, n): `committed` at the last accepted hyperparameters, `current` (they
+define q), `proposal` (from the gradients at the current q) and `trial` (from the last evaluation).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..linalg import Array
+from .gaussian import Gaussian
+from .sparse import KernelGradient, Prior, Projection, marginals, project, reverse_chunk
+
+__all__ = ["Evaluation", "Gram", "LeftFactors", "Shard", "Task"]
+
+CHUNK_ROWS = 1024  # with M = 100 the arrays of a chunk, (M, n), are about 1 MB: they stay in cache
+CACHE_BYTES = 128 * 2**20  # projections kept between the passes at the same hyperparameters
+
+
+class LeftFactors(NamedTuple):
+    """Small matrices of one latent that turn gradients in m and v into gradients in Kuf."""
+
+    alpha: Array  # L⁻ᵀμ (M,)
+    P: Array  # L⁻ᵀ(S − I) (M, M)
+    beta: Array | None = None  # L⁻ᵀSμ̄ (M,)
+    P2: Array | None = None  # L⁻ᵀΠ (M, M)
+    S_mu_bar: Array | None = None  # Sμ̄ (M,)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What an evaluation sends to every shard. `key` names the hyperparameters, for the cache."""
+
+    priors: tuple[Prior, ...]
+    likelihood: Any
+    parameters: Mapping[str, float]
+    key: int
+    q: tuple[Gaussian, ...] = ()
+    left: tuple[LeftFactors, ...] = ()
+    scale: float = 1.0  # N / B for a minibatch
+
+
+@dataclass
+class Evaluation:
+    """Sums over rows at one (θ, q): E = Σ E_q[log p], and per latent G = A diag(g_v) Aᵀ, A g_m."""
+
+    E: float
+    abs_E: float
+    d_parameters: Array  # (p,)
+    G: list[Array] = field(default_factory=list)
+    A_gm: list[Array] = field(default_factory=list)
+    unmet: int = 0  # rows whose integral misses its tolerance even with the most nodes
+    raised: int = 0  # rows that want more nodes than they were given (frozen levels)
+
+    def add(self, other: Evaluation) -> None:
+        """Add another part of the rows, in place."""
+        self.E += other.E
+        self.abs_E += other.abs_E
+        self.d_parameters = self.d_parameters + other.d_parameters
+        self.unmet += other.unmet
+        self.raised += other.raised
+        for mine, yours in ((self.G, other.G), (self.A_gm, other.A_gm)):
+            for a, b in zip(mine, yours, strict=True):
+                a += b
+
+
+@dataclass
+class Gram:
+    """Per latent Λ = A diag(λ2) Aᵀ (M, M) and b = A (λ1 − λ2 mean) (M,) of a set of sites."""
+
+    Lam: list[Array]
+    b: list[Array]
+
+    def add(self, other: Gram) -> None:
+        """Add another part of the rows, in place."""
+        for mine, yours in ((self.Lam, other.Lam), (self.b, other.b)):
+            for a, c in zip(mine, yours, strict=True):
+                a += c
+
+
+@dataclass
+class Gradients:
+    """Per latent the gradients in kernel, Z and mean parameters, summed over rows."""
+
+    parts: list[KernelGradient]
+
+    def add(self, other: Gradients) -> None:
+        """Add another part of the rows, in place."""
+        self.parts = [a.plus(c) for a, c in zip(self.parts, other.parts, strict=True)]
+
+
+class Shard:
+    """Rows of the data with their sites, and the passes over them.
+
+    Parameters
+    ----------
+    X : (n, D) array or memmap; Y : (n,); metadata : dict of (n,) arrays; weights : (n,) or None.
+    nodes : quadrature nodes per dimension, or None to choose them row by row.
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        y: Array,
+        metadata: Mapping[str, Array],
+        weights: Array | None,
+        *,
+        nodes: int | None = None,
+        num_threads: int = 1,
+        chunk_rows: int = CHUNK_ROWS,
+    ) -> None:
+        self.X, self.y, self.metadata, self.weights = X, y, dict(metadata), weights
+        self.fixed_nodes = nodes
+        self.num_threads, self.chunk_rows = num_threads, chunk_rows
+        self.levels: Any = None  # (n,) node levels; fresh in every evaluation unless frozen
+        self.frozen = False
+        self.wanted: Any = None  # (n,) levels that the last evaluation asked for
+        self._sites: dict[str, Array] = {}
+        self._history: deque[Array] = deque(maxlen=8)
+        self._cache: dict[tuple[int, int], list[Projection]] = {}
+        self._cache_key: int | None = None
+        self._cache_bytes = 0
+
+    # ---- sites --------------------------------------------------------------------------------
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows n."""
+        return self.X.shape[0]
+
+    def start_sites(self, b: int) -> None:
+        """All sites 0: q is the prior."""
+        for name in ("committed", "current", "proposal", "trial"):
+            self._sites[name] = np.zeros((2, b, self.num_rows))
+        self._history.clear()
+
+    def has_sites(self) -> bool:
+        """Whether sites have been started."""
+        return bool(self._sites)
+
+    def sites(self, name: str = "current") -> Array:
+        """One of the four sets of sites, (2, b, n)."""
+        return self._sites[name]
+
+    def load_sites(self, sites: Array) -> None:
+        """Set current and committed sites from an array (2, b, n)."""
+        self.start_sites(sites.shape[1])
+        self._sites["current"][:] = sites
+        self._sites["committed"][:] = sites
+
+    def accept(self, rho: float) -> None:
+        """λ ← (1 − ρ) λ + ρ λ_proposal, then the last evaluation's sites become the proposal."""
+        current, proposal = self._sites["current"], self._sites["proposal"]
+        if rho == 1.0:
+            current[:] = proposal
+        elif rho > 0.0:
+            current *= 1.0 - rho
+            current += rho * proposal
+        self._swap_trial()
+
+    def accept_combination(self, weights: Array) -> None:
+        """λ ← Σ_k c_k λ_proposal^(k) over the remembered proposals (Anderson acceleration)."""
+        combined = sum(c * old for c, old in zip(weights, self._history, strict=True))
+        self._sites["current"][:] = combined
+        self._swap_trial()
+
+    def _swap_trial(self) -> None:
+        s = self._sites
+        s["proposal"], s["trial"] = s["trial"], s["proposal"]
+
+    def remember(self) -> None:
+        """Keep a copy of the proposal for a later combination."""
+        self._history.append(self._sites["proposal"].copy())
+
+    def forget(self, keep: int = 0) -> None:
+        """Drop all but the last `keep` remembered proposals."""
+        while len(self._history) > keep:
+            self._history.popleft()
+
+    def commit(self) -> None:
+        """The hyperparameters were accepted: later trials start from these sites."""
+        self._sites["committed"][:] = self._sites["current"]
+
+    def restore(self) -> None:
+        """Start a trial from the sites of the last accepted hyperparameters."""
+        self._sites["current"][:] = self._sites["committed"]
+
+    def clip(self) -> None:
+        """Drop the sites of negative precision: a start from which q always exists."""
+        lam1, lam2 = self._sites["current"]
+        negative = lam2 < 0.0
+        lam1[negative] = 0.0
+        lam2[negative] = 0.0
+
+    def take_proposal(self) -> None:
+        """The proposal becomes the current sites: rebuilds them after one evaluation at any q."""
+        self._sites["current"][:] = self._sites["proposal"]
+
+    # ---- passes -------------------------------------------------------------------------------
+
+    def gram(self, task: Task) -> Gram:
+        """Λ and b of the current sites: no likelihood is evaluated."""
+        return self._sum(self._gram_chunk, task)
+
+    def evaluate(self, task: Task) -> Evaluation:
+        """Expected log-density at q and its gradients in m and v, kept as trial sites."""
+        if not self._sites:
+            self.start_sites(len(task.priors))
+        if self.levels is None:
+            self.levels = np.full(self.num_rows, self.fixed_nodes or 0, dtype=np.int16)
+            self.wanted = self.levels.copy()
+        return self._sum(self._evaluate_chunk, task)
+
+    def gradient(self, task: Task) -> Gradients:
+        """Gradients in kernels, Z and means from the proposal (the gradients at the current q)."""
+        return self._sum(self._gradient_chunk, task)
+
+    def freeze_nodes(self, frozen: bool) -> None:
+        """Keep the node levels as they are (within a line search), or choose them afresh."""
+        self.frozen = frozen
+
+    def raise_nodes(self) -> None:
+        """Give every row at least the nodes it wanted in the last evaluation."""
+        np.maximum(self.levels, self.wanted, out=self.levels)
+
+    def marginals(self, task: Task) -> tuple[Array, Array]:
+        """Means and variances of q(f_j(x_i)), each (n, b)."""
+        b = len(task.priors)
+        m, v = np.empty((b, self.num_rows)), np.empty((b, self.num_rows))
+
+        def chunk(task: Task, rows: slice) -> None:
+            X = self._rows(rows)
+            for j, (prior, q) in enumerate(zip(task.priors, task.q, strict=True)):
+                m[j, rows], v[j, rows], _ = marginals(project(prior, X), q)
+
+        for _ in self._map(chunk, task):
+            pass
+        return m.T, v.T
+
+    # ---- one chunk ----------------------------------------------------------------------------
+
+    def _gram_chunk(self, task: Task, rows: slice) -> Gram:
+        lam1, lam2 = self._sites["current"][:, :, rows]
+        Lam, b = [], []
+        for j, chunk in enumerate(self._projections(task, rows)):
+            Lam.append((chunk.A * lam2[j]) @ chunk.A.T)
+            b.append(chunk.A @ (lam1[j] - lam2[j] * chunk.mean))
+        return Gram(Lam, b)
+
+    def _evaluate_chunk(self, task: Task, rows: slice) -> Evaluation:
+        chunks = self._projections(task, rows)
+        n, b = chunks[0].kff.size, len(chunks)
+        m, v, floored = np.empty((b, n)), np.empty((b, n)), np.empty((b, n), dtype=bool)
+        for j, (chunk, q) in enumerate(zip(chunks, task.q, strict=True)):
+            m[j], v[j], floored[j] = marginals(chunk, q)
+        y, kw = self._targets(task, rows)
+        nodes, unmet, raised = self._nodes(task, rows, y, m.T, v.T, kw)
+        value, dm, dv, dtheta = task.likelihood.expectation(y, m.T, v.T, nodes, **kw)
+        g_m, g_v = np.array(dm.T), np.array(dv.T)  # (b, n), our own copies
+        g_v[floored] = 0.0
+        weights = None if self.weights is None else np.asarray(self.weights[rows], dtype=float)
+        if weights is not None or task.scale != 1.0:
+            w = task.scale * (1.0 if weights is None else weights)
+            value, g_m, g_v = value * w, g_m * w, g_v * w
+            dtheta = dtheta * np.reshape(w, (-1, 1))
+        trial = self._sites["trial"]
+        trial[1, :, rows] = -2.0 * g_v
+        trial[0, :, rows] = g_m - 2.0 * g_v * m
+        return Evaluation(
+            float(value.sum()),
+            float(np.abs(value).sum()),
+            dtheta.sum(0),
+            [(chunk.A * g_v[j]) @ chunk.A.T for j, chunk in enumerate(chunks)],
+            [chunk.A @ g_m[j] for j, chunk in enumerate(chunks)],
+            unmet,
+            raised,
+        )
+
+    def _gradient_chunk(self, task: Task, rows: slice) -> Gradients:
+        lam1, lam2 = self._sites["current"][:, :, rows]
+        new1, new2 = self._sites["proposal"][:, :, rows]
+        parts = []
+        for j, chunk in enumerate(self._projections(task, rows)):
+            left = task.left[j]
+            m = chunk.mean + task.q[j].mu @ chunk.A
+            g_v, g_m = -0.5 * new2[j], new1[j] - new2[j] * m
+            sites = None
+            if left.beta is not None:
+                r = lam1[j] - lam2[j] * chunk.mean
+                sites = (r, lam2[j], left.beta, left.P2, left.S_mu_bar)
+            parts.append(reverse_chunk(chunk, g_m, g_v, (left.alpha, left.P), sites))
+        return Gradients(parts)
+
+    def _nodes(
+        self, task: Task, rows: slice, y: Array, m: Array, v: Array, kw: dict[str, Any]
+    ) -> tuple[Any, int, int]:
+        if self.fixed_nodes is not None:
+            return self.fixed_nodes, 0, 0
+        wanted = task.likelihood.required_nodes(y, m, v, **kw)
+        unmet = int(np.count_nonzero(task.likelihood.unmet(y, m, v, **kw)))
+        self.wanted[rows] = wanted
+        if not self.frozen:
+            self.levels[rows] = wanted
+        levels = self.levels[rows]
+        return levels, unmet, int(np.count_nonzero(wanted > levels))
+
+    def _targets(self, task: Task, rows: slice) -> tuple[Array, dict[str, Any]]:
+        y = np.asarray(self.y[rows], dtype=float)
+        metadata = {name: value[rows] for name, value in self.metadata.items()}
+        return y, {**task.parameters, **metadata}
+
+    def _rows(self, rows: slice) -> Array:
+        return np.ascontiguousarray(self.X[rows], dtype=float)
+
+    # ---- chunks, threads and the cache ----------------------------------------------------------
+
+    def _projections(self, task: Task, rows: slice) -> list[Projection]:
+        kept = self._cache.get((task.key, rows.start))
+        if kept is not None:
+            return kept
+        X = self._rows(rows)
+        fresh = [project(prior, X) for prior in task.priors]
+        size = 3 * 8 * sum(chunk.A.size for chunk in fresh)  # A, and what the pullback keeps
+        if self._cache_bytes + size <= CACHE_BYTES:
+            self._cache_bytes += size
+            self._cache[task.key, rows.start] = fresh
+        return fresh
+
+    def _new_key(self, key: int) -> None:
+        if key != self._cache_key:
+            self._cache.clear()
+            self._cache_key, self._cache_bytes = key, 0
+
+    def drop_cache(self) -> None:
+        """Free the projections that are kept between passes."""
+        self._cache.clear()
+        self._cache_key, self._cache_bytes = None, 0
+
+    def _sum(self, work: Callable[[Task, slice], Any], task: Task) -> Any:
+        total = None
+        for part in self._map(work, task):
+            if total is None:
+                total = part
+            else:
+                total.add(part)
+        return total
+
+    def _map(self, work: Callable[[Task, slice], Any], task: Task) -> Iterator[Any]:
+        """Results of all chunks in the order of the rows; at most a few are in flight."""
+        self._new_key(task.key)
+        starts = range(0, self.num_rows, self.chunk_rows)
+        slices = [slice(i, min(i + self.chunk_rows, self.num_rows)) for i in starts]
+        if self.num_threads == 1 or len(slices) == 1:
+            for rows in slices:
+                yield work(task, rows)
+            return
+        with ThreadPoolExecutor(self.num_threads) as pool:
+            flying: deque[Future[Any]] = deque()
+            for rows in slices:
+                flying.append(pool.submit(work, task, rows))
+                if len(flying) > 2 * self.num_threads:
+                    yield flying.popleft().result()
+            while flying:
+                yield flying.popleft().result()

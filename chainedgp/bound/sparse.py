@@ -1,0 +1,142 @@
+"""One latent's sparse Gaussian process on a chunk of rows: marginals of q(f), and the reverse pass.
+
+Whitened: u = L v + mean(Z), Kuu + jitter = L Lᵀ, q(v) = N(μ, S), A = L⁻¹ Kuf (M, n). Then
+
+    m = mean(X) + Aᵀμ,    v = kff + Σ_M A ∘ (S − I) A        (Saul et al. 2016, eqs. 5 and 6).
+
+Everything here is a pure function of arrays and of kernels and mean functions that are only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..linalg import Array, cholesky, invert_lower
+from .gaussian import Gaussian
+
+__all__ = [
+    "KernelGradient",
+    "Prior",
+    "Projection",
+    "make_prior",
+    "marginals",
+    "project",
+    "reverse_chunk",
+    "reverse_prior",
+]
+
+VARIANCE_FLOOR = 1e-12  # of the prior variance: rounding can make v negative, never less than this
+
+
+@dataclass(frozen=True)
+class Prior:
+    """One latent's prior at given hyperparameters; small: nothing here has the size of the data."""
+
+    kernel: Any
+    mean: Any
+    Z: Array  # (M, D)
+    L_inv: Array  # (M, M)
+    pull_Kuu: Callable[[Array], Any]
+    jitter: float
+
+
+class Projection(NamedTuple):
+    """What the passes over one chunk of rows share at given hyperparameters."""
+
+    A: Array  # (M, n)
+    kff: Array  # (n,)
+    mean: Array  # (n,)
+    pull_Kuf: Callable[..., Any]
+    pull_kff: Callable[[Array], Any]
+    pull_mean: Callable[[Array], Array]
+
+
+class KernelGradient(NamedTuple):
+    """Gradients in one latent's kernel parameters, inducing inputs and mean parameters."""
+
+    kernel: Array
+    Z: Array
+    mean: Array
+
+    def plus(self, other: KernelGradient) -> KernelGradient:
+        """Sum of two gradients, part by part."""
+        return KernelGradient(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+def make_prior(kernel: Any, mean: Any, Z: Array, jitter: float) -> Prior:
+    """Factorise Kuu + jitter · mean(diag Kuu) I; the jitter is a constant of the model."""
+    K, pull_Kuu = kernel.evaluate(Z)
+    Kuu = K.copy()  # the pullback keeps K
+    Kuu.flat[:: Kuu.shape[0] + 1] += jitter * np.trace(Kuu) / Kuu.shape[0]
+    L = cholesky(Kuu, "the prior covariance Kuu of the inducing values")
+    return Prior(kernel, mean, Z, invert_lower(L), pull_Kuu, jitter)
+
+
+def project(prior: Prior, X: Array) -> Projection:
+    """A = L⁻¹ Kuf (M, n) and the prior mean and variance of a chunk of rows X (n, D)."""
+    Kuf, pull_Kuf = prior.kernel.evaluate(prior.Z, X)
+    kff, pull_kff = prior.kernel.evaluate_diag(X)
+    mean, pull_mean = prior.mean.evaluate(X)
+    return Projection(prior.L_inv @ Kuf, kff, mean, pull_Kuf, pull_kff, pull_mean)
+
+
+def marginals(chunk: Projection, q: Gaussian) -> tuple[Array, Array, Array]:
+    """Mean and variance of q(f_i) for a chunk, each (n,), and where the variance hit its floor."""
+    SA = q.S_minus_I @ chunk.A  # (M, n)
+    SA *= chunk.A
+    v = chunk.kff + SA.sum(0)
+    floor = VARIANCE_FLOOR * chunk.kff
+    floored = v <= floor
+    if floored.any():
+        v = np.maximum(v, floor)
+    return chunk.mean + q.mu @ chunk.A, v, floored
+
+
+def reverse_chunk(
+    chunk: Projection,
+    g_m: Array,
+    g_v: Array,
+    left: tuple[Array, Array],
+    sites: tuple[Array, Array, Array, Array, Array] | None = None,
+) -> KernelGradient:
+    """Gradients from ∂E/∂m and ∂E/∂v of a chunk, all but the part that goes through L.
+
+    `left` = (L⁻ᵀμ, L⁻ᵀ(S − I)) of shapes (M,), (M, M), so that
+    ∂/∂Kuf = L⁻ᵀμ g_mᵀ + 2 L⁻ᵀ(S − I) A diag(g_v).
+    `sites` = (r, λ2, L⁻ᵀSμ̄, L⁻ᵀΠ, Sμ̄) adds what follows from q being a function of the
+    hyperparameters at fixed sites: L⁻ᵀSμ̄ rᵀ + 2 L⁻ᵀΠ A diag(λ2), r = λ1 − λ2 mean(X).
+    """
+    alpha, P = left
+    W = P @ chunk.A
+    W *= 2.0 * g_v
+    W += alpha[:, None] * g_m
+    dL_dmean = g_m
+    if sites is not None:
+        r, lam2, beta, P2, S_mu_bar = sites
+        V = P2 @ chunk.A
+        V *= 2.0 * lam2
+        W += V
+        W += beta[:, None] * r
+        dL_dmean = g_m - lam2 * (S_mu_bar @ chunk.A)
+    d_theta, d_Z, _ = chunk.pull_Kuf(W, wrt_second=False)
+    d_theta_diag, _ = chunk.pull_kff(g_v)
+    return KernelGradient(d_theta + d_theta_diag, d_Z, chunk.pull_mean(dL_dmean))
+
+
+def reverse_prior(prior: Prior, H: Array) -> tuple[Array, Array]:
+    """The part through L: gradients in kernel parameters and Z from H = (∂/∂A) Aᵀ (M, M).
+
+    ∂/∂Kuu = −½ L⁻ᵀ (tril(H) + tril(H)ᵀ with the diagonal once) L⁻¹: the reverse of the Cholesky
+    factorisation, with LᵀL̄ = −H already known. The jitter scales with the mean of diag(Kuu).
+    """
+    lower = np.tril(H)
+    symmetric = lower + lower.T
+    symmetric.flat[:: H.shape[0] + 1] = np.diag(H)
+    dL_dKuu = -0.5 * (prior.L_inv.T @ symmetric @ prior.L_inv)
+    dL_dKuu.flat[:: H.shape[0] + 1] += prior.jitter * np.trace(dL_dKuu) / H.shape[0]
+    d_theta, d_Z, _ = prior.pull_Kuu(dL_dKuu)
+    return d_theta, d_Z

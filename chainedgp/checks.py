@@ -1,0 +1,150 @@
+"""Validation at the public boundary: every message names the argument, what came and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .errors import InputError
+from .linalg import Array
+
+__all__ = ["as_generator", "as_inputs", "as_metadata", "as_targets", "one_of", "positive_int"]
+
+WEIGHTS = "weights"
+
+
+def as_inputs(X: Any, name: str = "X", columns: int | None = None) -> Array:
+    """X as a finite float (n, D) array: a copy, but a memmap is referenced as it is.
+
+    One-dimensional X becomes one column. pandas objects are read by value.
+    """
+    if isinstance(X, np.memmap):
+        if X.ndim != 2:
+            raise InputError(f"{name} is a memmap of {X.ndim} dimensions; expected 2 (n, D).")
+        array: Array = X
+    else:
+        array = _as_float(X, name)
+        if array.ndim == 1:
+            array = array[:, None]
+        if array.ndim != 2:
+            raise InputError(
+                f"{name} must be (n, D); got an array of shape {array.shape}. "
+                "Reshape it so that rows are observations and columns are inputs."
+            )
+        _check_finite(array, name)
+    if 0 in array.shape:
+        raise InputError(f"{name} is empty: its shape is {array.shape}. Give at least one row.")
+    if columns is not None and array.shape[1] != columns:
+        raise InputError(
+            f"{name} has {array.shape[1]} columns; the model was built with {columns}. "
+            "Give the same inputs, in the same order."
+        )
+    return array
+
+
+def as_targets(Y: Any, rows: int, name: str = "Y") -> Array:
+    """Y as a finite float (n,) array; (n, 1) is accepted."""
+    array = Y if isinstance(Y, np.memmap) else _as_float(Y, name)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise InputError(
+            f"{name} must be (n,) or (n, 1): one target per row; got shape {array.shape}. "
+            "Fit one model per output column."
+        )
+    if array.size != rows:
+        raise InputError(f"{name} has {array.size} rows but X has {rows}; they must agree.")
+    if not isinstance(Y, np.memmap):
+        bad = np.flatnonzero(np.isnan(array))
+        if bad.size:
+            raise InputError(
+                f"{name} has {bad.size} missing values (NaN), the first at row {bad[0]}. Drop "
+                'those rows, or build the model with missing="drop".'
+            )
+        _check_finite(array, name)
+    return array
+
+
+def as_metadata(
+    metadata: Any, likelihood: Any, rows: int, name: str = "Y_metadata"
+) -> tuple[dict[str, Array], Array | None]:
+    """Per-row values as (n,) arrays, and the row weights (or None).
+
+    Scalars are repeated. Unknown names, wrong lengths and values that are not finite are errors.
+    """
+    if metadata is None:
+        metadata = {}
+    if not isinstance(metadata, Mapping):
+        raise InputError(
+            f"{name} must be a dict of per-row values; got {type(metadata).__name__}."
+        )
+    values = {key: _as_row_values(value, f"{name}[{key!r}]", rows) for key, value in metadata.items()}
+    weights = values.pop(WEIGHTS, None)
+    likelihood.check_metadata(values)
+    if weights is not None and (weights < 0).any():
+        first = int(np.flatnonzero(weights < 0)[0])
+        raise InputError(f"{name}['weights'] must not be negative; row {first} is {weights[first]}.")
+    return values, weights
+
+
+def _as_row_values(value: Any, name: str, rows: int) -> Array:
+    array = _as_float(value, name)
+    if array.ndim == 0:
+        array = np.full(rows, float(array))
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.shape != (rows,):
+        raise InputError(
+            f"{name} must be a scalar or have one value per row ({rows}); got shape {array.shape}."
+        )
+    _check_finite(array, name)
+    return array
+
+
+def as_generator(rng: Any) -> np.random.Generator:
+    """A numpy Generator from an int, a Generator or None (fresh entropy)."""
+    if rng is None or isinstance(rng, int | np.integer | np.random.Generator):
+        return np.random.default_rng(rng)
+    raise InputError(
+        f"rng must be an int, a numpy Generator or None; got {type(rng).__name__}."
+    )
+
+
+def one_of(value: Any, allowed: Any, name: str) -> Any:
+    """`value` if it is one of `allowed`, else an error that lists them."""
+    if value not in allowed:
+        listed = ", ".join(repr(a) for a in allowed)
+        raise InputError(f"{name} must be one of {listed}; got {value!r}.")
+    return value
+
+
+def positive_int(value: Any, name: str) -> int:
+    """`value` as an int ≥ 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"{name} must be an integer of at least 1; got {value!r}.")
+    return int(value)
+
+
+def _as_float(value: Any, name: str) -> Array:
+    """A new C-ordered float64 array; an error that names the way out where there is none."""
+    if np.iscomplexobj(value):
+        raise InputError(f"{name} is complex; expected real numbers.")
+    try:
+        return np.array(value, dtype=float, order="C")
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{name} could not be read as numbers ({error}). Encode categories as numbers "
+            "(for example one column each, pandas.get_dummies) and give rows of equal length."
+        ) from None
+
+
+def _check_finite(array: Array, name: str) -> None:
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        where = ", ".join(str(int(i)) for i in bad[0])
+        raise InputError(
+            f"{name} has {len(bad)} values that are NaN or infinite, the first at index ({where}). "
+            "Remove or impute those rows."
+        )

@@ -1,0 +1,41 @@
+"""Named errors and warnings. Every message says what was wrong, what was expected and what to do."""
+
+from numpy.linalg import LinAlgError
+
+__all__ = [
+    "ChainedGPWarning",
+    "ConvergenceWarning",
+    "InputError",
+    "MomentWarning",
+    "NumericalError",
+    "QuadratureWarning",
+    "ScalingWarning",
+]
+
+
+class InputError(ValueError):
+    """An argument cannot be used: names the argument, what was expected, what came, what to do."""
+
+
+class NumericalError(LinAlgError):
+    """A matrix could not be factorised, or the bound is not finite, at the given parameters."""
+
+
+class ChainedGPWarning(UserWarning):
+    """Base of all warnings of this package."""
+
+
+class ConvergenceWarning(ChainedGPWarning):
+    """An optimisation stopped before it converged; the model holds the best parameters seen."""
+
+
+class QuadratureWarning(ChainedGPWarning):
+    """The number of quadrature nodes cannot meet the error tolerance at the current posterior."""
+
+
+class ScalingWarning(ChainedGPWarning):
+    """The data are scaled so badly that default starting values are of little use."""
+
+
+class MomentWarning(ChainedGPWarning):
+    """A predictive moment does not exist (is infinite); quantiles do exist."""

@@ -1,0 +1,86 @@
+"""The model's `optimize`: reads the arguments and hands over to a method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import checks
+from ..errors import InputError
+from .plain import fit_plain
+from .profile import fit_profile, fit_variational
+from .result import Monitor, OptimizationResult
+
+__all__ = ["METHODS", "Fitting"]
+
+METHODS = ("profile", "lbfgsb", "scg")
+ALIASES = {"lbfgs": "lbfgsb", "bfgs": "lbfgsb", "l-bfgs-b": "lbfgsb"}
+
+
+class Fitting:
+    """Optimisation methods of the model."""
+
+    def optimize(
+        self,
+        method: str | None = None,
+        messages: bool | None = None,
+        max_iters: int = 1000,
+        *,
+        only: str | None = None,
+        callback: Callable[[Any], Any] | None = None,
+        optimizer: str | None = None,
+    ) -> OptimizationResult:
+        """Fit the model; afterwards it holds the best parameters seen.
+
+        Parameters
+        ----------
+        method : None or "profile" (natural gradients for q inside L-BFGS on everything else),
+            "lbfgsb" or "scg" (plain gradients on everything, as in the paper). GPy's names
+            "lbfgs" and "bfgs" are understood, and its keyword `optimizer`.
+        messages : show progress; None shows it when a person is watching.
+        max_iters : most iterations.
+        only : "variational" finds q alone, at the current hyperparameters.
+        callback : called with every accepted `TracePoint`; a true return value stops.
+
+        Returns
+        -------
+        OptimizationResult : converged or not, why it stopped, counts, the trace of the bound.
+        """
+        method = _method_name(method, optimizer)
+        max_iters = checks.positive_int(max_iters, "max_iters")
+        if only is not None:
+            checks.one_of(only, ("variational",), "only")
+            method = "variational"
+        monitor = Monitor(method, messages, callback)
+        model: Any = self
+        before = model._evaluator.num_likelihood, model._evaluator.num_theta
+        try:
+            if method == "variational":
+                outcome = fit_variational(model, monitor, max_iters)
+            elif method == "profile":
+                outcome = fit_profile(model, monitor, max_iters)
+            else:
+                outcome = fit_plain(model, monitor, method, max_iters)
+        finally:
+            monitor.close()
+        counts = (
+            model._evaluator.num_likelihood - before[0],
+            model._evaluator.num_theta - before[1],
+        )
+        return monitor.result(
+            converged=outcome.converged,
+            reason=outcome.reason,
+            bound=model.log_likelihood(),
+            iterations=outcome.iterations,
+            counts=counts,
+        )
+
+
+def _method_name(method: str | None, optimizer: str | None) -> str:
+    if method is not None and optimizer is not None:
+        raise InputError("give method or optimizer (GPy's name for it), not both.")
+    name = method if method is not None else optimizer
+    if name is None:
+        return "profile"
+    lowered = str(name).lower()
+    return str(checks.one_of(ALIASES.get(lowered, lowered), METHODS, "method"))

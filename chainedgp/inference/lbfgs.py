@@ -1,0 +1,149 @@
+"""L-BFGS that never ends in NaN, never loses the best point, and asks for a gradient only if needed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ..linalg import Array
+
+__all__ = ["Objective", "Outcome", "minimise"]
+
+MEMORY = 30
+ARMIJO, CURVATURE = 1e-4, 0.9
+LONGEST_STEP = 2.0  # largest change of one coordinate; coordinates are logarithms or standard units
+TRIALS = 25
+WINDOW = 10  # iterations over which progress is measured
+
+
+class Objective(Protocol):
+    """What `minimise` works on. `value` may be inf; `gradient` is at the last point of `value`."""
+
+    def value(self, x: Array) -> float:
+        """The objective at x, inf where it cannot be evaluated."""
+
+    def gradient(self) -> Array:
+        """Gradient at the last point given to `value`."""
+
+    def accept(self, x: Array, value: float) -> float:
+        """The last point is the new iterate. May re-evaluate it, and returns its value."""
+
+
+@dataclass
+class Outcome:
+    """Where the minimiser stopped and why."""
+
+    x: Array
+    value: float
+    iterations: int
+    converged: bool
+    reason: str
+
+
+def minimise(
+    objective: Objective,
+    x: Array,
+    *,
+    max_iters: int,
+    tolerance: float = 1e-3,
+    stop: Callable[[], bool] = lambda: False,
+) -> Outcome:
+    """Minimise from x. Converged when the last 10 iterations together gained less than `tolerance`.
+
+    A line search looks for a point with sufficient decrease and less steep slope (weak Wolfe), by
+    bracketing: a trial of infinite value only shortens the step. When no trial gives a decrease,
+    the curvature memory is dropped once and the search starts along the gradient.
+    """
+    value = objective.value(x)
+    if not np.isfinite(value):
+        raise FloatingPointError("the objective is not finite at the start")
+    gradient = objective.gradient()
+    value = objective.accept(x, value)
+    pairs: deque[tuple[Array, Array]] = deque(maxlen=MEMORY)
+    gains: deque[float] = deque(maxlen=WINDOW)
+    for iteration in range(max_iters):
+        if x.size == 0 or np.abs(gradient).max() < 1e-7:
+            return Outcome(x, value, iteration, True, "the gradient vanishes")
+        if stop():
+            return Outcome(x, value, iteration, False, "stopped by the callback")
+        direction = _direction(gradient, pairs)
+        if direction @ gradient >= 0.0:
+            pairs.clear()
+            direction = _direction(gradient, pairs)
+        found = _line_search(objective, x, value, gradient, direction)
+        if found is None:
+            if not pairs:
+                return Outcome(x, value, iteration, True, "no step lowers the objective")
+            pairs.clear()
+            continue
+        new_x, new_value, new_gradient = found
+        gains.append(value - new_value)
+        s, y = new_x - x, new_gradient - gradient
+        if s @ y > 1e-12 * np.linalg.norm(s) * np.linalg.norm(y):
+            pairs.append((s, y))
+        x, gradient = new_x, new_gradient
+        value = objective.accept(x, new_value)
+        if len(gains) == WINDOW and sum(gains) < tolerance:
+            reason = f"{WINDOW} iterations gained less than {tolerance:g}"
+            return Outcome(x, value, iteration + 1, True, reason)
+    return Outcome(x, value, max_iters, False, f"{max_iters} iterations were not enough")
+
+
+def _direction(gradient: Array, pairs: deque[tuple[Array, Array]]) -> Array:
+    """−H g by the two-loop recursion, no coordinate longer than LONGEST_STEP."""
+    d = -gradient
+    weights = []
+    for s, y in reversed(pairs):
+        a = (s @ d) / (s @ y)
+        d = d - a * y
+        weights.append(a)
+    if pairs:
+        s, y = pairs[-1]
+        d = d * ((s @ y) / (y @ y))
+    else:
+        d = d * min(1.0, 0.5 / np.abs(gradient).max())
+    for (s, y), a in zip(pairs, reversed(weights), strict=True):
+        d = d + (a - (y @ d) / (s @ y)) * s
+    return d * min(1.0, LONGEST_STEP / np.abs(d).max())
+
+
+def _line_search(
+    objective: Objective, x: Array, value: float, gradient: Array, direction: Array
+) -> tuple[Array, float, Array] | None:
+    slope = float(direction @ gradient)
+    low, high, step = 0.0, np.inf, 1.0
+    best: tuple[Array, float, Array] | None = None
+    longest = LONGEST_STEP / np.abs(direction).max()
+    for _ in range(TRIALS):
+        trial = x + step * direction
+        new = objective.value(trial)
+        if not np.isfinite(new) or new > value + ARMIJO * step * slope:
+            high = step
+            if best is not None:
+                break  # a decrease is in hand: the objective stands at an older point, see below
+            step = low + (high - low) * _shrink(value, new, slope, high)
+            continue
+        new_gradient = objective.gradient()
+        new_slope = float(new_gradient @ direction)
+        best = (trial, new, new_gradient)
+        if new_slope >= CURVATURE * slope or step >= longest:
+            return best
+        low = step
+        step = min(2.0 * step if not np.isfinite(high) else 0.5 * (low + high), longest)
+    if best is None:
+        return None
+    # the last trial failed: bring the objective back to the accepted point
+    again = objective.value(best[0])
+    return (best[0], again, best[2]) if np.isfinite(again) else None
+
+
+def _shrink(value: float, new: float, slope: float, step: float) -> float:
+    """Minimum of the parabola through the two values and the slope, between 0.1 and 0.5."""
+    if not np.isfinite(new):
+        return 0.2
+    curvature = new - value - slope * step
+    return float(np.clip(-0.5 * slope * step / curvature, 0.1, 0.5)) if curvature > 0 else 0.5

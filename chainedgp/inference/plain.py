@@ -1,0 +1,115 @@
+"""Plain gradients on everything, q included: the paper's way, for comparison and as an oracle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import NumericalError
+from ..linalg import Array
+from .lbfgs import Outcome, minimise
+from .result import Monitor
+from .vector import FreeVector
+
+__all__ = ["PlainBound", "fit_plain"]
+
+
+class PlainBound:
+    """−(L(θ, q) + log prior) as an objective of the free vector of all parameters."""
+
+    def __init__(self, model: Any, monitor: Monitor) -> None:
+        self.model, self.monitor = model, monitor
+        self.vector = FreeVector(model, with_q=True)
+        self.best: tuple[float, Array] | None = None
+
+    def value(self, x: Array) -> float:
+        """The objective at x, inf where it cannot be evaluated."""
+        self.vector.write(x)
+        try:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                value = self.model.objective_function()
+        except NumericalError:
+            return np.inf
+        return value if np.isfinite(value) else np.inf
+
+    def gradient(self) -> Array:
+        """Gradient at the last evaluated x."""
+        self.model.objective_function_gradients()
+        return -self.vector.gradient()
+
+    def accept(self, x: Array, value: float) -> float:
+        """Remember the best point."""
+        if self.best is None or value < self.best[0]:
+            self.best = (value, x.copy())
+        counts = self.model._evaluator.num_likelihood, self.model._evaluator.num_theta
+        self.monitor.point(-value - self.model.log_prior(), *counts)
+        return value
+
+
+def fit_plain(model: Any, monitor: Monitor, method: str, max_iters: int) -> Outcome:
+    """L-BFGS or scaled conjugate gradients on hyperparameters and q together."""
+    objective = PlainBound(model, monitor)
+    x = objective.vector.read()
+    try:
+        if method == "scg":
+            outcome = _scg(objective, x, max_iters)
+        else:
+            outcome = minimise(
+                objective, x, max_iters=max_iters, tolerance=1e-3, stop=lambda: monitor.stopped
+            )
+    except KeyboardInterrupt:
+        outcome = Outcome(x, np.nan, len(monitor.trace), False, "interrupted")
+    finally:
+        if objective.best is not None:
+            objective.vector.write(objective.best[1])
+    return outcome
+
+
+def _scg(objective: PlainBound, x: Array, max_iters: int) -> Outcome:
+    """Møller's scaled conjugate gradients: no line search, a trust parameter instead."""
+    value = objective.value(x)
+    if not np.isfinite(value):
+        raise NumericalError("the bound is not finite at the start")
+    gradient = objective.gradient()
+    objective.accept(x, value)
+    direction, beta, recent = -gradient, 1.0, [value]
+    success = True
+    for iteration in range(max_iters):
+        if objective.monitor.stopped:
+            return Outcome(x, value, iteration, False, "stopped by the callback")
+        slope = float(direction @ gradient)
+        if slope >= 0.0:
+            direction, slope = -gradient, -float(gradient @ gradient)
+        if success:
+            size = float(direction @ direction)
+            if size < 1e-24:
+                return Outcome(x, value, iteration, True, "the gradient vanishes")
+            h = 1e-6 / np.sqrt(size)
+            ahead = objective.value(x + h * direction)
+            curvature = (
+                float(direction @ (objective.gradient() - gradient)) / h
+                if np.isfinite(ahead)
+                else 0.0
+            )
+        delta = curvature + beta * size
+        if delta <= 0.0:
+            delta, beta = beta * size, beta - curvature / size
+        step = -slope / delta
+        trial = x + step * direction
+        new = objective.value(trial)
+        ratio = 2.0 * (value - new) / (-step * slope) if np.isfinite(new) else -1.0
+        success = ratio >= 0.0
+        if success:
+            new_gradient = objective.gradient()
+            x, value = trial, objective.accept(trial, new)
+            turn = max(0.0, float((gradient - new_gradient) @ new_gradient) / -slope)
+            direction, gradient = -new_gradient + turn * direction, new_gradient
+            recent.append(value)
+            if len(recent) > 10 and recent[-11] - value < 1e-3:
+                return Outcome(x, value, iteration + 1, True, "10 steps gained less than 0.001")
+        beta = float(np.clip(beta * (4.0 if ratio < 0.25 else 0.5 if ratio > 0.75 else 1.0),
+                             1e-15, 1e60))
+        if beta >= 1e60:
+            return Outcome(x, value, iteration, True, "no step lowers the objective")
+    return Outcome(x, value, max_iters, False, f"{max_iters} iterations were not enough")

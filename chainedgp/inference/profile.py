@@ -1,0 +1,156 @@
+"""The profiled bound L*(θ) = max_q L(θ, q): L-BFGS on θ, natural gradients for q inside.
+
+Sites are kept when θ moves, so q at a new θ starts almost converged; the gradient is taken with the
+sites fixed, which is exact at any inner tolerance. Every trial of a line search starts from the
+sites of the last accepted θ; sites are committed on acceptance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from ..bound.evaluator import Evaluator
+from ..errors import NumericalError
+from ..linalg import Array
+from .lbfgs import Outcome, minimise
+from .result import Monitor
+from .variational import InnerResult, find_q, start_from_q
+from .vector import FreeVector
+
+__all__ = ["ProfiledBound", "fit_profile", "fit_variational", "start_sites"]
+
+LOOSEST, TIGHTEST = 1e-2, 1e-6  # inner tolerances in nats
+FINAL_TOLERANCE = 1e-8
+
+
+class ProfiledBound:
+    """−(L*(θ) + log prior) of a model as an objective of the free vector x."""
+
+    def __init__(self, model: Any, monitor: Monitor, skip: Collection[str] = ()) -> None:
+        self.model, self.monitor = model, monitor
+        self.evaluator: Evaluator = model._evaluator
+        self.vector = FreeVector(model, skip=skip)
+        self.tolerance = LOOSEST
+        self.inner: InnerResult | None = None
+        self.best: tuple[float, Array] | None = None
+
+    def value(self, x: Array) -> float:
+        """Find q at x from the committed sites; inf where the bound cannot be evaluated."""
+        self.vector.write(x)
+        try:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                self.evaluator.set_hyperparameters(self.model._theta())
+                self.evaluator.each("restore")
+                self.inner = find_q(self.evaluator, self.tolerance)
+        except NumericalError:
+            return np.inf
+        return -(self.inner.state.bound + self.model.log_prior())
+
+    def gradient(self) -> Array:
+        """Gradient at the last evaluated x, sites fixed."""
+        if self.inner is None:
+            raise RuntimeError("value comes first")
+        self.model._write_gradients(self.evaluator.gradient(self.inner.state, sites_fixed=True))
+        self.model._add_prior_gradients()
+        return -self.vector.gradient()
+
+    def accept(self, x: Array, value: float) -> float:
+        """Commit the sites; tighten the inner tolerance with the progress made."""
+        self.evaluator.each("commit")
+        if self.best is not None:
+            decrease = self.best[0] - value
+            self.tolerance = float(np.clip(0.01 * decrease, TIGHTEST, LOOSEST))
+        if self.inner is not None and self.inner.state.evaluation.raised:
+            # some rows want more nodes: give them now, between two line searches
+            self.evaluator.each("raise_nodes")
+            again = self.value(x)
+            if np.isfinite(again):
+                self.evaluator.each("commit")
+                value = again
+        self.best = (value, x.copy())
+        counts = self.evaluator.num_likelihood, self.evaluator.num_theta
+        self.monitor.point(-value - self.model.log_prior(), *counts)
+        return value
+
+
+def start_sites(model: Any) -> None:
+    """Sites for the model's current q where the evaluator has none that belong to it."""
+    evaluator: Evaluator = model._evaluator
+    evaluator.set_hyperparameters(model._theta())
+    q = model._q()
+    if all((part.mu == 0).all() and (part.S_minus_I == 0).all() for part in q):
+        evaluator.each("start_sites", len(q))  # q is the prior
+    else:
+        start_from_q(evaluator, q)
+    evaluator.each("commit")
+
+
+def fit_variational(model: Any, monitor: Monitor, max_iters: int) -> Outcome:
+    """Find q alone, at the model's hyperparameters."""
+    evaluator: Evaluator = model._evaluator
+    start_sites(model)
+    inner = find_q(evaluator, FINAL_TOLERANCE, max_iters)
+    evaluator.each("commit")
+    model._write_q(inner.state.q)
+    bound = inner.state.bound
+    monitor.point(bound, evaluator.num_likelihood, evaluator.num_theta)
+    reason = f"q is within {inner.gap:.1e} nats of its optimum"
+    if not inner.converged:
+        reason = f"{inner.steps} natural-gradient steps were not enough"
+    return Outcome(np.empty(0), -bound, inner.steps, inner.converged, reason)
+
+
+def fit_profile(
+    model: Any, monitor: Monitor, max_iters: int, tolerance: float = 1e-3
+) -> Outcome:
+    """Maximise the profiled bound over all free hyperparameters, then settle q.
+
+    Parameters that a likelihood names in `late_parameters` (a tail weight, for example) join after
+    a first convergence without them: early on they would explain misfit as noise.
+    """
+    start_sites(model)
+    evaluator: Evaluator = model._evaluator
+    late = tuple(getattr(model.likelihood, "late_parameters", ()))
+    stages = [late, ()] if late else [()]
+    done = 0
+    objective = ProfiledBound(model, monitor)
+    try:
+        for stage, skip in enumerate(stages):
+            objective = ProfiledBound(model, monitor, skip)
+            last = stage == len(stages) - 1
+            outcome = minimise(
+                objective,
+                objective.vector.read(),
+                max_iters=max_iters - done,
+                tolerance=tolerance if last else 0.1,
+                stop=lambda: monitor.stopped,
+            )
+            evaluator.each("freeze_nodes", True)
+            done += outcome.iterations
+            if not outcome.converged:
+                break
+    except KeyboardInterrupt:
+        value, x = objective.best or (np.nan, objective.vector.read())
+        outcome = Outcome(x, value, done, False, "interrupted")
+    finally:
+        evaluator.each("freeze_nodes", False)
+        if objective.best is not None:
+            objective.vector.write(objective.best[1])
+    return _settle(objective, outcome, done)
+
+
+def _settle(objective: ProfiledBound, outcome: Outcome, iterations: int) -> Outcome:
+    """Converge q at the best θ and give it to the model."""
+    if objective.best is None:
+        return outcome
+    objective.tolerance = FINAL_TOLERANCE
+    value = objective.value(objective.best[1])
+    if np.isfinite(value) and objective.inner is not None:
+        objective.evaluator.each("commit")
+        objective.model._write_q(objective.inner.state.q)
+    return Outcome(
+        objective.best[1], value, iterations, outcome.converged, outcome.reason
+    )

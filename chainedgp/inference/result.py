@@ -1,0 +1,129 @@
+"""What an optimisation tells its caller, while it runs and at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import ConvergenceWarning
+from ..linalg import Array
+
+__all__ = ["Monitor", "OptimizationResult", "TracePoint"]
+
+
+class TracePoint(NamedTuple):
+    """One accepted point: the bound, and the work and time it took to get there."""
+
+    bound: float
+    likelihood_evaluations: int
+    theta_evaluations: int
+    seconds: float
+
+
+@dataclass
+class OptimizationResult:
+    """How an optimisation ended. The model holds the best parameters seen."""
+
+    method: str
+    converged: bool
+    status: str  # "converged", "stopped" or "interrupted"
+    reason: str
+    bound: float
+    iterations: int
+    likelihood_evaluations: int
+    theta_evaluations: int
+    seconds: float
+    trace: list[TracePoint] = field(default_factory=list, repr=False)
+    warnings: list[str] = field(default_factory=list)
+
+    def trace_array(self) -> Array:
+        """The trace as (k, 4): bound, likelihood evaluations, θ evaluations, seconds."""
+        return np.array(self.trace, dtype=float).reshape(-1, 4)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.status}: {self.reason}. bound {self.bound:.6g} after {self.iterations} "
+            f"iterations, {self.likelihood_evaluations} likelihood evaluations, "
+            f"{self.seconds:.1f} s ({self.method})"
+        )
+
+
+class Monitor:
+    """Trace, progress bar, callback and time of one optimisation.
+
+    The bar shows when `messages` is true, or is None and a person is watching.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        messages: bool | None,
+        callback: Callable[[Any], Any] | None,
+        on_point: Callable[[int], None] | None = None,
+    ) -> None:
+        self.method, self.callback, self.on_point = method, callback, on_point
+        self.trace: list[TracePoint] = []
+        self.notes: list[str] = []
+        self.stopped = False
+        self._start = time.perf_counter()
+        self._bar = _progress_bar(method, messages)
+
+    @property
+    def seconds(self) -> float:
+        """Time since the start."""
+        return time.perf_counter() - self._start
+
+    def point(self, bound: float, likelihood: int, theta: int) -> None:
+        """Record an accepted point, tell the bar and the callback."""
+        self.trace.append(TracePoint(bound, likelihood, theta, self.seconds))
+        if self._bar is not None:
+            self._bar.set_postfix_str(f"bound {bound:.6g}", refresh=False)
+            self._bar.update()
+        if self.callback is not None and self.callback(self.trace[-1]):
+            self.stopped = True
+        if self.on_point is not None:
+            self.on_point(len(self.trace))
+
+    def note(self, message: str) -> None:
+        """A warning that belongs to the result."""
+        self.notes.append(message)
+
+    def close(self) -> None:
+        """Take the progress bar down."""
+        if self._bar is not None:
+            self._bar.close()
+
+    def result(
+        self, *, converged: bool, reason: str, bound: float, iterations: int, counts: tuple[int, int]
+    ) -> OptimizationResult:
+        """The result object; warns if the optimisation did not converge."""
+        status = "converged" if converged else "stopped"
+        if reason == "interrupted":
+            status = "interrupted"
+        if not converged and status != "interrupted" and not self.stopped:
+            text = (
+                f"{self.method} stopped before convergence: {reason}. The model holds the best "
+                "parameters seen; call optimize() again to go on."
+            )
+            self.note(text)
+            warnings.warn(text, ConvergenceWarning, stacklevel=4)
+        return OptimizationResult(
+            self.method, converged, status, reason, bound, iterations, *counts, self.seconds,
+            self.trace, self.notes,
+        )
+
+
+def _progress_bar(method: str, messages: bool | None) -> Any:
+    if messages is None:
+        messages = sys.stderr.isatty() or "ipykernel" in sys.modules
+    if not messages:
+        return None
+    from tqdm.auto import tqdm
+
+    return tqdm(desc=method, unit="it", leave=False)

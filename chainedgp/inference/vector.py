@@ -1,0 +1,137 @@
+"""The free hyperparameters of a model as one unconstrained, well-scaled vector for optimisers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from paramz.transformations import Exponent, Logexp, __fixed__
+
+from ..linalg import Array
+from .initialize import input_spread
+
+__all__ = ["FreeVector"]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Free entries of one leaf under one transformation: None (scaled), "log", or paramz's own."""
+
+    leaf: Any
+    entries: Array  # flat indices into the leaf
+    transform: Any
+    scale: Array
+
+
+class FreeVector:
+    """θ ↔ x: logarithms of positive parameters, others in units of their natural scale.
+
+    Optimising the logarithm makes steps relative, so data on any scale look alike; Z is measured
+    in standard deviations of X and means in prior standard deviations. Fixed entries are left out;
+    any other constraint goes through its own transformation. Leaves of q belong to the vector only
+    with `with_q`. `skip` names likelihood parameters to leave out.
+    """
+
+    def __init__(self, model: Any, *, with_q: bool = False, skip: Collection[str] = ()) -> None:
+        self.model = model
+        scales = _scales(model)
+        self.blocks: list[_Block] = []
+        q_leaves = [id(leaf) for part in (model.q_mu, model.q_sqrt) for leaf in _leaves(part)]
+        skipped = [id(getattr(model.likelihood, name)) for name in skip]
+        for leaf in model.flattened_parameters:
+            if id(leaf) in skipped or (id(leaf) in q_leaves and not with_q):
+                continue
+            scale = np.broadcast_to(scales.get(id(leaf), 1.0), leaf.shape).ravel()
+            self._add(leaf, scale)
+        sizes = [block.entries.size for block in self.blocks]
+        self._ends = np.cumsum([0, *sizes])
+        self.size = int(self._ends[-1])
+
+    def _add(self, leaf: Any, scale: Array) -> None:
+        free = np.ones(leaf.size, dtype=bool)
+        transforms = []
+        for constraint, entries in leaf.constraints.items():
+            if constraint == __fixed__:
+                free[entries] = False
+            else:
+                transforms.append((constraint, entries))
+        plain = free.copy()
+        for constraint, entries in transforms:
+            kept = entries[free[entries]]
+            plain[entries] = False
+            # exactly Logexp: a subclass may have another domain
+            log = type(constraint) in (Logexp, Exponent)
+            if kept.size:
+                self.blocks.append(
+                    _Block(leaf, kept, "log" if log else constraint, np.ones(kept.size))
+                )
+        entries = np.flatnonzero(plain)
+        if entries.size:
+            self.blocks.append(_Block(leaf, entries, None, scale[entries]))
+
+    def read(self) -> Array:
+        """x at the model's current parameters."""
+        x = np.empty(self.size)
+        for block, part in self._parts(x):
+            values = block.leaf.values.flat[block.entries]
+            if block.transform is None:
+                part[:] = values / block.scale
+            elif block.transform == "log":
+                part[:] = np.log(values)
+            else:
+                part[:] = block.transform.finv(values)
+        return x
+
+    def write(self, x: Array) -> None:
+        """Set the model's parameters from x, leaf by leaf (a leaf write is always consistent)."""
+        new: dict[int, tuple[Any, Array]] = {}
+        for block, part in self._parts(x):
+            leaf, values = new.setdefault(
+                id(block.leaf), (block.leaf, np.array(block.leaf.values).ravel())
+            )
+            if block.transform is None:
+                values[block.entries] = part * block.scale
+            elif block.transform == "log":
+                values[block.entries] = np.exp(part)
+            else:
+                values[block.entries] = block.transform.f(part)
+        for leaf, values in new.values():
+            leaf[:] = values.reshape(leaf.shape)
+
+    def gradient(self) -> Array:
+        """∂L/∂x from the gradients that the model's leaves hold."""
+        g = np.empty(self.size)
+        for block, part in self._parts(g):
+            d = np.asarray(block.leaf.gradient).ravel()[block.entries]
+            values = block.leaf.values.flat[block.entries]
+            if block.transform is None:
+                part[:] = d * block.scale
+            elif block.transform == "log":
+                part[:] = d * values
+            else:
+                part[:] = block.transform.gradfactor(values, d)
+        return g
+
+    def _parts(self, x: Array) -> Any:
+        bounds = zip(self._ends[:-1], self._ends[1:], strict=True)
+        return [(b, x[i:j]) for b, (i, j) in zip(self.blocks, bounds, strict=True)]
+
+
+def _leaves(part: Any) -> list[Any]:
+    """The leaves below a parameter, or the leaf itself."""
+    return list(part.flattened_parameters) if hasattr(part, "flattened_parameters") else [part]
+
+
+def _scales(model: Any) -> dict[int, Any]:
+    """Natural units of the unconstrained leaves, by identity."""
+    spread = input_spread(model.X)
+    scales: dict[int, Any] = {id(leaf): spread for leaf in _leaves(model.Z)}
+    rows = np.asarray(model.X[:: max(1, model.X.shape[0] // 100)], dtype=float)
+    for kernel, mean in zip(model.kernels, model.mean_functions, strict=True):
+        unit = float(np.sqrt(np.mean(kernel.Kdiag(rows))))
+        unit = unit if np.isfinite(unit) and unit > 0 else 1.0
+        for leaf in _leaves(mean):
+            scales[id(leaf)] = unit / spread if leaf.size == spread.size > 1 else unit
+    return scales

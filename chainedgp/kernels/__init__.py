@@ -1,0 +1,27 @@
+"""Covariance functions, with GPy's names and arguments."""
+
+from .adapter import GPyKernel, as_kernel
+from .base import Kernel
+from .combine import Product, Sum
+from .linear import Linear
+from .periodic import Periodic
+from .static import Bias, White
+from .stationary import RBF, Matern12, Matern32, Matern52, RationalQuadratic, Stationary
+
+__all__ = [
+    "RBF",
+    "Bias",
+    "GPyKernel",
+    "Kernel",
+    "Linear",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "Periodic",
+    "Product",
+    "RationalQuadratic",
+    "Stationary",
+    "Sum",
+    "White",
+    "as_kernel",
+]

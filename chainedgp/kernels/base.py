@@ -1,0 +1,230 @@
+"""The kernel contract: a pure `evaluate` with a pullback, and GPy's method names on top of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from paramz import Param, Parameterized
+from paramz.transformations import Logexp
+
+from ..errors import InputError
+
+__all__ = ["Array", "Kernel", "Pullback", "PullbackDiag", "positive"]
+
+Array = np.ndarray
+#: dL_dK (n, m), wrt_second=True -> dL_dtheta (size,), dL_dX (n, D), dL_dZ (m, D) or None
+Pullback = Callable[..., tuple[Array, Array, Array | None]]
+#: dL_dk (n,) -> dL_dtheta (size,), dL_dX (n, D) or None where identically zero
+PullbackDiag = Callable[[Array], tuple[Array, Array | None]]
+
+
+def positive(
+    owner: str, name: str, value: Any, size: int = 1, per_dimension: bool = False
+) -> Param:
+    """Make a positive parameter leaf (size,), constrained by Logexp; a scalar fills the vector."""
+    try:
+        array = np.array(value, dtype=float).ravel()
+    except (TypeError, ValueError):
+        raise InputError(f"{owner}: {name} must be numeric, got {value!r}") from None
+    if array.size not in (1, size):
+        one = size == 1 and not per_dimension
+        raise InputError(
+            f"{owner}: {name} must have {'one value' if one else f'1 or {size} values'}, got "
+            f"{array.size}; {'set ARD for one value per dimension' if one else 'match input_dim'}"
+        )
+    if not np.all(np.isfinite(array)) or not np.all(array > 0):
+        raise InputError(f"{owner}: {name} must be positive and finite, got {value!r}")
+    return Param(name, np.broadcast_to(array, (size,)).copy(), Logexp())
+
+
+class Kernel(Parameterized):
+    """A covariance function k(x, z | θ) with positive parameters θ.
+
+    A new kernel implements `_evaluate` and `_evaluate_diag` on the active columns alone; slicing,
+    checks, the GPy-style methods, `+` and `*` come from here. Both are pure: they read parameter
+    values and write nothing, so that threads may share a kernel and gradients add up over chunks.
+
+    Parameters
+    ----------
+    input_dim : number of columns the kernel acts on.
+    name : ASCII identifier, its name inside a sum, a product or a model.
+    active_dims : the columns of X it acts on; None for all of them, X then has `input_dim`.
+    """
+
+    #: whether K(X) has independent noise on its diagonal, which K(X, X) has not
+    has_white: bool = False
+    #: the classes behind + and *, which build on this one and enter themselves here
+    _combinations: dict[str, Callable[[list[Any]], Kernel]] = {}
+
+    def __init__(self, input_dim: int, name: str, active_dims: Iterable[int] | None = None) -> None:
+        owner = type(self).__name__
+        reserved = isinstance(name, str) and (name == "size" or hasattr(Kernel, name))
+        if not isinstance(name, str) or not (name.isascii() and name.isidentifier()) or reserved:
+            raise InputError(
+                f"{owner}: name must be an ASCII identifier that no method of a kernel has, "
+                f"got {name!r}"
+            )
+        super().__init__(name=name)
+        if isinstance(input_dim, bool) or not isinstance(input_dim, (int, np.integer)):
+            raise InputError(f"{owner}: input_dim must be an integer, got {input_dim!r}")
+        if input_dim < 1:
+            raise InputError(f"{owner}: input_dim must be at least 1, got {input_dim}")
+        self.input_dim = int(input_dim)
+        self.active_dims = self._checked_dims(active_dims)
+
+    def _checked_dims(self, active_dims: Iterable[int] | None) -> Array | None:
+        if active_dims is None:
+            return None
+        owner, dims = type(self).__name__, np.atleast_1d(np.array(active_dims))
+        if dims.ndim != 1 or not np.issubdtype(dims.dtype, np.integer) or np.any(dims < 0):
+            raise InputError(
+                f"{owner}: active_dims must be column numbers from 0 on, got {active_dims!r}"
+            )
+        if np.unique(dims).size != dims.size:
+            raise InputError(f"{owner}: active_dims names a column twice: {dims.tolist()}")
+        if dims.size != self.input_dim:
+            raise InputError(
+                f"{owner}: input_dim is the number of active columns, but input_dim is "
+                f"{self.input_dim} and active_dims has {dims.size}: {dims.tolist()}"
+            )
+        return dims
+
+    # ---- what a kernel implements
+
+    def _evaluate(self, X: Array, Z: Array | None) -> tuple[Array, Pullback]:
+        """K (n, m) and its pullback on the active columns: X (n, d), Z (m, d) or None."""
+        raise NotImplementedError(f"{type(self).__name__} must implement _evaluate")
+
+    def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
+        """Give diag k(x_i, x_i) (n,) and its pullback on the active columns: X (n, d)."""
+        raise NotImplementedError(f"{type(self).__name__} must implement _evaluate_diag")
+
+    # ---- the pure interface
+
+    @property
+    def columns(self) -> Array:
+        """The columns of X that the kernel reads, ascending."""
+        return np.arange(self.input_dim) if self.active_dims is None else np.sort(self.active_dims)
+
+    def check_columns(self, num_columns: int) -> None:
+        """Raise InputError if the kernel cannot act on inputs with this number of columns."""
+        if self.active_dims is None:
+            if num_columns != self.input_dim:
+                raise InputError(
+                    f"{self.name}: X must have input_dim = {self.input_dim} columns, got "
+                    f"{num_columns}; give active_dims to act on some columns only"
+                )
+        elif num_columns <= self.columns[-1]:
+            raise InputError(
+                f"{self.name}: active_dims {self.active_dims.tolist()} need at least "
+                f"{self.columns[-1] + 1} columns, but X has {num_columns}"
+            )
+
+    def _checked_inputs(self, X: Array, argument: str = "X") -> Array:
+        X = np.asarray(X, dtype=float)
+        if X.ndim != 2:
+            raise InputError(
+                f"{self.name}: {argument} must have two dimensions (rows, columns), "
+                f"got shape {X.shape}"
+            )
+        self.check_columns(X.shape[1])
+        return X
+
+    def evaluate(self, X: Array, Z: Array | None = None) -> tuple[Array, Pullback]:
+        """K_ij = k(x_i, z_j) and its reverse pass. Pure: writes nothing.
+
+        Parameters
+        ----------
+        X : (n, D)
+            The first inputs, the rows of K.
+        Z : (m, D)
+            The second inputs, the columns of K; None for the symmetric case Z = X.
+
+        Returns
+        -------
+        K : (n, m), read-only because the pullback keeps it; copy it to change it.
+        pullback : `pullback(dL_dK, wrt_second=True)` -> dL_dtheta (size,) in the order of
+            `param_array` and with respect to the untransformed values, dL_dX (n, D),
+            dL_dZ (m, D). With Z None, dL_dX carries both sides and dL_dZ is None; it is also
+            None, and not computed, with `wrt_second=False`. May be called repeatedly.
+        """
+        X = self._checked_inputs(X)
+        Z = None if Z is None else self._checked_inputs(Z, "Z")
+        dims = self.active_dims
+        if dims is None:
+            K, pull = self._evaluate(X, Z)
+            K.flags.writeable = False
+            return K, pull
+        K, pull = self._evaluate(X[:, dims], None if Z is None else Z[:, dims])
+        K.flags.writeable = False
+        num_columns = X.shape[1]
+
+        def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
+            dL_dtheta, dL_dX, dL_dZ = pull(dL_dK, wrt_second)
+            return dL_dtheta, scatter(dL_dX, dims, num_columns), scatter(dL_dZ, dims, num_columns)
+
+        return K, pullback
+
+    def evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
+        """Diagonal k(x_i, x_i) (n,) at X (n, D), and its reverse pass. Pure: writes nothing.
+
+        `pullback(dL_dk)` with dL_dk (n,) -> dL_dtheta (size,), dL_dX (n, D) or None if zero.
+        """
+        X = self._checked_inputs(X)
+        dims = self.active_dims
+        if dims is None:
+            return self._evaluate_diag(X)
+        k, pull = self._evaluate_diag(X[:, dims])
+        num_columns = X.shape[1]
+
+        def pullback(dL_dk: Array) -> tuple[Array, Array | None]:
+            dL_dtheta, dL_dX = pull(dL_dk)
+            return dL_dtheta, scatter(dL_dX, dims, num_columns)
+
+        return k, pullback
+
+    # ---- GPy's names
+
+    def K(self, X: Array, X2: Array | None = None) -> Array:
+        """Covariance k(x_i, x2_j), (n, m), of X (n, D) and X2 (m, D); X2 None is X itself."""
+        K, _ = self.evaluate(X, X2)
+        K.flags.writeable = True  # nobody holds its pullback
+        return K
+
+    def Kdiag(self, X: Array) -> Array:
+        """Variances k(x_i, x_i), (n,), at X (n, D)."""
+        return self.evaluate_diag(X)[0]
+
+    def update_gradients_full(self, dL_dK: Array, X: Array, X2: Array | None = None) -> None:
+        """Set (overwrite) the parameters' gradients from dL_dK (n, m)."""
+        self.gradient[:] = self.evaluate(X, X2)[1](dL_dK, False)[0]
+
+    def update_gradients_diag(self, dL_dKdiag: Array, X: Array) -> None:
+        """Set (overwrite) the parameters' gradients from dL_dKdiag (n,)."""
+        self.gradient[:] = self.evaluate_diag(X)[1](dL_dKdiag)[0]
+
+    def gradients_X(self, dL_dK: Array, X: Array, X2: Array | None = None) -> Array:
+        """dL_dX (n, D) from dL_dK (n, m); both sides count if X2 is None."""
+        return self.evaluate(X, X2)[1](dL_dK, False)[1]
+
+    def gradients_X_diag(self, dL_dKdiag: Array, X: Array) -> Array:
+        """dL_dX (n, D) from dL_dKdiag (n,)."""
+        dL_dX = self.evaluate_diag(X)[1](dL_dKdiag)[1]
+        return np.zeros(np.shape(X)) if dL_dX is None else dL_dX
+
+    def __add__(self, other: Any) -> Kernel:
+        return self._combinations["sum"]([self, other])
+
+    def __mul__(self, other: Any) -> Kernel:
+        return self._combinations["product"]([self, other])
+
+
+def scatter(active: Any, dims: Array, num_columns: int) -> Any:
+    """Put the gradient of the active columns (n, d) into all columns (n, D), zero elsewhere."""
+    if active is None:
+        return None
+    full = np.zeros((active.shape[0], num_columns))
+    full[:, dims] = active
+    return full

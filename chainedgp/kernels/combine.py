@@ -1,0 +1,164 @@
+"""Sums and products of kernels, of any depth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from .adapter import as_kernel
+from .base import Array, Kernel, Pullback, PullbackDiag
+
+__all__ = ["Combination", "Product", "Sum"]
+
+
+class Combination(Kernel):
+    """Several kernels on the same inputs, each with its own active_dims.
+
+    Parameters
+    ----------
+    parts : kernels (of this package or of GPy). They are copied, so fixes and constraints survive
+        and the originals stay as they are. A part of the same class is replaced by its own parts:
+        (k1 + k2) + k3 is one sum of three.
+    name : ASCII identifier.
+
+    Parts keep their names; a name that is taken gets a number: rbf, rbf_1, rbf_2.
+    """
+
+    def __init__(self, parts: Sequence[Any], name: str) -> None:
+        flat: list[Kernel] = []
+        for part in parts:
+            kernel = as_kernel(part)
+            flat.extend(kernel.parts if type(kernel) is type(self) else [kernel])
+        if not flat:
+            raise InputError(
+                f"{type(self).__name__}: parts must hold at least one kernel, got none"
+            )
+        columns = max(int(part.columns[-1]) + 1 for part in flat)
+        for part in flat:
+            try:
+                part.check_columns(columns)
+            except InputError as error:
+                raise InputError(
+                    f"{type(self).__name__}: the parts do not act on the same inputs. {error}"
+                ) from None
+        super().__init__(columns, name)
+        copies, taken = [part.copy() for part in flat], set(dir(self))
+        for copy in copies:
+            copy.name = unique(copy.name, taken)
+            taken.add(copy.name)
+        self.link_parameters(*copies)
+
+    @property
+    def parts(self) -> tuple[Kernel, ...]:
+        """The kernels that are combined, in order."""
+        return tuple(self.parameters)
+
+    @property
+    def has_white(self) -> bool:  # type: ignore[override]
+        """Whether any part has independent noise on the diagonal of K(X)."""
+        return any(part.has_white for part in self.parts)
+
+    @property
+    def columns(self) -> Array:
+        """The columns of X that some part reads, ascending."""
+        return np.unique(np.concatenate([part.columns for part in self.parts]))
+
+    def check_columns(self, num_columns: int) -> None:
+        """Raise InputError if a part cannot act on inputs with this number of columns."""
+        for part in self.parts:
+            part.check_columns(num_columns)
+
+    def _evaluate(self, X: Array, Z: Array | None) -> tuple[Array, Pullback]:
+        values, pulls = zip(*(part.evaluate(X, Z) for part in self.parts), strict=True)
+
+        def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
+            seeds = self._seeds(dL_dK, values)
+            thetas, dXs, dZs = zip(
+                *(p(s, wrt_second) for p, s in zip(pulls, seeds, strict=True)), strict=True
+            )
+            return np.concatenate(thetas), add_up(dXs), add_up(dZs)
+
+        return self._join(values), pullback
+
+    def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
+        values, pulls = zip(*(part.evaluate_diag(X) for part in self.parts), strict=True)
+
+        def pullback(dL_dk: Array) -> tuple[Array, Array | None]:
+            seeds = self._seeds(dL_dk, values)
+            thetas, dXs = zip(*(p(s) for p, s in zip(pulls, seeds, strict=True)), strict=True)
+            return np.concatenate(thetas), add_up(dXs)
+
+        return self._join(values), pullback
+
+    def _join(self, values: Sequence[Array]) -> Array:
+        """Combine the parts' covariances into a new array of the same shape."""
+        raise NotImplementedError(f"{type(self).__name__} must implement _join")
+
+    def _seeds(self, dL_dK: Array, values: Sequence[Array]) -> list[Array]:
+        """dL/dK_p of each part p, given its covariance and the others'."""
+        raise NotImplementedError(f"{type(self).__name__} must implement _seeds")
+
+
+class Sum(Combination):
+    """k(x, z) = Σ_p k_p(x, z): the sum of independent functions. `k1 + k2` makes one.
+
+    Parameters: parts, name; see `Combination`.
+    """
+
+    def __init__(self, parts: Sequence[Any], name: str = "sum") -> None:
+        super().__init__(parts, name)
+
+    def _join(self, values: Sequence[Array]) -> Array:
+        total = values[0].copy() if len(values) == 1 else values[0] + values[1]
+        for value in values[2:]:
+            total += value
+        return total
+
+    def _seeds(self, dL_dK: Array, values: Sequence[Array]) -> list[Array]:
+        return [dL_dK] * len(values)
+
+
+class Product(Combination):
+    """k(x, z) = Π_p k_p(x, z). `k1 * k2` makes one.
+
+    Parameters: parts, name; see `Combination`.
+    """
+
+    def __init__(self, parts: Sequence[Any], name: str = "product") -> None:
+        super().__init__(parts, name)
+
+    def _join(self, values: Sequence[Array]) -> Array:
+        total = values[0].copy() if len(values) == 1 else values[0] * values[1]
+        for value in values[2:]:
+            total *= value
+        return total
+
+    def _seeds(self, dL_dK: Array, values: Sequence[Array]) -> list[Array]:
+        # dL_dK · Π_{q≠p} K_q, by multiplication: K_p may be zero, so nothing is divided out
+        if len(values) == 1:
+            return [dL_dK]
+        return [
+            dL_dK * self._join([v for q, v in enumerate(values) if q != p])
+            for p in range(len(values))
+        ]
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """Give the name, or the name with the first number that is free."""
+    candidate, number = name, 0
+    while candidate in taken:
+        number += 1
+        candidate = f"{name}_{number}"
+    return candidate
+
+
+def add_up(gradients: Sequence[Any]) -> Any:
+    """Sum of the gradients that are not None, or None."""
+    present = [g for g in gradients if g is not None]
+    return sum(present[1:], start=present[0]) if present else None
+
+
+Kernel._combinations.update(sum=Sum, product=Product)

@@ -1,0 +1,74 @@
+"""The linear kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .base import Array, Kernel, Pullback, PullbackDiag, positive
+
+__all__ = ["Linear"]
+
+
+class Linear(Kernel):
+    """Linear functions through the origin, k(x, z) = Σ_d variances_d x_d z_d.
+
+    Parameters
+    ----------
+    input_dim : number of columns the kernel acts on.
+    variances : prior variances of the slopes: one value, or (input_dim,) with ARD; 1 if None.
+    ARD : one variance per dimension.
+    active_dims : the columns of X it acts on; None for all.
+    name : ASCII identifier.
+
+    Raises
+    ------
+    InputError : an argument that cannot be used, by name.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        variances: Any = None,
+        ARD: bool = False,
+        active_dims: Iterable[int] | None = None,
+        name: str = "linear",
+    ) -> None:
+        super().__init__(input_dim, name, active_dims)
+        self.ARD = bool(ARD)
+        variances = 1.0 if variances is None else variances
+        size = self.input_dim if ARD else 1
+        self.variances = positive(type(self).__name__, "variances", variances, size, self.ARD)
+        self.link_parameter(self.variances)
+
+    def _gradient(self, per_dimension: Array) -> Array:
+        return per_dimension if self.ARD else np.array([per_dimension.sum()])
+
+    def _evaluate(self, X: Array, Z: Array | None) -> tuple[Array, Pullback]:
+        v = self.variances.values.copy()
+        if Z is None:
+            scaled = X * np.sqrt(v)
+            K = scaled @ scaled.T  # one array and its transpose: exactly symmetric
+        else:
+            K = (X * v) @ Z.T
+
+        def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
+            if Z is None:
+                WX = (dL_dK + dL_dK.T) @ X  # (n, d)
+                return self._gradient(np.einsum("ij,ij->j", X, WX) / 2), WX * v, None
+            WZ = dL_dK @ Z
+            dL_dZ = (dL_dK.T @ X) * v if wrt_second else None
+            return self._gradient(np.einsum("ij,ij->j", X, WZ)), WZ * v, dL_dZ
+
+        return K, pullback
+
+    def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
+        v = self.variances.values.copy()
+        X2 = X * X
+
+        def pullback(dL_dk: Array) -> tuple[Array, Array]:
+            return self._gradient(dL_dk @ X2), 2.0 * dL_dk[:, None] * X * v
+
+        return (X2 * v).sum(1), pullback

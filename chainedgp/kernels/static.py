@@ -1,0 +1,93 @@
+"""Kernels that do not look at the inputs: a constant and independent noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from .base import Array, Kernel, Pullback, PullbackDiag, positive
+
+__all__ = ["Bias", "Static", "White"]
+
+
+class Static(Kernel):
+    """A kernel with one parameter, `variance` = k(x, x), and no gradient in the inputs."""
+
+    def __init__(
+        self,
+        input_dim: int,
+        variance: float = 1.0,
+        active_dims: Iterable[int] | None = None,
+        name: str = "static",
+    ) -> None:
+        super().__init__(input_dim, name, active_dims)
+        self.variance = positive(type(self).__name__, "variance", variance)
+        self.link_parameter(self.variance)
+
+    def _pullback(self, X: Array, Z: Array | None, identity: bool) -> Pullback:
+        """Reverse pass of variance · I (identity) or of one constant variance."""
+
+        def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
+            total = np.trace(dL_dK) if identity else np.sum(dL_dK)
+            dL_dZ = np.zeros(Z.shape) if wrt_second and Z is not None else None
+            return np.array([total]), np.zeros(X.shape), dL_dZ
+
+        return pullback
+
+    def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
+        def pullback(dL_dk: Array) -> tuple[Array, None]:
+            return np.array([np.sum(dL_dk)]), None
+
+        return np.full(X.shape[0], self.variance.values[0]), pullback
+
+
+class Bias(Static):
+    """A constant, k(x, z) = variance: a function that is one unknown level.
+
+    Parameters: input_dim, variance (positive), active_dims, name.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        variance: float = 1.0,
+        active_dims: Iterable[int] | None = None,
+        name: str = "bias",
+    ) -> None:
+        super().__init__(input_dim, variance, active_dims, name)
+
+    def _evaluate(self, X: Array, Z: Array | None) -> tuple[Array, Pullback]:
+        shape = (X.shape[0], X.shape[0] if Z is None else Z.shape[0])
+        return np.full(shape, self.variance.values[0]), self._pullback(X, Z, identity=False)
+
+
+class White(Static):
+    """Independent noise, K(X) = variance · I, and 0 between two sets of inputs (as in GPy).
+
+    Whether two rows are the same is a matter of the call, not of their values: K(X) has the noise
+    on its diagonal, K(X, X) has none. Parameters: input_dim, variance (positive), active_dims,
+    name.
+    """
+
+    has_white = True
+
+    def __init__(
+        self,
+        input_dim: int,
+        variance: float = 1.0,
+        active_dims: Iterable[int] | None = None,
+        name: str = "white",
+    ) -> None:
+        super().__init__(input_dim, variance, active_dims, name)
+
+    def _evaluate(self, X: Array, Z: Array | None) -> tuple[Array, Pullback]:
+        if Z is None:
+            K = np.zeros((X.shape[0], X.shape[0]))
+            np.fill_diagonal(K, self.variance.values[0])
+            return K, self._pullback(X, None, identity=True)
+
+        def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
+            return np.zeros(1), np.zeros(X.shape), np.zeros(Z.shape) if wrt_second else None
+
+        return np.zeros((X.shape[0], Z.shape[0])), pullback

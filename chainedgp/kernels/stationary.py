@@ -1,0 +1,267 @@
+"""Stationary kernels k = variance · ρ(r²), r² = Σ_d (x_d − z_d)² / lengthscale_d²."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .base import Array, Kernel, Pullback, PullbackDiag, positive
+from .distances import SquaredDistances
+
+__all__ = ["RBF", "Matern12", "Matern32", "Matern52", "RationalQuadratic", "Stationary"]
+
+SQRT3, SQRT5 = np.sqrt(3.0), np.sqrt(5.0)
+
+
+class Stationary(Kernel):
+    """k(x, z) = variance · ρ(r²), with r² = Σ_d (x_d − z_d)² / lengthscale_d².
+
+    A new stationary kernel gives `correlation` (ρ of r²) and `slope` (dk/dr²), nothing else.
+
+    Parameters
+    ----------
+    input_dim : number of columns the kernel acts on.
+    variance : k(x, x), positive.
+    lengthscale : one value, or (input_dim,) with ARD; 1 if None.
+    ARD : one lengthscale per dimension (automatic relevance determination).
+    active_dims : the columns of X it acts on; None for all.
+    name : ASCII identifier.
+
+    Raises
+    ------
+    InputError : an argument that cannot be used, by name.
+    """
+
+    #: r² is cut here; a kernel that is zero in floating point beyond sets it for speed
+    largest_r2: float = np.inf
+    #: ρ has a kink at r = 0 (the derivative in r² is infinite there)
+    kink: bool = False
+    #: names of parameters of ρ itself, linked by the constructor after variance and lengthscale
+    shape_names: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        input_dim: int,
+        variance: float = 1.0,
+        lengthscale: Any = None,
+        ARD: bool = False,
+        active_dims: Iterable[int] | None = None,
+        name: str = "stationary",
+    ) -> None:
+        super().__init__(input_dim, name, active_dims)
+        owner, self.ARD = type(self).__name__, bool(ARD)
+        self.variance = positive(owner, "variance", variance)
+        lengthscale = 1.0 if lengthscale is None else lengthscale
+        size = self.input_dim if ARD else 1
+        self.lengthscale = positive(owner, "lengthscale", lengthscale, size, self.ARD)
+        self.link_parameters(self.variance, self.lengthscale)
+
+    def correlation(self, r2: Array, *shape: float) -> tuple[Array, Any]:
+        """Give ρ(r²) (n, m), and whatever `slope` needs. May overwrite r2 (n, m)."""
+        raise NotImplementedError(f"{type(self).__name__} must implement correlation")
+
+    def slope(self, memo: Any, K: Array, *shape: float) -> tuple[Array, float]:
+        """dk/dr² as (S, c) with dk/dr² = c · S, S (n, m); S may be K itself, which saves a pass."""
+        raise NotImplementedError(f"{type(self).__name__} must implement slope")
+
+    def shape_slopes(self, memo: Any, K: Array, *shape: float) -> tuple[Array, ...]:
+        """dk/dshape (n, m), one for each of `shape_names`."""
+        return ()
+
+    def _evaluate(self, X: Array, Z: Array | None) -> tuple[Array, Pullback]:
+        variance, lengthscale = float(self.variance.values[0]), self.lengthscale.values.copy()
+        shape = [float(getattr(self, name).values[0]) for name in self.shape_names]
+        # distances do not depend on the origin; near the data the expansion of r² cancels least
+        centre = X.mean(0) if len(X) else 0.0
+        scaled = (X - centre) / lengthscale
+        scaled_Z = None if Z is None else (Z - centre) / lengthscale
+        distances = SquaredDistances(scaled, scaled_Z, self.kink, self.largest_r2)
+        K, memo = self.correlation(distances.r2, *shape)
+        del distances.r2  # `correlation` may have overwritten it
+        K *= variance
+
+        def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
+            S, c = self.slope(memo, K, *shape)
+            total, dX, dZ, spread = distances.pull(dL_dK * S, wrt_second)
+            dX *= 2.0 * c / lengthscale
+            if dZ is not None:
+                dZ *= 2.0 * c / lengthscale
+            d_variance = (total if S is K else np.vdot(dL_dK, K)) / variance
+            d_lengthscale = -2.0 * c * (spread if self.ARD else spread.sum()) / lengthscale
+            d_shape = [np.vdot(dL_dK, s) for s in self.shape_slopes(memo, K, *shape)]
+            return np.hstack((d_variance, d_lengthscale, d_shape)), dX, dZ
+
+        return K, pullback
+
+    def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
+        def pullback(dL_dk: Array) -> tuple[Array, None]:
+            dL_dtheta = np.zeros(self.size)
+            dL_dtheta[0] = np.sum(dL_dk)
+            return dL_dtheta, None
+
+        return np.full(X.shape[0], self.variance.values[0]), pullback
+
+
+class RBF(Stationary):
+    """Squared exponential, k = variance · exp(−r²/2). Arguments: see `Stationary`."""
+
+    largest_r2 = 1e3  # exp(-500)
+
+    def __init__(
+        self,
+        input_dim: int,
+        variance: float = 1.0,
+        lengthscale: Any = None,
+        ARD: bool = False,
+        active_dims: Iterable[int] | None = None,
+        name: str = "rbf",
+    ) -> None:
+        super().__init__(input_dim, variance, lengthscale, ARD, active_dims, name)
+
+    def correlation(self, r2: Array, *shape: float) -> tuple[Array, None]:
+        """ρ = exp(−r²/2)."""
+        r2 *= -0.5
+        return np.exp(r2, out=r2), None
+
+    def slope(self, memo: None, K: Array, *shape: float) -> tuple[Array, float]:
+        """dk/dr² = −k/2."""
+        return K, -0.5
+
+
+class Matern12(Stationary):
+    """Exponential (Matérn ν = 1/2), k = variance · exp(−r). Arguments: see `Stationary`.
+
+    The kink at r = 0 has no derivative in x; it contributes zero to gradients.
+    """
+
+    largest_r2 = 2.5e5  # exp(-500)
+    kink = True
+
+    def __init__(
+        self,
+        input_dim: int,
+        variance: float = 1.0,
+        lengthscale: Any = None,
+        ARD: bool = False,
+        active_dims: Iterable[int] | None = None,
+        name: str = "matern12",
+    ) -> None:
+        super().__init__(input_dim, variance, lengthscale, ARD, active_dims, name)
+
+    def correlation(self, r2: Array, *shape: float) -> tuple[Array, Array]:
+        """ρ = exp(−r); keeps r."""
+        r = np.sqrt(r2, out=r2)
+        rho = np.negative(r)
+        return np.exp(rho, out=rho), r
+
+    def slope(self, memo: Array, K: Array, *shape: float) -> tuple[Array, float]:
+        """dk/dr² = −k / (2r), and 0 at r = 0."""
+        return np.divide(K, memo, out=np.zeros_like(K), where=memo > 0), -0.5
+
+
+class Matern32(Stationary):
+    """Matérn ν = 3/2, k = variance · (1 + s) exp(−s), s = √3 r. Arguments: see `Stationary`."""
+
+    largest_r2 = 8e4  # exp(-490)
+
+    def __init__(
+        self,
+        input_dim: int,
+        variance: float = 1.0,
+        lengthscale: Any = None,
+        ARD: bool = False,
+        active_dims: Iterable[int] | None = None,
+        name: str = "matern32",
+    ) -> None:
+        super().__init__(input_dim, variance, lengthscale, ARD, active_dims, name)
+
+    def correlation(self, r2: Array, *shape: float) -> tuple[Array, Array]:
+        """ρ = (1 + s) exp(−s); keeps 1 + s."""
+        s = np.sqrt(r2, out=r2)
+        s *= SQRT3
+        rho = np.negative(s)
+        np.exp(rho, out=rho)
+        s += 1.0
+        rho *= s
+        return rho, s
+
+    def slope(self, memo: Array, K: Array, *shape: float) -> tuple[Array, float]:
+        """dk/dr² = −3/2 variance · exp(−s) = −3/2 k / (1 + s): finite at r = 0."""
+        return K / memo, -1.5
+
+
+class Matern52(Stationary):
+    """Matérn ν = 5/2, k = variance · (1 + s + s²/3) exp(−s), s = √5 r. See `Stationary`."""
+
+    largest_r2 = 5e4  # exp(-500)
+
+    def __init__(
+        self,
+        input_dim: int,
+        variance: float = 1.0,
+        lengthscale: Any = None,
+        ARD: bool = False,
+        active_dims: Iterable[int] | None = None,
+        name: str = "matern52",
+    ) -> None:
+        super().__init__(input_dim, variance, lengthscale, ARD, active_dims, name)
+
+    def correlation(self, r2: Array, *shape: float) -> tuple[Array, tuple[Array, Array]]:
+        """ρ = (1 + s + s²/3) exp(−s); keeps 1 + s and the polynomial."""
+        polynomial = r2 * (5.0 / 3.0)
+        s = np.sqrt(r2, out=r2)
+        s *= SQRT5
+        rho = np.negative(s)
+        np.exp(rho, out=rho)
+        s += 1.0
+        polynomial += s
+        rho *= polynomial
+        return rho, (s, polynomial)
+
+    def slope(self, memo: tuple[Array, Array], K: Array, *shape: float) -> tuple[Array, float]:
+        """dk/dr² = −5/6 variance · (1 + s) exp(−s): finite at r = 0."""
+        S = K / memo[1]
+        S *= memo[0]
+        return S, -5.0 / 6.0
+
+
+class RationalQuadratic(Stationary):
+    """GPy's RatQuad, k = variance · (1 + r²/2)^(−power). Arguments: see `Stationary`.
+
+    The power is not divided out of r²: as it grows the lengthscale must grow like √power to keep
+    the same shape. `power` is positive.
+    """
+
+    shape_names = ("power",)
+
+    def __init__(
+        self,
+        input_dim: int,
+        variance: float = 1.0,
+        lengthscale: Any = None,
+        power: float = 2.0,
+        ARD: bool = False,
+        active_dims: Iterable[int] | None = None,
+        name: str = "rational_quadratic",
+    ) -> None:
+        super().__init__(input_dim, variance, lengthscale, ARD, active_dims, name)
+        self.power = positive(type(self).__name__, "power", power)
+        self.link_parameter(self.power)
+
+    def correlation(self, r2: Array, *shape: float) -> tuple[Array, tuple[Array, Array]]:
+        """ρ = t^(−power), t = 1 + r²/2; keeps t and log t."""
+        r2 *= 0.5
+        log_t = np.log1p(r2)
+        r2 += 1.0
+        rho = log_t * -shape[0]
+        return np.exp(rho, out=rho), (r2, log_t)
+
+    def slope(self, memo: tuple[Array, Array], K: Array, *shape: float) -> tuple[Array, float]:
+        """dk/dr² = −power/2 · k / t."""
+        return K / memo[0], -0.5 * shape[0]
+
+    def shape_slopes(self, memo: tuple[Array, Array], K: Array, *shape: float) -> tuple[Array]:
+        """dk/dpower = −k log t."""
+        return (-K * memo[1],)

@@ -1,0 +1,170 @@
+"""Beta noise on the unit interval, both shapes functions of the input."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import betainc, betaincinv, expit, polygamma
+
+from .. import quadrature, special
+from . import levels
+from .base import Arrays, FourArrays, Likelihood
+
+__all__ = ["Beta"]
+
+
+class Beta(Likelihood):
+    """y ~ Beta(α = e^f, β = e^g) on (0, 1).
+
+    With Binet's function ρ (`special.stirling_remainder`) and d = g − f, so that the large parts of
+    the gamma functions cancel by algebra and not in floating point:
+
+        log p = α (softplus(d) + log y) + β (softplus(−d) + log(1−y)) − log y − log(1−y)
+                + ½ (g − softplus(d)) − ½ log 2π + ρ(α+β) − ρ(α) − ρ(β).
+
+    In the expectation all but ρ is closed (e^f tilts the Gaussian: its mean moves by v_f); ρ, which
+    is small and flat, is summed on a grid, the same nodes for its three terms.
+    """
+
+    latents = ("log_alpha", "log_beta")
+    support = "unit"
+
+    def log_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+        """log p(y | f, g), in the broadcast shape of y, f and g."""
+        alpha, beta, up, down = _shapes(f, g)
+        log_y, log_1y = np.log(y), np.log1p(-y)
+        rest = special.stirling_remainder(alpha + beta)[0] + 0.5 * (g - up)
+        rest = rest - special.stirling_remainder(alpha)[0] - special.stirling_remainder(beta)[0]
+        main = alpha * (up + log_y) + beta * (down + log_1y)
+        return main + rest - (log_y + log_1y + 0.5 * special.LOG_2PI)
+
+    def dlog_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> Arrays:
+        """∂ log p / ∂f = α (ψ(α+β) − ψ(α) + log y), and the same in g with 1 − y."""
+        alpha, beta, up, down = _shapes(f, g)
+        share = expit(np.subtract(f, g))
+        other = expit(np.subtract(g, f))
+        both = special.stirling_remainder(alpha + beta)[1]
+        df = alpha * (up + np.log(y)) + 0.5 * other + share * both
+        dg = beta * (down + np.log1p(-y)) + 0.5 * share + other * both
+        return df - special.stirling_remainder(alpha)[1], dg - special.stirling_remainder(beta)[1]
+
+    def dlog_density_dtheta(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> Arrays:
+        """No parameters."""
+        return ()
+
+    def d2log_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> Arrays:
+        """∂² log p / ∂f² = ∂ log p / ∂f + α² (ψ′(α+β) − ψ′(α)), and the same in g."""
+        alpha, beta = np.exp(f), np.exp(g)
+        df, dg = self.dlog_density(y, f, g)
+        both = polygamma(1, alpha + beta)
+        return (
+            df + alpha * alpha * (both - polygamma(1, alpha)),
+            dg + beta * beta * (both - polygamma(1, beta)),
+        )
+
+    def expected_log_density(
+        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, *, nodes: int = 20
+    ) -> FourArrays:
+        """E[log p], `nodes` per dimension for ρ alone; shapes as in `Likelihood`."""
+        (m_f, m_g), (v_f, v_g) = means.T, variances.T
+        total = v_f + v_g
+        log_y, log_1y = np.log(y), np.log1p(-y)
+        value, dmeans, dvariances = _expected_remainder(means, variances, nodes)
+        # ½ (g − softplus(g − f))
+        term, slope, curvature = special.expected_softplus(m_g - m_f, total)
+        value += 0.5 * (m_g - term) - (log_y + log_1y + 0.5 * special.LOG_2PI)
+        dmeans[0] += 0.5 * slope
+        dmeans[1] += 0.5 * (1.0 - slope)
+        dvariances -= 0.5 * curvature
+        # α (softplus(g − f) + log y): exp(m_f + v_f/2) times its mean with f shifted by v_f;
+        # then the same with the roles exchanged
+        for i, log_target in ((0, log_y), (1, log_1y)):
+            k = 1 - i
+            gap = means[:, k] - means[:, i] - variances[:, i]
+            term, slope, curvature = special.expected_softplus(gap, total)
+            size = np.exp(means[:, i] + 0.5 * variances[:, i])
+            slope *= size
+            curvature *= size
+            size *= term + log_target
+            value += size
+            dmeans[i] += size - slope
+            dmeans[k] += slope
+            dvariances[i] += 0.5 * size - slope + curvature
+            dvariances[k] += curvature
+        return value, dmeans.T, dvariances.T, np.empty((y.size, 0))
+
+    def required_nodes(
+        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray
+    ) -> np.ndarray:
+        """Nodes per dimension for about 1e-6, by the larger variance: y does not enter."""
+        return levels.choose(variances.max(axis=1), _LIMITS)[0]
+
+    def unmet(self, y: np.ndarray, means: np.ndarray, variances: np.ndarray) -> np.ndarray:
+        """Rows with a variance too large for the last level."""
+        return levels.choose(variances.max(axis=1), _LIMITS)[1]
+
+    def conditional_mean(self, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+        """α/(α + β)."""
+        return expit(np.subtract(f, g))
+
+    def conditional_variance(self, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+        """αβ / ((α + β)² (α + β + 1))."""
+        share = expit(np.subtract(f, g)) * expit(np.subtract(g, f))
+        return share / (np.exp(f) + np.exp(g) + 1.0)
+
+    def cdf(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+        """P(Y ≤ y | f, g), the regularised incomplete beta function."""
+        return betainc(np.exp(f), np.exp(g), np.clip(y, 0.0, 1.0))
+
+    def ppf(self, q: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+        """Quantiles."""
+        return betaincinv(np.exp(f), np.exp(g), q)
+
+    def sample(
+        self, rng: np.random.Generator, f: np.ndarray, g: np.ndarray, *, size: int | None = None
+    ) -> np.ndarray:
+        """Draws: the broadcast shape of f and g, preceded by `size`."""
+        return rng.beta(np.exp(f), np.exp(g), size=self._draw_shape(size, (f, g), {}))
+
+    def natural_parameters(self, f: np.ndarray, g: np.ndarray) -> dict[str, np.ndarray]:
+        """alpha and beta."""
+        return {"alpha": np.exp(f), "beta": np.exp(g)}
+
+    def initial_latents(self, y: np.ndarray) -> np.ndarray:
+        """The shapes with the mean and variance of y."""
+        mean = float(np.mean(y))
+        variance = max(float(np.var(y)), 1e-6 * mean * (1.0 - mean))
+        total = max(mean * (1.0 - mean) / variance - 1.0, 0.1)
+        return np.log(total * np.array([mean, 1.0 - mean]))
+
+
+# largest variance at which the grid's sum of ρ is off by 1e-6, for each of quadrature.LEVELS
+_LIMITS = (1.0, 1.85, 3.7, 6.6, 10.5, 15.0)
+
+
+def _shapes(f: np.ndarray, g: np.ndarray) -> Arrays:
+    """α, β, softplus(g − f), softplus(f − g): the last two share their transcendental part."""
+    gap = np.subtract(g, f)
+    tail = np.log1p(np.exp(-np.abs(gap)))
+    up, down = np.maximum(gap, 0.0) + tail, np.maximum(-gap, 0.0) + tail
+    return np.exp(f), np.exp(g), up, down
+
+
+def _expected_remainder(means: np.ndarray, variances: np.ndarray, nodes: int) -> Arrays:
+    """E[ρ(α+β) − ρ(α) − ρ(β)] on the grid: value (n,), d/dmeans (2, n), d/dvariances (2, n)."""
+    rule = quadrature.product_rule(2, nodes)
+    n = len(means)
+    value, dmeans, dvariances = np.empty(n), np.empty((2, n)), np.empty((2, n))
+    half_inverse = 0.5 / np.sqrt(np.maximum(variances.T, quadrature.VARIANCE_FLOOR))
+    for rows in quadrature.row_blocks(n, rule.size):
+        shapes = [np.exp(f) for f in rule.expand(means[rows], variances[rows])]
+        both = shapes[0] + shapes[1]  # (h, h, n)
+        rho, slope = special.stirling_remainder(both)
+        value[rows] = rule.sums(rho)[0]
+        slope /= both
+        for j, shape in enumerate(shapes):
+            rho, own = special.stirling_remainder(shape)
+            value[rows] -= rule.sums(rho)[0]
+            first = rule.sums(slope * shape, j) - rule.sums(own, j)
+            dmeans[j, rows] = first[0]
+            dvariances[j, rows] = first[1] * half_inverse[j, rows]
+    return value, dmeans, dvariances

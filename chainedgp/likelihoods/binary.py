@@ -1,0 +1,75 @@
+"""Two classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, log_expit, logit
+
+from ..quadrature import LEVELS
+from ..special import expected_softplus
+from .base import Arrays, FourArrays, Likelihood
+
+__all__ = ["Bernoulli"]
+
+
+class Bernoulli(Likelihood):
+    """P(y = 1) = 1 / (1 + e^{−f}): latent logit f, targets 0 or 1.
+
+    log p = −log(1 + e^{−sf}), s = 2y − 1
+    """
+
+    latents = ("logit",)
+    support = "binary"
+
+    def log_density(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+        """log logistic(sf)."""
+        return log_expit((2.0 * y - 1.0) * f)
+
+    def dlog_density(self, y: np.ndarray, f: np.ndarray) -> Arrays:
+        """s logistic(−sf)."""
+        sign = 2.0 * y - 1.0
+        return (sign * expit(-sign * f),)
+
+    def d2log_density(self, y: np.ndarray, f: np.ndarray) -> Arrays:
+        """−p (1 − p)."""
+        return (-expit(f) * expit(-f) + 0.0 * y,)
+
+    def expected_log_density(
+        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, *, nodes: int = 20
+    ) -> FourArrays:
+        """−E log(1 + e^{−sf}), exact for every variance; `nodes` unused."""
+        sign = 2.0 * y - 1.0
+        value, slope, curvature = expected_softplus(-sign * means[:, 0], variances[:, 0])
+        return -value, (sign * slope)[:, None], -curvature[:, None], np.empty((len(y), 0))
+
+    def required_nodes(
+        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, **kw: Any
+    ) -> np.ndarray:
+        """The fewest: the expectation is exact."""
+        return np.full(len(means), LEVELS[0])
+
+    def conditional_mean(self, f: np.ndarray) -> np.ndarray:
+        """p = P(y = 1)."""
+        return expit(f)
+
+    def conditional_variance(self, f: np.ndarray) -> np.ndarray:
+        """p (1 − p)."""
+        return expit(f) * expit(-f)
+
+    def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+        """0, 1 − p, 1 below 0, below 1, from 1 on."""
+        return np.where(y < 0, 0.0, np.where(y < 1, expit(-f), 1.0))
+
+    def ppf(self, q: np.ndarray, f: np.ndarray) -> np.ndarray:
+        """0 where q ≤ 1 − p, else 1."""
+        return np.where(q <= expit(-f), 0.0, 1.0)
+
+    def natural_parameters(self, f: np.ndarray) -> dict[str, np.ndarray]:
+        """probability p = P(y = 1)."""
+        return {"probability": expit(f)}
+
+    def initial_latents(self, y: np.ndarray) -> np.ndarray:
+        """logit of the share of ones, finite if all are alike."""
+        return np.array([logit((np.sum(y) + 0.5) / (len(y) + 1.0))])

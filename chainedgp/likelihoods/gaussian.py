@@ -1,0 +1,106 @@
+"""Gaussian noise, with a variance that varies or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from ..quadrature import LEVELS
+from .base import Arrays, FourArrays, Likelihood
+from .wrappers import ConstantLatent
+
+__all__ = ["Gaussian", "HetGaussian"]
+
+HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
+
+
+class HetGaussian(Likelihood):
+    """y ~ N(f, e^g): latents mean f and log_variance g, **variance** e^g.
+
+    log p = −½ log 2π − ½ g − ½ (y − f)² e^{−g}
+    """
+
+    latents = ("mean", "log_variance")
+
+    def log_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+        """log N(y; f, e^g)."""
+        return -HALF_LOG_2PI - 0.5 * g - 0.5 * (y - f) ** 2 * np.exp(-g)
+
+    def dlog_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> Arrays:
+        """(y − f) e^{−g} and ½ (y − f)² e^{−g} − ½."""
+        slope = (y - f) * np.exp(-g)
+        return slope, 0.5 * (y - f) * slope - 0.5
+
+    def d2log_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> Arrays:
+        """−e^{−g} and −½ (y − f)² e^{−g}."""
+        precision = np.exp(-g)
+        return -precision + 0.0 * (y - f), -0.5 * (y - f) ** 2 * precision
+
+    def expected_log_density(
+        self,
+        y: np.ndarray,
+        means: np.ndarray,
+        variances: np.ndarray,
+        *,
+        nodes: int = 20,
+        **kw: Any,
+    ) -> FourArrays:
+        """−½ log 2π − ½ m_g − ½ ((y − m_f)² + v_f) e^{−m_g + v_g/2}: closed, `nodes` unused."""
+        n = len(y)
+        m_f, m_g = means.T
+        v_f, v_g = variances.T
+        dmeans, dvariances = np.empty((2, n)), np.empty((2, n))
+        with np.errstate(over="ignore"):
+            precision = np.exp(0.5 * v_g - m_g)  # E[e^{−g}]
+            residual = y - m_f
+            half = 0.5 * (residual**2 + v_f) * precision
+        dmeans[0], dmeans[1] = residual * precision, half - 0.5
+        dvariances[0], dvariances[1] = -0.5 * precision, -0.5 * half
+        value = -HALF_LOG_2PI - 0.5 * m_g - half
+        return value, dmeans.T, dvariances.T, np.empty((0, n)).T
+
+    def required_nodes(
+        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, **kw: Any
+    ) -> np.ndarray:
+        """The fewest: the expectation is closed."""
+        return np.full(len(means), LEVELS[0])
+
+    def conditional_mean(self, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+        """f."""
+        return f + 0.0 * g
+
+    def conditional_variance(self, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+        """e^g."""
+        return np.exp(g) + 0.0 * f
+
+    def cdf(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+        """Φ((y − f) e^{−g/2})."""
+        return ndtr((y - f) * np.exp(-0.5 * g))
+
+    def ppf(self, q: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+        """f + e^{g/2} Φ⁻¹(q)."""
+        return f + np.exp(0.5 * g) * ndtri(q)
+
+    def sample(
+        self, rng: np.random.Generator, f: np.ndarray, g: np.ndarray, *, size: int | None = None
+    ) -> np.ndarray:
+        """Draws of N(f, e^g)."""
+        noise = rng.standard_normal(self._draw_shape(size, (f, g), {}))
+        return f + np.exp(0.5 * g) * noise
+
+    def natural_parameters(self, f: np.ndarray, g: np.ndarray) -> dict[str, np.ndarray]:
+        """mean f and variance e^g."""
+        return {"mean": np.asarray(f), "variance": np.exp(g)}
+
+    def initial_latents(self, y: np.ndarray) -> np.ndarray:
+        """Sample mean and log variance."""
+        return np.array([np.mean(y), np.log(max(np.var(y), 1e-10))])
+
+
+class Gaussian(ConstantLatent):
+    """y ~ N(f, variance): latent mean f, one constant parameter `variance` (positive)."""
+
+    def __init__(self, variance: float | None = None, name: str | None = None) -> None:
+        super().__init__(HetGaussian(), "log_variance", variance, positive="variance", name=name)

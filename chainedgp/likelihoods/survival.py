@@ -1,0 +1,351 @@
+"""Times to an event, censored in every way, and the log-logistic family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logit
+
+from .. import quadrature, special
+from ..errors import InputError
+from . import levels
+from .base import Arrays, FourArrays, Likelihood
+from .wrappers import ConstantLatent
+
+__all__ = ["LogLogistic", "LogLogisticSurvival", "Survival"]
+
+EXACT, RIGHT, LEFT, INTERVAL = 0, 1, -1, 2
+"""Codes of the metadata `censored`."""
+
+Metadata = np.ndarray | None
+
+
+class Survival(Likelihood):
+    """A positive time T given by its log-hazard log h and log-survival log S; any censoring.
+
+    An author writes `log_survival` (or `cdf`) and `log_hazard`. With the metadata `censored`
+    (0 exact, 1 right, −1 left, 2 interval (y, y_upper]) and `entry` (left truncation: the row is
+    known only because T > entry; 0 where not given) the density of a row is
+
+        exact     h(y) S(y) / S(entry)
+        right     S(y) / S(entry)
+        left      (S(entry) − S(y)) / S(entry)
+        interval  (S(y) − S(y_upper)) / S(entry)
+
+    all in log space, differences taken in the smaller of the two tails. Moments, cdf, ppf and
+    samples are those of T itself: metadata do not enter them.
+    """
+
+    support = "positive"
+
+    def log_hazard(self, t: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+        """log h(t) = log p(t) − log S(t), in the broadcast shape of t and the latents."""
+        raise NotImplementedError(f"{type(self).__name__} must define log_hazard(t, *latents).")
+
+    def log_survival(self, t: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+        """log S(t) = log P(T > t), broadcast shape. Default: log(1 − cdf)."""
+        if type(self).cdf is Survival.cdf:
+            raise NotImplementedError(f"{type(self).__name__} must define log_survival or cdf.")
+        with np.errstate(divide="ignore"):
+            return np.log1p(-self.cdf(t, *latents, **kw))
+
+    def log_cdf(self, t: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+        """log P(T ≤ t), broadcast shape. Default: log(1 − S), stable where S is near 0 or 1."""
+        return special.log1mexp(np.minimum(self.log_survival(t, *latents, **kw), 0.0))
+
+    def cdf(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+        """P(T ≤ y | latents), without metadata."""
+        return -np.expm1(self.log_survival(y, *latents, **_without_metadata(kw)))
+
+    def log_density(
+        self,
+        y: np.ndarray,
+        *latents: np.ndarray,
+        censored: Metadata = None,
+        y_upper: Metadata = None,
+        entry: Metadata = None,
+        **kw: Any,
+    ) -> np.ndarray:
+        """log-density of an exact row, log-probability of a censored one; broadcast shape."""
+        code = np.zeros(()) if censored is None else np.asarray(censored)
+        low = self.log_survival(y, *latents, **kw)
+        value = low
+        if np.any(code == EXACT):
+            value = np.where(code == EXACT, self.log_hazard(y, *latents, **kw) + low, low)
+        start = np.maximum(0.0 if entry is None else entry, np.finfo(float).tiny)
+        if np.any(code == LEFT):
+            value = np.where(code == LEFT, self._log_between(start, y, *latents, **kw), value)
+        if np.any(code == INTERVAL):
+            upper = np.where(code == INTERVAL, _required(y_upper), np.inf)
+            value = np.where(code == INTERVAL, self._log_between(y, upper, *latents, **kw), value)
+        return value if entry is None else value - self.log_survival(start, *latents, **kw)
+
+    def _log_between(
+        self, low: np.ndarray, high: np.ndarray, *latents: np.ndarray, **kw: Any
+    ) -> np.ndarray:
+        """log P(low < T ≤ high), by the survival function above the median and the cdf below."""
+        survival = self.log_survival(low, *latents, **kw)
+        upper = special.log_diff_exp(survival, self.log_survival(high, *latents, **kw))
+        lower = special.log_diff_exp(
+            self.log_cdf(high, *latents, **kw), self.log_cdf(low, *latents, **kw)
+        )
+        return np.where(survival < -np.log(2.0), upper, lower)
+
+
+def _without_metadata(kw: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in kw.items() if k not in ("censored", "y_upper", "entry")}
+
+
+def _required(y_upper: Metadata) -> np.ndarray:
+    if y_upper is None:
+        raise InputError("Rows with censored = 2 need Y_metadata['y_upper'], the interval's end.")
+    return y_upper
+
+
+class LogLogisticSurvival(Survival):
+    """T ~ log-logistic with scale = median e^f and shape e^g.
+
+    With a(t) = e^g (log t − f): S(t) = 1/(1 + e^a), and for a row at y with metadata of `Survival`
+
+        exact     g − log y − softplus(a) − softplus(−a)
+        right     −softplus(a)
+        left      −softplus(−a)                            (given entry: + log(1 − e^{−u}))
+        interval  −softplus(a) − softplus(−a_upper) + log(1 − e^{−u})
+
+    and + softplus(a_entry) for truncation, where u = e^g log(upper/lower) has no f in it. So in
+    every case f, being Gaussian, is integrated exactly (`special.expected_softplus`), and only g
+    by Gauss–Hermite nodes.
+    """
+
+    latents = ("log_median", "log_shape")
+
+    def log_hazard(self, t: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+        """g − log t − softplus(−a)."""
+        return g - np.log(t) - special.softplus(-_a(t, f, g))
+
+    def log_survival(self, t: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+        """−softplus(a)."""
+        return -special.softplus(_a(t, f, g))
+
+    def log_cdf(self, t: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+        """−softplus(−a)."""
+        return -special.softplus(-_a(t, f, g))
+
+    def log_density(
+        self,
+        y: np.ndarray,
+        f: np.ndarray,
+        g: np.ndarray,
+        *,
+        censored: Metadata = None,
+        y_upper: Metadata = None,
+        entry: Metadata = None,
+    ) -> np.ndarray:
+        """As in the class docstring, in the broadcast shape of y, f and g."""
+        rows = _Rows(y, censored, y_upper, entry)
+        shape = np.exp(g)
+        value = rows.exact * (g - rows.log_y)
+        for above, below, log_t in rows.terms:
+            a = shape * (log_t - f)
+            tail = np.log1p(np.exp(-np.abs(a)))
+            value = value + (above + below) * tail
+            value = value + above * np.maximum(a, 0.0) + below * np.maximum(-a, 0.0)
+        if rows.width is None:
+            return value
+        return value + np.where(rows.wide, special.log1mexp(-shape * rows.width), 0.0)
+
+    def dlog_density(
+        self, y: np.ndarray, f: np.ndarray, g: np.ndarray, **metadata: Metadata
+    ) -> Arrays:
+        """∂ log p / ∂f, ∂ log p / ∂g."""
+        rows = _Rows(y, **metadata)
+        shape = np.exp(g)
+        da, dg = 0.0, rows.exact + rows.width_terms(shape)[1]
+        for above, below, log_t in rows.terms:
+            a = shape * (log_t - f)
+            slope = above * expit(a) - below * expit(-a)
+            da = da - slope
+            dg = dg + slope * a
+        return shape * da, dg
+
+    def dlog_density_dtheta(
+        self, y: np.ndarray, f: np.ndarray, g: np.ndarray, **metadata: Metadata
+    ) -> Arrays:
+        """No parameters."""
+        return ()
+
+    def d2log_density(
+        self, y: np.ndarray, f: np.ndarray, g: np.ndarray, **metadata: Metadata
+    ) -> Arrays:
+        """∂² log p / ∂f², ∂² log p / ∂g²."""
+        rows = _Rows(y, **metadata)
+        shape = np.exp(g)
+        second_f, second_g = 0.0, rows.width_terms(shape)[2]
+        for above, below, log_t in rows.terms:
+            a = shape * (log_t - f)
+            up, down = expit(a), expit(-a)
+            curvature = (above + below) * up * down
+            second_f = second_f + curvature
+            second_g = second_g + (above * up - below * down) * a + curvature * a * a
+        return shape * shape * second_f, second_g
+
+    def expected_log_density(
+        self,
+        y: np.ndarray,
+        means: np.ndarray,
+        variances: np.ndarray,
+        *,
+        nodes: int = 20,
+        **metadata: Metadata,
+    ) -> FourArrays:
+        """E[log p], exact in f, `nodes` Gauss–Hermite nodes in g; shapes as in `Likelihood`."""
+        rows = _Rows(y, **metadata)
+        x, w = quadrature.gauss_hermite(nodes)
+        (m_f, m_g), (v_f, v_g) = means.T, variances.T
+        sd = np.sqrt(np.maximum(v_g, quadrature.VARIANCE_FLOOR))
+        shape = np.exp(m_g + sd * x[:, None])  # e^g at the nodes (h, n)
+        at_node, slope_g, _ = rows.width_terms(shape)
+        slope_g = slope_g + np.zeros_like(shape)
+        value = rows.exact * (m_g - rows.log_y) + w @ (at_node + np.zeros_like(shape))
+        dmeans, dvariances = np.zeros((2, y.size)), np.zeros((2, y.size))
+        for above, below, log_t in rows.terms:
+            used = np.flatnonzero(above + below)
+            above, below, e = above[used], below[used], shape[:, used]
+            mu, spread = e * (log_t - m_f)[used], e * e * v_f[used]
+            term, dmu, dspread = special.expected_softplus(mu, spread, terms=12)
+            # softplus(−a) = softplus(a) − a
+            value[used] += (above + below) * (w @ term) - below * (w @ mu)
+            dmu *= above + below
+            dmu -= below
+            dspread *= above + below
+            dmeans[0, used] -= w @ (dmu * e)
+            dvariances[0, used] += w @ (dspread * e * e)
+            slope_g[:, used] += dmu * mu + 2.0 * dspread * spread
+        dmeans[1] = rows.exact + w @ slope_g
+        dvariances[1] = (w * x) @ slope_g * (0.5 / sd)
+        return value, dmeans.T, dvariances.T, np.empty((y.size, 0))
+
+    def conditional_mean(self, f: np.ndarray, g: np.ndarray, **metadata: Metadata) -> np.ndarray:
+        """e^f b/sin b, b = π e^{−g}; infinite for a shape of 1 or less."""
+        with np.errstate(over="ignore"):
+            inverse = np.exp(-np.asarray(g))
+        finite = inverse < 1.0
+        return np.exp(f) * np.where(finite, 1.0 / np.sinc(np.where(finite, inverse, 0.0)), np.inf)
+
+    def conditional_variance(
+        self, f: np.ndarray, g: np.ndarray, **metadata: Metadata
+    ) -> np.ndarray:
+        """e^{2f} b (tan b − b)/sin² b, b = π e^{−g}; infinite for a shape of 2 or less."""
+        with np.errstate(over="ignore"):
+            b = np.pi * np.exp(-np.asarray(g))
+        finite = b < 0.5 * np.pi
+        b = np.where(finite, b, 0.1)
+        square = b * b
+        small = square / 3.0 * (1.0 + square * (2.0 / 5.0 + square * 17.0 / 105.0))
+        excess = np.where(b < 0.02, small, np.tan(b) / np.maximum(b, 1e-300) - 1.0)
+        return np.exp(2.0 * np.asarray(f)) * np.where(finite, excess / np.sinc(b / np.pi) ** 2, np.inf)
+
+    def cdf(
+        self, y: np.ndarray, f: np.ndarray, g: np.ndarray, **metadata: Metadata
+    ) -> np.ndarray:
+        """P(T ≤ y) = 1/(1 + e^{−a}); 0 for y ≤ 0."""
+        y = np.asarray(y, dtype=float)
+        return np.where(y > 0.0, expit(_a(np.where(y > 0.0, y, 1.0), f, g)), 0.0)
+
+    def ppf(
+        self, q: np.ndarray, f: np.ndarray, g: np.ndarray, **metadata: Metadata
+    ) -> np.ndarray:
+        """Quantiles, exp(f + e^{−g} logit q)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            shift = np.exp(-np.asarray(g)) * logit(q)
+            return np.exp(f + np.where(np.equal(q, 0.5), 0.0, shift))
+
+    def natural_parameters(
+        self, f: np.ndarray, g: np.ndarray, **metadata: Metadata
+    ) -> dict[str, np.ndarray]:
+        """median and shape."""
+        return {"median": np.exp(f), "shape": np.exp(g)}
+
+    def required_nodes(
+        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, **metadata: Metadata
+    ) -> np.ndarray:
+        """Nodes in g for about 1e-6: set by v_g, because f is integrated exactly."""
+        return levels.choose(variances[:, 1], _LIMITS)[0]
+
+    def unmet(
+        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, **metadata: Metadata
+    ) -> np.ndarray:
+        """Rows where v_g is too large for the last level."""
+        return levels.choose(variances[:, 1], _LIMITS)[1]
+
+
+class LogLogistic(ConstantLatent):
+    """T ~ log-logistic with median e^f and the constant log_shape; any censoring.
+
+    `LogLogisticSurvival().with_constant("log_shape")`; the expectation is exact.
+    """
+
+    def __init__(self, name: str | None = None, *, log_shape: float | None = None) -> None:
+        super().__init__(LogLogisticSurvival(), "log_shape", log_shape, name=name)
+
+    def expected_log_density(
+        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, *, nodes: int = 1, **kw: Any
+    ) -> FourArrays:
+        """E[log p], exact; one node, because the shape has no variance."""
+        return super().expected_log_density(y, means, variances, nodes=1, **kw)
+
+
+# v_g at which the sum over g is off by 1e-6, for each of quadrature.LEVELS
+_LIMITS = (0.2, 0.42, 0.88, 1.55, 2.5, 3.5)
+
+
+def _a(t: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """e^g (log t − f)."""
+    return np.exp(g) * (np.log(t) - f)
+
+
+class _Rows:
+    """What the metadata of log-logistic rows make of them: coefficients, all of the shape of y.
+
+    exact : 1 for exact rows, else 0
+    terms : (above, below, log t): above · softplus(a) + below · softplus(−a), a = e^g (log t − f)
+    width : log(upper/lower) of rows whose probability is that of an interval, or None
+    """
+
+    def __init__(
+        self,
+        y: np.ndarray,
+        censored: Metadata = None,
+        y_upper: Metadata = None,
+        entry: Metadata = None,
+    ) -> None:
+        self.log_y = np.log(y)
+        code = np.zeros_like(self.log_y) if censored is None else np.asarray(censored)
+        code = code + np.zeros_like(self.log_y)
+        left, interval = code == LEFT, code == INTERVAL
+        self.exact = (code == EXACT).astype(float)
+        self.terms = [(np.where(left, 0.0, -1.0), -self.exact - left, self.log_y)]
+        width = np.zeros_like(self.log_y)
+        self.wide = interval
+        if interval.any():
+            log_upper = np.log(np.where(interval, _required(y_upper), 1.0))
+            width = np.where(interval, log_upper - self.log_y, width)
+            self.terms.append((np.zeros_like(width), -1.0 * interval, log_upper))
+        if entry is not None:
+            entered = np.asarray(entry) + np.zeros_like(self.log_y) > 0.0
+            log_entry = np.log(np.where(entered, entry, 1.0))
+            width = np.where(left & entered, self.log_y - log_entry, width)
+            self.wide = interval | (left & entered)
+            self.terms.append((1.0 * (entered & ~left), np.zeros_like(width), log_entry))
+        self.width = width if self.wide.any() else None
+
+    def width_terms(self, shape: np.ndarray) -> tuple[Any, Any, Any]:
+        """log(1 − e^{−u}), u = e^g width, with two derivatives in g, for shape = e^g."""
+        if self.width is None:
+            return 0.0, 0.0, 0.0
+        u = shape * np.where(self.wide, self.width, 1.0)
+        with np.errstate(over="ignore"):
+            ratio = np.where(u > 0.0, u / np.expm1(np.maximum(u, 1e-300)), 1.0)
+        second = ratio * (1.0 - u - ratio)
+        return tuple(np.where(self.wide, t, 0.0) for t in (special.log1mexp(-u), ratio, second))

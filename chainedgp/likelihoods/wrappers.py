@@ -1,0 +1,215 @@
+"""Likelihoods made from likelihoods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from .base import Arrays, FourArrays, Likelihood
+
+__all__ = ["ConstantLatent"]
+
+
+class ConstantLatent(Likelihood):
+    """p(y | f; θ) = p_base(y | f, g = c; θ): latent g of the base is a constant parameter.
+
+    The parameter is c itself (real, named as the latent was), or, with `positive="scale"`, e^c
+    under that name, for latents that are logarithms. Everything else is the base's, closed-form
+    expectations included: they are called with zero variance for the constant, and their
+    derivative in its mean is the derivative in the parameter.
+
+    Parameters
+    ----------
+    base: a likelihood with two or more latents; its parameter values become the start here.
+    latent: name or index of the latent.
+    value: start of the parameter; None: 0 (or 1), or from the data through `initial_parameters`.
+    positive: name of the positive parameter e^c.
+    """
+
+    def __init__(
+        self,
+        base: Likelihood,
+        latent: str | int,
+        value: float | None = None,
+        *,
+        positive: str | None = None,
+        name: str | None = None,
+        **parameters: float,
+    ) -> None:
+        index = _latent_index(base, latent)
+        self._base, self._index, self._open = base, index, value is None
+        self._positive = positive is not None
+        self._key = positive or base.latents[index]
+        self._start = float(self._positive) if value is None else value
+        self.latents = base.latents[:index] + base.latents[index + 1 :]
+        self.support = base.support
+        super().__init__(name, **parameters)
+
+    def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:
+        declared, domains = self._base._declarations()
+        declared = {**declared, **self._base.parameter_values()}
+        domain = "positive" if self._positive else "real"
+        return {**declared, self._key: self._start}, {**domains, self._key: domain}
+
+    def _metadata(self) -> dict[str, bool]:
+        return self._base._metadata()
+
+    @property
+    def num_categories(self) -> int:
+        """Number of classes, as the base has it."""
+        return self._base.num_categories
+
+    def __getattr__(self, name: str) -> Any:
+        """Further functions of (t, *latents, **kw) that a survival base has."""
+        base = self.__dict__.get("_base")
+        if name not in ("log_survival", "log_hazard", "log_cdf") or not hasattr(base, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+        def forwarded(t: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+            latents, kw = self._full(latents, kw)
+            return getattr(base, name)(t, *latents, **kw)
+
+        return forwarded
+
+    def _full(self, latents: Arrays, kw: dict[str, Any]) -> tuple[Arrays, dict[str, Any]]:
+        """Latents and keywords as the base wants them."""
+        kw = dict(kw)
+        constant = np.float64(kw.pop(self._key))
+        constant = np.log(constant) if self._positive else constant
+        return (*latents[: self._index], constant, *latents[self._index :]), kw
+
+    def _slope(self, kw: dict[str, Any]) -> float:
+        """dc/dparameter."""
+        return 1.0 / kw[self._key] if self._positive else 1.0
+
+    def _without(self, arrays: Arrays) -> Arrays:
+        return arrays[: self._index] + arrays[self._index + 1 :]
+
+    def log_density(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+        """log p_base(y | f, g = c; θ)."""
+        latents, base_kw = self._full(latents, kw)
+        return self._base.log_density(y, *latents, **base_kw)
+
+    def dlog_density(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> Arrays:
+        """The base's derivatives in the remaining latents."""
+        latents, base_kw = self._full(latents, kw)
+        return self._without(tuple(self._base.dlog_density(y, *latents, **base_kw)))
+
+    def d2log_density(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> Arrays:
+        """The base's second derivatives in the remaining latents."""
+        latents, base_kw = self._full(latents, kw)
+        return self._without(tuple(self._base.d2log_density(y, *latents, **base_kw)))
+
+    def dlog_density_dtheta(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> Arrays:
+        """The base's derivatives in its parameters, then the one in the constant."""
+        full, base_kw = self._full(latents, kw)
+        slope = self._base.dlog_density(y, *full, **base_kw)[self._index] * self._slope(kw)
+        return (*self._base.dlog_density_dtheta(y, *full, **base_kw), slope)
+
+    def expected_log_density(
+        self,
+        y: np.ndarray,
+        means: np.ndarray,
+        variances: np.ndarray,
+        *,
+        nodes: int = 20,
+        **kw: Any,
+    ) -> FourArrays:
+        """The base's expectation at zero variance of the constant; see `Likelihood`."""
+        if type(self._base).expected_log_density is Likelihood.expected_log_density:
+            return self._quadrature(y, means, variances, nodes=nodes, **kw)  # one dimension less
+        means, variances, base_kw = self._moments(means, variances, kw)
+        value, dmeans, dvariances, dtheta = self._base.expected_log_density(
+            y, means, variances, nodes=nodes, **base_kw
+        )
+        slope = dmeans[:, self._index] * self._slope(kw)
+        dtheta = np.concatenate([dtheta.T, slope[None]]).T
+        keep = [j for j in range(dmeans.shape[1]) if j != self._index]
+        return value, dmeans.T[keep].T, dvariances.T[keep].T, dtheta
+
+    def _moments(
+        self, means: np.ndarray, variances: np.ndarray, kw: dict[str, Any]
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Moments (n, b) of the base's latents, the constant with zero variance."""
+        full, base_kw = self._full(tuple(means.T), kw)
+        means = np.stack(np.broadcast_arrays(*full))  # (b, n)
+        return means.T, np.insert(variances.T, self._index, 0.0, axis=0).T, base_kw
+
+    def required_nodes(
+        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, **kw: Any
+    ) -> np.ndarray:
+        """As the base requires for a latent without variance."""
+        means, variances, base_kw = self._moments(means, variances, kw)
+        return self._base.required_nodes(y, means, variances, **base_kw)
+
+    def unmet(
+        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, **kw: Any
+    ) -> np.ndarray:
+        """As the base says for a latent without variance."""
+        means, variances, base_kw = self._moments(means, variances, kw)
+        return self._base.unmet(y, means, variances, **base_kw)
+
+    def conditional_mean(self, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+        """E[y | latents], the base's."""
+        latents, kw = self._full(latents, kw)
+        return self._base.conditional_mean(*latents, **kw)
+
+    def conditional_variance(self, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+        """var[y | latents], the base's."""
+        latents, kw = self._full(latents, kw)
+        return self._base.conditional_variance(*latents, **kw)
+
+    def cdf(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+        """P(Y ≤ y | latents), the base's."""
+        latents, kw = self._full(latents, kw)
+        return self._base.cdf(y, *latents, **kw)
+
+    def ppf(self, q: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+        """Quantiles, the base's."""
+        latents, kw = self._full(latents, kw)
+        return self._base.ppf(q, *latents, **kw)
+
+    def sample(
+        self,
+        rng: np.random.Generator,
+        *latents: np.ndarray,
+        size: int | None = None,
+        **kw: Any,
+    ) -> np.ndarray:
+        """Draws, the base's."""
+        latents, kw = self._full(latents, kw)
+        return self._base.sample(rng, *latents, size=size, **kw)
+
+    def natural_parameters(self, *latents: np.ndarray, **kw: Any) -> dict[str, np.ndarray]:
+        """The base's natural parameters, constants included, broadcast to a common shape."""
+        latents, kw = self._full(latents, kw)
+        named = self._base.natural_parameters(*latents, **kw)
+        return dict(zip(named, np.broadcast_arrays(*named.values()), strict=True))
+
+    def initial_latents(self, y: np.ndarray, **kw: Any) -> np.ndarray:
+        """The base's start, without the constant."""
+        return np.delete(self._base.initial_latents(y, **self._full((), kw)[1]), self._index)
+
+    def initial_parameters(self, y: np.ndarray, **kw: Any) -> dict[str, float]:
+        """The constant's start from the base's `initial_latents`, if no value was given."""
+        if not self._open:
+            return {}
+        start = float(self._base.initial_latents(y, **self._full((), kw)[1])[self._index])
+        return {self._key: float(np.exp(start)) if self._positive else start}
+
+    def check_targets(self, y: np.ndarray) -> None:
+        """As the base checks."""
+        self._base.check_targets(y)
+
+
+def _latent_index(base: Likelihood, latent: str | int) -> int:
+    names = base.latents
+    if len(names) < 2:
+        raise InputError(f"{type(base).__name__} has one latent only: it cannot become a constant.")
+    if latent in names:
+        return names.index(latent)
+    if isinstance(latent, int | np.integer) and 0 <= latent < len(names):
+        return int(latent)
+    raise InputError(f"{latent!r} is no latent of {type(base).__name__}, which has {names}.")

@@ -1,0 +1,430 @@
+"""The chained Gaussian process: joins kernels, means, inducing inputs and a likelihood."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from paramz import Model
+
+from . import checks
+from .bound.evaluator import Evaluator, Gradient, Hyperparameters, State
+from .bound.gaussian import Gaussian, from_root
+from .bound.shards import Shard
+from .errors import InputError
+from .inference.fitting import Fitting
+from .inference.inducing import select_inducing
+from .inference.initialize import default_kernels, default_means, start_latents, warn_of_scaling
+from .kernels import Kernel, as_kernel
+from .likelihoods import Likelihood
+from .linalg import Array, cholesky, pack_lower, unpack_lower
+from .means import MeanFunction
+from .parameters import LargeParam, LatentList
+from .prediction import Prediction
+
+__all__ = ["ChainedGP"]
+
+JITTER = 1e-8
+
+
+class ChainedGP(Prediction, Fitting, Model):
+    """A likelihood whose b parameters are driven by b Gaussian processes, fitted variationally.
+
+        y_i ~ p(y | f_1(x_i), …, f_b(x_i); θ),    f_j ~ GP(mean_j, k_j)
+
+    Sparse inducing-point posterior q(u_1) … q(u_b), whitened (Saul et al. 2016, eqs. 3–9).
+
+    Parameters
+    ----------
+    X : (N, D) inputs; numpy, lists, pandas; (N,) becomes one column. Copied, but a memmap is
+        referenced.
+    Y : (N,) or (N, 1) targets.
+    likelihood : a `Likelihood`; copied.
+    kernels : None (ARD RBF per latent), one kernel (copied for each latent) or one per latent.
+    Z : None (chosen from X), (M, D) inducing inputs shared by all latents, or one array per latent.
+    mean_functions : None (a constant per latent, started from the data), one, or one per latent.
+    Y_metadata : dict of per-row values (N,), (N, 1) or scalar: what the likelihood's
+        `log_density` takes by keyword, and `weights`.
+    num_inducing : number M of inducing inputs where Z is None.
+    name : name of the model.
+    jitter : added to the diagonal of Kuu, relative to its mean; a constant of the model.
+    num_nodes : quadrature nodes per latent dimension; None chooses them for every row.
+    num_threads : threads for passes over the data; None reads CHAINEDGP_NUM_THREADS, else uses all
+        cores available to the process.
+    missing : "raise", or "drop" to leave out the rows whose target is NaN.
+
+    Raises
+    ------
+    InputError : an argument that cannot be used, before any work is done.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        Y: Any,
+        likelihood: Likelihood,
+        kernels: Any = None,
+        Z: Any = None,
+        mean_functions: Any = None,
+        Y_metadata: Any = None,
+        num_inducing: int = 100,
+        name: str = "chained_gp",
+        *,
+        jitter: float = JITTER,
+        num_nodes: int | None = None,
+        num_threads: int | None = None,
+        missing: str = "raise",
+    ) -> None:
+        super().__init__(name)
+        self.num_nodes = None if num_nodes is None else checks.positive_int(num_nodes, "num_nodes")
+        self.num_threads = _thread_count(num_threads)
+        self._jitter = _checked_jitter(jitter)
+        self.likelihood = _checked_likelihood(likelihood)
+        self._read_data(X, Y, Y_metadata, checks.one_of(missing, ("raise", "drop"), "missing"))
+        parts = self._make_parts(kernels, mean_functions)
+        inducing = self._make_inducing(Z, checks.positive_int(num_inducing, "num_inducing"), parts)
+        self._link(parts[0], parts[1], inducing)
+
+    # ---- construction ---------------------------------------------------------------------------
+
+    def _read_data(self, X: Any, Y: Any, Y_metadata: Any, missing: str) -> None:
+        if missing == "drop":
+            X, Y, Y_metadata = _drop_missing(X, Y, Y_metadata)
+        self._X = checks.as_inputs(X)
+        self._y = checks.as_targets(Y, self._X.shape[0])
+        self._metadata, self._weights = checks.as_metadata(
+            Y_metadata, self.likelihood, self._X.shape[0]
+        )
+        self.likelihood.check_targets(np.asarray(self._y, dtype=float))
+        warn_of_scaling(self._X)
+        self._make_evaluator()
+
+    def _make_evaluator(self) -> None:
+        shard = Shard(
+            self._X,
+            self._y,
+            self._metadata,
+            self._weights,
+            nodes=self.num_nodes,
+            num_threads=self.num_threads,
+        )
+        self._evaluator = Evaluator([shard])
+        self._mark_stale()
+
+    def _make_parts(self, kernels: Any, means: Any) -> tuple[list[Kernel], list[MeanFunction]]:
+        b = len(self.latents)
+        parts = [
+            _one_per_latent(kernels, b, "kernels", "a kernel", as_kernel),
+            _one_per_latent(means, b, "mean_functions", "a mean function", _as_mean),
+        ]
+        if parts[0] is None or parts[1] is None:
+            values, scales = start_latents(
+                self.likelihood, self._y, self._metadata, self.likelihood.parameter_values()
+            )
+            if parts[0] is None:
+                symmetric = bool(getattr(self.likelihood, "symmetric", False))
+                parts[0] = default_kernels(self._X, scales, symmetric)
+            if parts[1] is None:
+                parts[1] = default_means(values)
+        for kernel in parts[0]:
+            kernel.check_columns(self._X.shape[1])
+        for mean in parts[1]:
+            mean.check_columns(self._X.shape[1])
+        return parts[0], parts[1]
+
+    def _make_inducing(self, Z: Any, num_inducing: int, parts: Any) -> Array | list[Array]:
+        D, b = self._X.shape[1], len(self.latents)
+        if Z is None:
+            return select_inducing(
+                parts[0][0], self._X, num_inducing, np.random.default_rng(0)
+            )
+        if isinstance(Z, list | tuple) and len(Z) == b and all(np.ndim(z) == 2 for z in Z):
+            return [checks.as_inputs(z, f"Z[{j}]", D) for j, z in enumerate(Z)]
+        return checks.as_inputs(Z, "Z", D)
+
+    def _link(self, kernels: Any, means: Any, Z: Array | list[Array]) -> None:
+        names, b = self.latents, len(self.latents)
+        self._shared_Z = not isinstance(Z, list)
+        sizes = [z.shape[0] for z in (Z if isinstance(Z, list) else [Z] * b)]
+        self._sizes = tuple(sizes)
+        self._same_size = len(set(sizes)) == 1
+        mu = [np.zeros(M) for M in sizes]
+        root = [pack_lower(np.eye(M)) for M in sizes]
+        children = {
+            "kernels": LatentList(kernels, names, "kernels"),
+            "mean_functions": LatentList(means, names, "mean_functions"),
+            "likelihood": self.likelihood,
+            "Z": LargeParam("Z", Z) if not isinstance(Z, list) else _list_of("Z", Z, names),
+            "q_mu": _stacked("q_mu", mu, names, self._same_size),
+            "q_sqrt": _stacked("q_sqrt", root, names, self._same_size),
+        }
+        self.likelihood.name = "likelihood"
+        for attribute, child in children.items():
+            object.__setattr__(self, attribute, child)
+            self.link_parameter(child)
+
+    def __setattr__(self, attribute: str, value: Any) -> None:
+        if attribute in ("kernels", "mean_functions", "likelihood") and attribute in self.__dict__:
+            raise InputError(
+                f"m.{attribute} cannot be replaced: set its parameters, or build a new model."
+            )
+        super().__setattr__(attribute, value)
+
+    # ---- data and parts -------------------------------------------------------------------------
+
+    @property
+    def X(self) -> Array:
+        """The inputs (N, D)."""
+        return self._X
+
+    @property
+    def Y(self) -> Array:
+        """The targets (N, 1)."""
+        return self._y[:, None]
+
+    @property
+    def Y_metadata(self) -> dict[str, Array]:
+        """Per-row values, (N,) each, weights included."""
+        extra = {} if self._weights is None else {checks.WEIGHTS: self._weights}
+        return {**self._metadata, **extra}
+
+    @property
+    def latents(self) -> tuple[str, ...]:
+        """Names of the latent functions."""
+        return tuple(self.likelihood.latents)
+
+    @property
+    def jitter(self) -> float:
+        """Added to the diagonal of Kuu, relative to its mean."""
+        return self._jitter
+
+    @jitter.setter
+    def jitter(self, value: float) -> None:
+        self._jitter = _checked_jitter(value)
+        self._mark_stale()
+
+    def set_data(self, X: Any, Y: Any, Y_metadata: Any = None) -> None:
+        """New rows for the same model; parameters and q stay, as a warm start."""
+        X = checks.as_inputs(X, "X", self._X.shape[1])
+        y = checks.as_targets(Y, X.shape[0])
+        metadata, weights = checks.as_metadata(Y_metadata, self.likelihood, X.shape[0])
+        self.likelihood.check_targets(np.asarray(y, dtype=float))
+        self._X, self._y, self._metadata, self._weights = X, y, metadata, weights
+        self._make_evaluator()
+
+    # ---- θ and q as the core sees them ----------------------------------------------------------
+
+    def _inducing(self) -> list[Array]:
+        if self._shared_Z:
+            return [self.Z.values] * len(self.latents)
+        return [z.values for z in self.Z]
+
+    def _theta(self) -> Hyperparameters:
+        return Hyperparameters(
+            list(self.kernels),
+            list(self.mean_functions),
+            self._inducing(),
+            self.likelihood,
+            self.likelihood.parameter_values(),
+            self._jitter,
+        )
+
+    def _columns(self, param: Any) -> list[Array]:
+        """The values of q_mu or q_sqrt, one array per latent."""
+        if self._same_size:
+            return list(param.values.T)
+        return [part.values for part in param]
+
+    def _q(self) -> tuple[Gaussian, ...]:
+        return tuple(
+            from_root(np.array(mu), unpack_lower(root, M))
+            for mu, root, M in zip(
+                self._columns(self.q_mu), self._columns(self.q_sqrt), self._sizes, strict=True
+            )
+        )
+
+    def _write_q(self, q: Sequence[Gaussian]) -> None:
+        mu = [part.mu for part in q]
+        root = [pack_lower(cholesky(part.S, "the covariance of q(u)")) for part in q]
+        for param, values in ((self.q_mu, mu), (self.q_sqrt, root)):
+            if self._same_size:
+                param[:] = np.stack(values, axis=1)
+            else:
+                for part, value in zip(param, values, strict=True):
+                    part[:] = value
+
+    # ---- the bound ------------------------------------------------------------------------------
+
+    def _mark_stale(self) -> None:
+        self.__dict__["_state"] = None
+        self.__dict__["_gradient_is_current"] = False
+
+    def parameters_changed(self) -> None:
+        """Called by paramz after every change: nothing is computed before it is asked for."""
+        self._mark_stale()
+
+    def _evaluated(self) -> State:
+        """The state at the current parameters and q, evaluated once."""
+        if self._state is None:
+            self._evaluator.set_hyperparameters(self._theta())
+            state = self._evaluator.evaluate(self._q())
+            self._evaluator.each("accept", 0.0)
+            self.__dict__["_state"] = state
+            self.__dict__["_last_bound"] = state.bound
+        return self._state
+
+    def log_likelihood(self) -> float:
+        """The variational lower bound on log p(Y) at the current q, without priors (eq. 9)."""
+        return float(self._evaluated().bound)
+
+    def _add_prior_gradients(self) -> None:
+        """Add the gradients of log-priors to the leaves."""
+
+    def log_prior(self) -> float:
+        """Log-density of the hyperpriors at the current parameters; 0 where there are none."""
+        return 0.0
+
+    def objective_function(self) -> float:
+        """−(bound + log-priors): what an optimiser minimises."""
+        return -(self.log_likelihood() + self.log_prior())
+
+    def objective_function_gradients(self) -> Array:
+        """Gradient of the objective in all parameters, untransformed; a new array."""
+        if not self._gradient_is_current:
+            state = self._evaluated()
+            self._write_gradients(self._evaluator.gradient(state, sites_fixed=False), state)
+            self.__dict__["_gradient_is_current"] = True
+        return -np.array(self.gradient)
+
+    def _write_gradients(self, gradient: Gradient, state: State | None = None) -> None:
+        """Put ∂L into the leaves' gradients; those of q only where a state is given."""
+        for kernel, mean, part in zip(
+            self.kernels, self.mean_functions, gradient.latents, strict=True
+        ):
+            kernel.gradient[:] = part.kernel
+            mean.gradient[:] = part.mean
+        self.likelihood.gradient[:] = gradient.parameters
+        if self._shared_Z:
+            self.Z.gradient[:] = sum(part.Z for part in gradient.latents)
+        else:
+            for Z, part in zip(self.Z, gradient.latents, strict=True):
+                Z.gradient[:] = part.Z
+        if state is None:
+            return
+        roots = zip(self._columns(self.q_sqrt), self._sizes, gradient.S_bar, strict=True)
+        d_root = [_root_gradient(unpack_lower(r, M), G) for r, M, G in roots]
+        for param, values in ((self.q_mu, gradient.mu), (self.q_sqrt, d_root)):
+            if self._same_size:
+                param.gradient[:] = np.stack(values, axis=1)
+            else:
+                for part, value in zip(param, values, strict=True):
+                    part.gradient[:] = value
+
+    # ---- printing -------------------------------------------------------------------------------
+
+    def _header(self) -> list[tuple[str, str]]:
+        bound = self.__dict__.get("_last_bound")
+        stale = "" if self._state is not None else " (before the last change)"
+        M = " + ".join(str(M) for M in dict.fromkeys(self._sizes))
+        return [
+            ("Chained GP", self.name),
+            ("Likelihood", f"{type(self.likelihood).__name__}({', '.join(self.latents)})"),
+            ("Data", f"{self._X.shape[0]} rows, {self._X.shape[1]} inputs, {M} inducing inputs"),
+            ("Bound", "not evaluated yet" if bound is None else f"{bound:.6g}{stale}"),
+        ]
+
+    def __str__(self, VT100: bool = False) -> str:
+        lines = [f"{key:<10} : {value}" for key, value in self._header()]
+        return "\n".join([*lines, super(Model, self).__str__(VT100=False)])
+
+    def _repr_html_(self) -> str:
+        lines = [f"<b>{key}</b>: {value}<br>" for key, value in self._header()]
+        return "\n".join(["<p>", *lines, "</p>", super(Model, self)._repr_html_()])
+
+    def __getstate__(self) -> Any:
+        self._mark_stale()
+        return super().__getstate__()
+
+
+def _root_gradient(root: Array, G: Array) -> Array:
+    """∂L/∂R, S = RRᵀ, packed: 2 G R − (R − R⁻ᵀ's diagonal), the lower triangle."""
+    d_root = 2.0 * G @ root - root
+    d_root.flat[:: root.shape[0] + 1] += 1.0 / np.diag(root)
+    return pack_lower(d_root)
+
+
+def _stacked(name: str, values: list[Array], latents: Sequence[str], same_size: bool) -> Any:
+    """One parameter with a column per latent, or a list of parameters where sizes differ."""
+    if same_size:
+        return LargeParam(name, np.stack(values, axis=1))
+    return _list_of(name, values, latents)
+
+
+def _list_of(name: str, values: list[Array], latents: Sequence[str]) -> LatentList:
+    parts = [LargeParam(latent, value) for latent, value in zip(latents, values, strict=True)]
+    return LatentList(parts, latents, name)
+
+
+def _one_per_latent(value: Any, b: int, name: str, what: str, convert: Any) -> Any:
+    """A list of b copies, one per latent, or None where the user left it open."""
+    if value is None:
+        return None
+    parts = list(value) if isinstance(value, list | tuple) else [value] * b
+    if len(parts) != b:
+        raise InputError(
+            f"{name} has {len(parts)} entries but the likelihood has {b} latents; give {what} for "
+            "each latent, or one for all."
+        )
+    return [convert(part).copy() for part in parts]
+
+
+def _as_mean(value: Any) -> MeanFunction:
+    if isinstance(value, MeanFunction):
+        return value
+    raise InputError(
+        "mean_functions must be chainedgp.means.MeanFunction objects, for example "
+        f"means.Constant(); got {type(value).__name__}."
+    )
+
+
+def _checked_likelihood(likelihood: Any) -> Likelihood:
+    if isinstance(likelihood, type) and issubclass(likelihood, Likelihood):
+        raise InputError(f"likelihood must be an object: write {likelihood.__name__}().")
+    if not isinstance(likelihood, Likelihood):
+        raise InputError(
+            f"likelihood must be a chainedgp Likelihood; got {type(likelihood).__name__}."
+        )
+    return likelihood.copy()
+
+
+def _checked_jitter(value: Any) -> float:
+    if not (isinstance(value, int | float | np.floating) and 0.0 < value < 1.0):
+        raise InputError(f"jitter must be a number between 0 and 1; got {value!r}.")
+    return float(value)
+
+
+def _thread_count(num_threads: int | None) -> int:
+    if num_threads is not None:
+        return checks.positive_int(num_threads, "num_threads")
+    setting = os.environ.get("CHAINEDGP_NUM_THREADS")
+    if setting is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if not setting.isdigit() or int(setting) < 1:
+        raise InputError(f"CHAINEDGP_NUM_THREADS must be an integer of at least 1; got {setting!r}.")
+    return int(setting)
+
+
+def _drop_missing(X: Any, Y: Any, Y_metadata: Any) -> tuple[Any, Any, Any]:
+    """Leave out the rows whose target is NaN, from all per-row values."""
+    y = np.asarray(Y, dtype=float).reshape(-1)
+    kept = ~np.isnan(y)
+    if not kept.any():
+        raise InputError("Y has no target that is not NaN: nothing is left to fit.")
+    X = np.asarray(X, dtype=float)
+    metadata = {
+        key: value if np.ndim(value) == 0 else np.asarray(value)[kept]
+        for key, value in (Y_metadata or {}).items()
+    }
+    return X[kept], y[kept], metadata

@@ -1,0 +1,141 @@
+"""Prediction methods of the model; all distributions come from one `Predictive` object."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import checks
+from .bound.gaussian import Gaussian
+from .bound.sparse import Prior, make_prior, marginals, project
+from .errors import ChainedGPWarning, InputError
+from .linalg import Array, cholesky, one_blas_thread
+from .predictive import Predictive
+
+__all__ = ["Prediction"]
+
+BLOCK_ROWS = 4096
+
+
+class Prediction:
+    """Prediction methods of the model: latents, and the distribution of new targets."""
+
+    def predict_latents(self, Xnew: Any, full_cov: bool = False) -> tuple[Array, Array]:
+        """q(f*) of every latent at Xnew (Saul et al. 2016, eqs. 7 and 8).
+
+        Returns mean (n, b) and variance (n, b), or with `full_cov` the covariance (b, n, n).
+        """
+        model: Any = self
+        X = checks.as_inputs(Xnew, "Xnew", model.X.shape[1])
+        priors, q = self._posterior()
+        with one_blas_thread():
+            if full_cov:
+                parts = [_joint(prior, part, X) for prior, part in zip(priors, q, strict=True)]
+                return np.stack([m for m, _ in parts], 1), np.stack([C for _, C in parts])
+            return _marginals_in_blocks(priors, q, X)
+
+    def predictive(self, Xnew: Any, Y_metadata: Any = None) -> Predictive:
+        """The predictive distribution of the targets at Xnew: p(y* | x*) under q (one per row)."""
+        model: Any = self
+        X = checks.as_inputs(Xnew, "Xnew", model.X.shape[1])
+        given = dict(Y_metadata or {})
+        given.pop(checks.WEIGHTS, None)
+        metadata, _ = checks.as_metadata(given, model.likelihood, X.shape[0])
+        means, variances = self.predict_latents(X)
+        return Predictive(model.likelihood, means, variances, metadata)
+
+    def predict(self, Xnew: Any, Y_metadata: Any = None) -> tuple[Array, Array]:
+        """Mean and variance of the targets at Xnew, each (n, 1)."""
+        distribution = self.predictive(Xnew, Y_metadata)
+        return distribution.mean, distribution.variance
+
+    def predict_quantiles(
+        self, Xnew: Any, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Any = None
+    ) -> list[Array]:
+        """Quantiles of the targets, in percent as in GPy: a list of (n, 1)."""
+        percent = np.atleast_1d(np.asarray(quantiles, dtype=float))
+        if not ((percent > 0) & (percent < 100)).all():
+            raise InputError(
+                f"quantiles are percentages between 0 and 100 (not included); got {quantiles!r}."
+            )
+        if (percent < 1).all():
+            warnings.warn(
+                f"quantiles are percentages, and all of {quantiles!r} are below 1: for the median "
+                "write 50, not 0.5.",
+                ChainedGPWarning,
+                stacklevel=2,
+            )
+        table = self.predictive(Xnew, Y_metadata).ppf(percent / 100.0)  # (n, k)
+        return [table[:, k : k + 1] for k in range(percent.size)]
+
+    def predict_density(self, Xnew: Any, y: Any, Y_metadata: Any = None) -> Array:
+        """Predictive density (or mass) at y: a 1-D grid gives (n, k), (n, 1) is per row."""
+        return self.predictive(Xnew, Y_metadata).pdf(y)
+
+    def predict_cdf(self, Xnew: Any, y: Any, Y_metadata: Any = None) -> Array:
+        """Predictive probability of a target of at most y; shapes as in `predict_density`."""
+        return self.predictive(Xnew, Y_metadata).cdf(y)
+
+    def log_predictive_density(self, Xnew: Any, Ynew: Any, Y_metadata: Any = None) -> Array:
+        """log p(y* | x*) of new rows, (n, 1); the mean of its negative is the NLPD."""
+        model: Any = self
+        X = checks.as_inputs(Xnew, "Xnew", model.X.shape[1])
+        y = checks.as_targets(Ynew, X.shape[0], "Ynew")
+        model.likelihood.check_targets(y)
+        return self.predictive(X, Y_metadata).logpdf(y[:, None])
+
+    def posterior_samples(
+        self, Xnew: Any, size: int = 10, rng: Any = None, Y_metadata: Any = None
+    ) -> Array:
+        """Draws of the targets at Xnew, independent over rows: (n, 1, size)."""
+        size = checks.positive_int(size, "size")
+        draws = self.predictive(Xnew, Y_metadata).sample(size, checks.as_generator(rng))
+        return draws[:, None, :]
+
+    def posterior_samples_f(self, Xnew: Any, size: int = 10, rng: Any = None) -> Array:
+        """Joint draws of the latent functions at Xnew from q: (n, b, size)."""
+        size, rng = checks.positive_int(size, "size"), checks.as_generator(rng)
+        mean, covariance = self.predict_latents(Xnew, full_cov=True)
+        n, b = mean.shape
+        draws = np.empty((n, b, size))
+        for j in range(b):
+            C = covariance[j]
+            # rounding only: the joint covariance is often singular to working precision
+            C.flat[:: n + 1] += 1e-9 * np.trace(C) / n + 1e-300
+            root = cholesky(C, "the joint posterior covariance of the latents")
+            draws[:, j] = mean[:, j, None] + root @ rng.standard_normal((n, size))
+        return draws
+
+    def _posterior(self) -> tuple[list[Prior], tuple[Gaussian, ...]]:
+        """Priors and q at the current parameters; a snapshot, so threads may predict at once."""
+        theta = self._theta()  # type: ignore[attr-defined]
+        with one_blas_thread():
+            priors = [
+                make_prior(kernel, mean, Z, theta.jitter)
+                for kernel, mean, Z in zip(theta.kernels, theta.means, theta.Z, strict=True)
+            ]
+        return priors, self._q()  # type: ignore[attr-defined]
+
+
+def _marginals_in_blocks(
+    priors: Sequence[Prior], q: Sequence[Gaussian], X: Array
+) -> tuple[Array, Array]:
+    """Means and variances (n, b) of q(f*), in blocks of rows so that memory stays bounded."""
+    n, b = X.shape[0], len(priors)
+    m, v = np.empty((b, n)), np.empty((b, n))
+    for start in range(0, n, BLOCK_ROWS):
+        rows = slice(start, start + BLOCK_ROWS)
+        block = np.ascontiguousarray(X[rows], dtype=float)
+        for j, (prior, part) in enumerate(zip(priors, q, strict=True)):
+            m[j, rows], v[j, rows], _ = marginals(project(prior, block), part)
+    return m.T, v.T
+
+
+def _joint(prior: Prior, q: Gaussian, X: Array) -> tuple[Array, Array]:
+    """Mean (n,) and covariance (n, n) of q(f*) of one latent: K** + Aᵀ(S − I)A."""
+    A = project(prior, X)
+    C = prior.kernel.K(X) + A.A.T @ (q.S_minus_I @ A.A)
+    return A.mean + q.mu @ A.A, 0.5 * (C + C.T)

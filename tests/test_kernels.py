@@ -1,0 +1,366 @@
+"""Kernels: the contract on every class, independent formulas, bad input, extremes.
+
+The adapter for kernels of GPy is tested in test_gpy_adapter.py, the contract itself in test_kernel_contract.py.
+"""
+
+import math
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+import chainedgp.kernels as kernels_package
+from chainedgp.errors import InputError
+from chainedgp.kernels import (
+    RBF,
+    Bias,
+    Kernel,
+    Linear,
+    Matern12,
+    Matern32,
+    Matern52,
+    Periodic,
+    Product,
+    RationalQuadratic,
+    Sum,
+    White,
+)
+from chainedgp.testing.kernel import check_kernel
+
+LS = [0.6, 1.7]  # one lengthscale per dimension
+KERNELS = {
+    "rbf": RBF(3, 1.4, 0.8),
+    "rbf ARD": RBF(2, 0.7, LS, ARD=True),
+    "rbf ARD dims": RBF(2, 0.7, LS, ARD=True, active_dims=[3, 1]),
+    "matern12": Matern12(3, 1.4, 0.8),
+    "matern12 one column": Matern12(1, 1.4, 0.8),
+    "matern12 ARD dims": Matern12(2, 0.7, LS, ARD=True, active_dims=[3, 1]),
+    "matern32": Matern32(3, 1.4, 0.8),
+    "matern32 ARD dims": Matern32(2, 0.7, LS, ARD=True, active_dims=[3, 1]),
+    "matern52": Matern52(3, 1.4, 0.8),
+    "matern52 ARD dims": Matern52(2, 0.7, LS, ARD=True, active_dims=[3, 1]),
+    "ratquad": RationalQuadratic(3, 1.4, 0.8, 1.3),
+    "ratquad ARD dims": RationalQuadratic(2, 0.7, LS, 0.6, ARD=True, active_dims=[3, 1]),
+    "bias": Bias(2, 1.3),
+    "bias dims": Bias(1, 1.3, active_dims=[2]),
+    "white": White(2, 1.3),
+    "white dims": White(1, 1.3, active_dims=[2]),
+    "linear": Linear(3, 1.3),
+    "linear ARD": Linear(2, LS, ARD=True),
+    "linear ARD dims": Linear(2, LS, ARD=True, active_dims=[3, 1]),
+    "periodic": Periodic(2, 1.4, 2.3, 0.8),
+    "periodic ARD1": Periodic(2, 1.4, [2.3, 1.1], 0.8, ARD1=True),
+    "periodic ARD2": Periodic(2, 1.4, 2.3, LS, ARD2=True),
+    "periodic ARD dims": Periodic(2, 1.4, [2.3, 1.1], LS, ARD1=True, ARD2=True, active_dims=[3, 1]),
+    "sum": RBF(2, 0.7, LS, ARD=True) + Bias(2) + White(2, 0.2),
+    "product": RBF(2) * Linear(2) * Periodic(1, active_dims=[1]),
+    "sum of one": Sum([RBF(2)]),
+    "product of one": Product([RBF(2)]),
+    "depth 3": (RBF(2) * (Linear(2) + Bias(2)) + White(2, 0.3)) * Matern32(2),
+    "depth 3 dims": (
+        RBF(1, active_dims=[0]) * (Linear(1, active_dims=[2]) + White(1, active_dims=[1]))
+        + Matern12(2, active_dims=[2, 0])
+    ),
+    "white times linear": White(2) * Linear(2),
+}
+
+
+def descendants(cls):
+    for child in cls.__subclasses__():
+        yield child
+        yield from descendants(child)
+
+
+def test_every_kernel_class_of_the_package_is_covered():
+    covered, bases = set(), {"Stationary", "Static", "Combination"}
+    for kernel in KERNELS.values():
+        members = []
+        kernel.traverse(members.append)
+        covered |= {type(member).__name__ for member in members if isinstance(member, Kernel)}
+    covered.add("GPyKernel")  # test_gpy_adapter.py
+    ours = {c.__name__ for c in descendants(Kernel) if c.__module__.startswith("chainedgp.")}
+    assert ours - bases == covered
+    assert {n for n in ours - bases if not hasattr(kernels_package, n)} == set()
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_contract(kernel):
+    check_kernel(kernel)
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_one_row(kernel):
+    D = int(kernel.columns[-1]) + 1
+    check_kernel(kernel, X=np.linspace(0.3, 0.9, D)[None])
+
+
+# ---- independent formulas, one pair of points at a time
+
+
+def scaled_distance(x, z, lengthscales):
+    return math.sqrt(sum(((a - b) / s) ** 2 for a, b, s in zip(x, z, lengthscales, strict=True)))
+
+
+def rbf(r):
+    return math.exp(-r * r / 2)
+
+
+def matern(nu):
+    def k(r):  # through the Bessel function, not the closed form
+        from mpmath import besselk, gamma, mpf, sqrt
+
+        if r == 0:
+            return 1.0
+        s = sqrt(2 * mpf(nu)) * r
+        return float(2 ** (1 - mpf(nu)) / gamma(nu) * s**nu * besselk(nu, s))
+
+    return k
+
+
+STATIONARY = {
+    "rbf": (RBF(2, 1.3, LS, ARD=True), rbf),
+    "matern12": (Matern12(2, 1.3, LS, ARD=True), matern(0.5)),
+    "matern32": (Matern32(2, 1.3, LS, ARD=True), matern(1.5)),
+    "matern52": (Matern52(2, 1.3, LS, ARD=True), matern(2.5)),
+    "ratquad": (
+        RationalQuadratic(2, 1.3, LS, 0.7, ARD=True),
+        lambda r: 1 / (1 + r * r / 2) ** 0.7,
+    ),
+}
+X = np.random.default_rng(1).normal(size=(5, 2))
+Z = np.random.default_rng(2).normal(size=(4, 2))
+
+
+def naive(k, A, B):
+    return np.array([[k(a, b) for b in B] for a in A])
+
+
+@pytest.mark.parametrize(("kernel", "shape"), STATIONARY.values(), ids=STATIONARY)
+def test_stationary_formula(kernel, shape):
+    def k(x, z):
+        return 1.3 * shape(scaled_distance(x, z, LS))
+
+    np.testing.assert_allclose(kernel.K(X, Z), naive(k, X, Z), rtol=1e-12)
+    np.testing.assert_allclose(kernel.K(X), naive(k, X, X), rtol=1e-12)
+    np.testing.assert_array_equal(np.diagonal(kernel.K(X)), np.full(5, 1.3))
+
+
+def test_linear_periodic_and_static_formulas():
+    linear = Linear(2, LS, ARD=True)
+    expected = naive(lambda x, z: 0.6 * x[0] * z[0] + 1.7 * x[1] * z[1], X, Z)
+    np.testing.assert_allclose(linear.K(X, Z), expected, rtol=1e-13)
+
+    def periodic(x, z):
+        terms = [(math.sin(math.pi * (x[d] - z[d]) / (2.3, 1.1)[d]) / LS[d]) ** 2 for d in range(2)]
+        return 1.4 * math.exp(-sum(terms) / 2)
+
+    kernel = Periodic(2, 1.4, [2.3, 1.1], LS, ARD1=True, ARD2=True)
+    np.testing.assert_allclose(kernel.K(X, Z), naive(periodic, X, Z), rtol=1e-12)
+    np.testing.assert_allclose(kernel.K(X + [2.3, -2.2], Z), kernel.K(X, Z), rtol=1e-12)
+    np.testing.assert_array_equal(Bias(2, 1.3).K(X, Z), np.full((5, 4), 1.3))
+    np.testing.assert_array_equal(White(2, 1.3).K(X), 1.3 * np.eye(5))
+    np.testing.assert_array_equal(White(2, 1.3).K(X, X), np.zeros((5, 5)))
+    np.testing.assert_array_equal(White(2, 1.3).Kdiag(X), np.full(5, 1.3))
+
+
+def test_combination_algebra():
+    a, b, c = RBF(2, 1.1), Linear(2, 0.4), White(2, 0.2)
+    np.testing.assert_allclose((a + b).K(X, Z), a.K(X, Z) + b.K(X, Z), rtol=1e-14)
+    np.testing.assert_allclose((a * b).K(X, Z), a.K(X, Z) * b.K(X, Z), rtol=1e-14)
+    both = (a + b * c).K(X)
+    np.testing.assert_allclose(both, a.K(X) + b.K(X) * c.K(X), rtol=1e-14)
+    np.testing.assert_allclose((a * (b + c)).Kdiag(X), a.Kdiag(X) * (b + c).Kdiag(X), rtol=1e-14)
+
+
+def test_combinations_flatten_copy_and_name():
+    first = RBF(1)
+    first.variance.fix()
+    total = first + RBF(1) + (Bias(1) + RBF(1))
+    assert isinstance(total, Sum)
+    assert [part.name for part in total.parts] == ["rbf", "rbf_1", "bias", "rbf_2"]
+    assert total.rbf.variance.is_fixed and not total.rbf_1.variance.is_fixed
+    total.rbf.variance = 3.0
+    assert first.variance.values[0] == 1.0
+    assert [part.name for part in (RBF(1) * RBF(1) * Bias(1)).parts] == ["rbf", "rbf_1", "bias"]
+    nested = RBF(1) * (Bias(1) + Linear(1))
+    assert [type(part) for part in nested.parts] == [RBF, Sum]
+    same = Sum([first, first])
+    same.rbf.lengthscale = 5.0
+    assert same.rbf_1.lengthscale.values[0] == 1.0
+
+
+def test_parameter_order_is_that_of_param_array():
+    kernel = RationalQuadratic(2, 2.0, [3.0, 4.0], 5.0, ARD=True) + Periodic(2, 6.0, 7.0, 8.0)
+    np.testing.assert_array_equal(kernel.param_array, [2, 3, 4, 5, 6, 7, 8])
+    assert kernel.parameter_names() == [
+        "rational_quadratic.variance",
+        "rational_quadratic.lengthscale",
+        "rational_quadratic.power",
+        "periodic.variance",
+        "periodic.period",
+        "periodic.lengthscale",
+    ]
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_copies_keep_fixes_and_constraints(kernel):
+    kernel = kernel.copy()
+    kernel.flattened_parameters[0].fix()
+    kernel.flattened_parameters[-1].constrain_bounded(0.01, 50.0, warning=False)
+    for twin in (kernel.copy(), pickle.loads(pickle.dumps(kernel))):
+        assert {str(c): i.tolist() for c, i in twin.constraints.items()} == {
+            str(c): i.tolist() for c, i in kernel.constraints.items()
+        }
+        np.testing.assert_array_equal(twin.optimizer_array, kernel.optimizer_array)
+
+
+# ---- numerics
+
+
+@pytest.mark.parametrize("name", ["rbf", "matern12", "matern32", "matern52", "ratquad"])
+@pytest.mark.parametrize("lengthscale", [1e-6, 1e-3, 1.0, 1e3, 1e6])
+def test_extreme_lengthscales_and_coinciding_points(name, lengthscale):
+    kernel = STATIONARY[name][0].copy()
+    kernel.lengthscale = lengthscale
+    A, B = np.vstack((X, X[:2])) + 100.0, np.vstack((Z, X)) + 100.0
+    with np.errstate(all="raise", under="ignore"):
+        for second in (None, B):
+            K, pullback = kernel.evaluate(A, second)
+            results = [K, *pullback(np.ones(K.shape))]
+            assert all(np.all(np.isfinite(r)) for r in results if r is not None)
+    K = kernel.K(A, B)
+    # rows 0 and 5 of A are row 4 of B, whatever the lengthscale
+    np.testing.assert_allclose(K[[0, 5], 4], 1.3, rtol=1e-12)
+    np.testing.assert_allclose(kernel.K(A)[0, 5], 1.3, rtol=1e-12)
+
+
+def test_gradients_vanish_where_points_coincide():
+    for name in ("rbf", "matern12", "matern32", "matern52", "ratquad"):
+        kernel = STATIONARY[name][0]
+        _, dL_dX, dL_dZ = kernel.evaluate(X[:1], X[:1].copy())[1](np.ones((1, 1)))
+        np.testing.assert_array_equal(np.vstack((dL_dX, dL_dZ)), np.zeros((2, 2)))
+
+
+def test_distances_far_from_the_origin_keep_their_digits():
+    near, far = RBF(2, 1.0, 0.7), 1e6
+    K = near.K(X, Z)
+    # inputs themselves are rounded at 1e6 · 2e-16 = 1e-10; an uncentred expansion is off by 1e-4
+    np.testing.assert_allclose(near.K(X + far, Z + far), K, atol=1e-8)
+
+
+def test_far_points_are_as_good_as_uncorrelated():
+    for name in ("rbf", "matern12", "matern32", "matern52"):
+        assert STATIONARY[name][0].K(np.zeros((1, 2)), np.full((1, 2), 1e7))[0, 0] < 1e-200
+
+
+def test_symmetric_case_is_exactly_symmetric():
+    points = np.random.default_rng(5).normal(size=(60, 3)) * 30
+    for kernel in (RBF(3, 1.0, 9.0), Linear(3), Periodic(3), Matern12(3)):
+        K = kernel.K(points)
+        np.testing.assert_array_equal(K, K.T)
+
+
+def test_pullbacks_add_up_over_chunks():
+    kernel = KERNELS["depth 3"]
+    points = np.random.default_rng(6).normal(size=(9, 2))
+    weights = np.random.default_rng(7).normal(size=(4, 9))
+    whole = kernel.evaluate(Z, points)[1](weights, False)
+    parts = [
+        kernel.evaluate(Z, points[c])[1](weights[:, c], False)
+        for c in (slice(0, 3), slice(3, 4), slice(4, 9))
+    ]
+    np.testing.assert_allclose(sum(p[0] for p in parts), whole[0], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(sum(p[1] for p in parts), whole[1], rtol=1e-10, atol=1e-12)
+
+
+def test_order_of_memory_does_not_matter():
+    for kernel in KERNELS.values():
+        points = np.random.default_rng(6).normal(size=(6, int(kernel.columns[-1]) + 1))
+        for second in (None, points[:4] + 0.1):
+            K, pullback = kernel.evaluate(points, second)
+            weights = np.random.default_rng(8).normal(size=K.shape)
+            a, b = pullback(weights), pullback(np.asfortranarray(weights))
+            for x, y in zip(a, b, strict=True):
+                if x is not None:
+                    np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-12)
+
+
+def test_evaluate_guards_the_matrix_its_pullback_keeps():
+    K, _ = RBF(2).evaluate(X)
+    with pytest.raises(ValueError, match="read-only"):
+        K[0, 0] = 2.0
+    K = RBF(2).K(X)
+    K[0, 0] = 2.0  # GPy's method gives a matrix of one's own
+
+
+def test_threads_may_share_a_kernel():
+    kernel, results = KERNELS["depth 3"], {}
+    inputs = [np.random.default_rng(s).normal(size=(40, 2)) for s in range(8)]
+
+    def work(i):
+        for _ in range(5):
+            K, pullback = kernel.evaluate(Z, inputs[i])
+            results[i] = pullback(np.ones(K.shape), False)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i in range(8):
+        K, pullback = kernel.evaluate(Z, inputs[i])
+        np.testing.assert_array_equal(results[i][0], pullback(np.ones(K.shape), False)[0])
+
+
+# ---- bad input
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: RBF(0), "input_dim must be at least 1"),
+        (lambda: RBF(1.5), "input_dim must be an integer"),
+        (lambda: RBF(1, variance=0.0), "variance must be positive"),
+        (lambda: RBF(1, variance=-1.0), "variance must be positive"),
+        (lambda: RBF(1, variance=np.nan), "variance must be positive and finite"),
+        (lambda: RBF(1, variance=[1.0, 2.0]), "variance must have one value"),
+        (lambda: RBF(1, variance="a"), "variance must be numeric"),
+        (lambda: RBF(2, lengthscale=[1.0, 2.0]), "one value, got 2; set ARD"),
+        (lambda: RBF(3, lengthscale=[1.0, 2.0], ARD=True), "1 or 3 values, got 2"),
+        (lambda: RBF(2, lengthscale=[1.0, 0.0], ARD=True), "lengthscale must be positive"),
+        (lambda: RBF(1, name="a b"), "name"),
+        (lambda: RBF(1, name="K"), "name"),
+        (lambda: RBF(1, name="ρ"), "name"),
+        (lambda: RBF(1, name="size"), "name"),
+        (lambda: RBF(2, active_dims=[0]), "input_dim is 2 and active_dims has 1"),
+        (lambda: RBF(2, active_dims=[0, 0]), "twice"),
+        (lambda: RBF(2, active_dims=[0, -1]), "active_dims must be column numbers"),
+        (lambda: RBF(2, active_dims=[0, 1.5]), "active_dims must be column numbers"),
+        (lambda: RationalQuadratic(1, power=0.0), "power must be positive"),
+        (lambda: Linear(2, [1.0, 2.0]), "variances must have one value"),
+        (lambda: Periodic(2, period=[1.0, 2.0]), "period must have one value"),
+        (lambda: Periodic(2, period=-1.0), "period must be positive"),
+        (lambda: Bias(1, 0.0), "variance must be positive"),
+        (lambda: RBF(2).K(np.ones((3, 3))), "2 columns, got 3"),
+        (lambda: RBF(2).K(np.ones((3, 2)), np.ones((3, 1))), "2 columns, got 1"),
+        (lambda: RBF(1).K(np.ones(3)), "two dimensions"),
+        (lambda: RBF(2).Kdiag(np.ones((3, 3))), "2 columns, got 3"),
+        (lambda: RBF(1, active_dims=[3]).K(np.ones((3, 3))), "at least 4 columns"),
+        (lambda: RBF(1) + RBF(2), "same inputs"),
+        (lambda: RBF(1) * RBF(1, active_dims=[1]), "same inputs"),
+        (lambda: Sum([]), "at least one kernel"),
+        (lambda: RBF(1) + 3.0, "expected a kernel, got float"),
+        (lambda: kernels_package.as_kernel("rbf"), "expected a kernel, got str"),
+    ],
+)
+def test_bad_arguments_are_named(make, words):
+    with pytest.raises(InputError, match=words):
+        make()
+
+
+def test_arguments_are_copied_in():
+    lengthscale = np.array([1.0, 2.0])
+    kernel = RBF(2, lengthscale=lengthscale, ARD=True)
+    kernel.lengthscale[0] = 9.0
+    np.testing.assert_array_equal(lengthscale, [1.0, 2.0])
