@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from paramz import Model
+from paramz import Model, Param
 
 from . import checks
 from .bound.evaluator import Evaluator, Gradient, Hyperparameters, State
@@ -23,6 +23,7 @@ from .linalg import Array, cholesky, pack_lower, unpack_lower
 from .means import MeanFunction
 from .parameters import LargeParam, LatentList
 from .prediction import Prediction
+from .priors import Prior
 
 __all__ = ["ChainedGP"]
 
@@ -78,6 +79,7 @@ class ChainedGP(Prediction, Fitting, Model):
         missing: str = "raise",
     ) -> None:
         super().__init__(name)
+        self.priors: dict[str, Prior] = {}  # by name of the leaf
         self.num_nodes = None if num_nodes is None else checks.positive_int(num_nodes, "num_nodes")
         self.num_threads = _thread_count(num_threads)
         self._jitter = _checked_jitter(jitter)
@@ -217,9 +219,10 @@ class ChainedGP(Prediction, Fitting, Model):
     # ---- θ and q as the core sees them ----------------------------------------------------------
 
     def _inducing(self) -> list[Array]:
+        # copies: a leaf's values change in place, and priors outlive a change of parameters
         if self._shared_Z:
-            return [self.Z.values] * len(self.latents)
-        return [z.values for z in self.Z]
+            return [np.array(self.Z.values)] * len(self.latents)
+        return [np.array(z.values) for z in self.Z]
 
     def _theta(self) -> Hyperparameters:
         return Hyperparameters(
@@ -245,6 +248,11 @@ class ChainedGP(Prediction, Fitting, Model):
             )
         )
 
+    def _q_is_prior(self) -> bool:
+        """Whether q is N(0, I), as in a new model."""
+        q = self._q()
+        return all((part.mu == 0).all() and (part.S_minus_I == 0).all() for part in q)
+
     def _write_q(self, q: Sequence[Gaussian]) -> None:
         mu = [part.mu for part in q]
         root = [pack_lower(cholesky(part.S, "the covariance of q(u)")) for part in q]
@@ -254,6 +262,14 @@ class ChainedGP(Prediction, Fitting, Model):
             else:
                 for part, value in zip(param, values, strict=True):
                     part[:] = value
+
+    def _snapshot(self) -> dict[str, Array]:
+        """Values of all leaves by name, to be put back by `_restore`."""
+        return {name: np.array(leaf.values) for name, leaf in self._named_leaves().items()}
+
+    def _restore(self, snapshot: dict[str, Array]) -> None:
+        for name, leaf in self._named_leaves().items():
+            leaf[:] = snapshot[name]
 
     # ---- the bound ------------------------------------------------------------------------------
 
@@ -279,12 +295,45 @@ class ChainedGP(Prediction, Fitting, Model):
         """The variational lower bound on log p(Y) at the current q, without priors (eq. 9)."""
         return float(self._evaluated().bound)
 
-    def _add_prior_gradients(self) -> None:
-        """Add the gradients of log-priors to the leaves."""
+    def set_prior(self, leaf: Any, prior: Prior | None) -> None:
+        """Put a hyperprior on a parameter, or take it off with None; it enters the objective.
+
+        leaf : a parameter such as `m.kernels[0].lengthscale`, or a regular expression over names,
+            as in `m.set_prior(".*lengthscale", priors.LogNormal(0, 1))`.
+        """
+        if prior is not None and not isinstance(prior, Prior):
+            raise InputError(f"prior must be a chainedgp.priors.Prior; got {type(prior).__name__}.")
+        leaves = [leaf] if isinstance(leaf, Param) else self.grep_param_names(str(leaf))
+        known = {id(part): name for name, part in self._named_leaves().items()}
+        names = [known[id(part)] for part in leaves if id(part) in known]
+        if not names:
+            raise InputError(f"no parameter of this model matches {leaf!r}.")
+        for name in names:
+            self.priors.pop(name, None)
+            if prior is not None:
+                self.priors[name] = prior
+        self._mark_stale()
+
+    def _named_leaves(self) -> dict[str, Any]:
+        """All leaves by name, without the name of the model."""
+        return {
+            leaf.hierarchy_name().partition(".")[2]: leaf for leaf in self.flattened_parameters
+        }
+
+    def _with_priors(self) -> list[tuple[Any, Prior]]:
+        if not self.priors:
+            return []
+        leaves = self._named_leaves()
+        return [(leaves[name], prior) for name, prior in self.priors.items()]
 
     def log_prior(self) -> float:
         """Log-density of the hyperpriors at the current parameters; 0 where there are none."""
-        return 0.0
+        return float(sum(prior.log_density(leaf.values).sum() for leaf, prior in self._with_priors()))
+
+    def _add_prior_gradients(self) -> None:
+        """Add the gradients of the log-priors to the leaves'."""
+        for leaf, prior in self._with_priors():
+            leaf.gradient[:] += prior.gradient(leaf.values)
 
     def objective_function(self) -> float:
         """−(bound + log-priors): what an optimiser minimises."""
@@ -295,6 +344,7 @@ class ChainedGP(Prediction, Fitting, Model):
         if not self._gradient_is_current:
             state = self._evaluated()
             self._write_gradients(self._evaluator.gradient(state, sites_fixed=False), state)
+            self._add_prior_gradients()
             self.__dict__["_gradient_is_current"] = True
         return -np.array(self.gradient)
 

@@ -32,8 +32,10 @@ REACH = {1: 7.5, 2: 7.5, 3: 6.5}
 LAST_LEVEL = {1: 12, 2: 8, 3: 5}
 SHARE = {1: 0.45, 2: 0.25, 3: 0.15}
 """Largest part of the sum that one node may hold; more, and the peak is not resolved."""
-SPREAD = 2e-3
+SPREAD = 1e-3
 """Largest relative disagreement of sub-lattices (spacing 2h); the error at h is its square."""
+MASS = 1e-7
+"""Largest error of the total weight of a lattice on which a cdf is computed."""
 NEGLIGIBLE = 1e-10
 """Sub-lattices of a cdf that agree to this are converged, whatever the density does."""
 FAR, KEEP, MOVES = 5.0, 3.0, 100
@@ -85,7 +87,9 @@ def _rotation(dim: int) -> np.ndarray:
         c, s = np.array([GOLDEN, 1.0]) / np.hypot(GOLDEN, 1.0)
         return np.array([[c, -s], [s, c]])
     k = np.arange(1, 4)
-    return np.eye(1) if dim == 1 else 2.0 / np.sqrt(7.0) * np.sin(2.0 * np.pi / 7.0 * np.outer(k, k))
+    return (
+        np.eye(1) if dim == 1 else 2.0 / np.sqrt(7.0) * np.sin(2.0 * np.pi / 7.0 * np.outer(k, k))
+    )
 
 
 def _sobol_lattice(dim: int, level: int) -> Lattice:
@@ -151,7 +155,9 @@ class GaussianLatents:
         """Quantiles at the mean of q, and the extremes one sd to either side of each latent."""
         centre, kw = self.means[:, rows], self.keywords(rows)
         middle = self.likelihood.ppf(q, *centre, **kw)
-        around = [self.likelihood.ppf(np.full(len(q), level), *centre, **kw) for level in (0.2, 0.8)]
+        around = [
+            self.likelihood.ppf(np.full(len(q), level), *centre, **kw) for level in (0.2, 0.8)
+        ]
         for j in range(self.dim):
             for sign in (-1.0, 1.0):
                 moved = centre.copy()
@@ -191,7 +197,7 @@ class ScaleMixture:
         if np.isinf(self.shape):
             return -0.5 * (s / sd) ** 2 - np.log(sd) - LOG_SQRT_2PI
         result = np.empty(s.shape)
-        narrow = sd <= np.sqrt(polygamma(1, self.shape))
+        narrow = sd <= 0.6 * np.sqrt(polygamma(1, self.shape))
         for rows, part in ((narrow, self._over_g), (~narrow, self._over_u)):
             if rows.any():
                 result[:, rows] = part(s[:, rows], sd[rows])
@@ -216,7 +222,7 @@ class ScaleMixture:
 
     def _over_u(self, s: np.ndarray, sd: np.ndarray) -> np.ndarray:
         """log ∫ N(s + u; 0, sd²) p_u(u) du, on nodes of u: for sd above the width of p_u."""
-        step = 0.7 * min(float(np.sqrt(polygamma(1, self.shape))), 1.0)
+        step = 0.5 * min(float(np.sqrt(polygamma(1, self.shape))), 1.0)
         nodes = np.arange(-40.0 / self.shape - step, np.log1p(40.0 / self.shape) + step, step)
         total = np.zeros(s.shape)
         for u, log_p in zip(nodes, self._log_gamma_density(nodes), strict=True):
@@ -308,9 +314,8 @@ def _window_sum(
         terms = log_base + function(y[todo], rows[todo], latents)
         value[todo], done[todo], best = _sum(terms, grid)
         if probe is not None:
-            density = _sum(log_base + probe(y[todo], rows[todo], latents), grid)
-            parts = np.add.reduceat(np.exp(terms), grid.starts, axis=0) * len(grid.starts)
-            done[todo] = density[1] | (np.ptp(parts, axis=0) < NEGLIGIBLE)
+            density = log_base + probe(y[todo], rows[todo], latents)
+            done[todo] = step_resolved(log_base, density, np.exp(terms), grid)
         step = grid.x[:, best]
         mode = centre[:, todo] + step
         new = mode * np.maximum(0.0, 1.0 - KEEP / np.maximum(_radius(mode), 1e-300))
@@ -321,6 +326,19 @@ def _window_sum(
         if not len(todo):
             break
     return value, done, centre
+
+
+def step_resolved(
+    log_weights: np.ndarray, density: np.ndarray, values: np.ndarray, grid: Lattice
+) -> np.ndarray:
+    """Whether a lattice resolves the sum of a step function of the latents, (N,).
+
+    A step is resolved where the weights (K, N) add up to one, and either the log-density (K, N)
+    that makes the step is resolved or sub-lattices agree on the sum of the values (K, N).
+    """
+    mass = np.abs(np.exp(log_weights).sum(axis=0) - 1.0) < MASS
+    parts = np.add.reduceat(values, grid.starts, axis=0) * len(grid.starts)
+    return mass & (_sum(density, grid)[1] | (np.ptp(parts, axis=0) < NEGLIGIBLE))
 
 
 def _sum(terms: np.ndarray, grid: Lattice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

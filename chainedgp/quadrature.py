@@ -110,14 +110,15 @@ def product_rule(dim: int, nodes: int) -> Rule:
 def sobol_rule(dim: int, count: int, seed: int = 0) -> Rule:
     """Scrambled Sobol nodes, deterministic: `count` rounded up to a power of two.
 
-    Half of the nodes mirror the other half, so that odd moments vanish, and each coordinate is
-    scaled to unit variance: linear functions are exact, and so are sums of squares.
+    Every coordinate has one point in each of its equal cells; it is moved to the middle of the
+    cell, so that no stray point in a tail spoils the moments. Half of the nodes mirror the other
+    half and the whole is whitened: polynomials of degree 3 in all latents are exact.
     """
     from scipy.stats import qmc  # scipy.stats is slow to import and rarely needed
 
     half = max(1, int(np.ceil(np.log2(count))) - 1)
     uniform = qmc.Sobol(dim, scramble=True, rng=np.random.default_rng(seed)).random_base2(half)
-    return _scattered(ndtri(np.clip(uniform, 1e-15, 1.0 - 1e-15)))
+    return _scattered(ndtri((np.floor(uniform * len(uniform)) + 0.5) / len(uniform)))
 
 
 @lru_cache(maxsize=16)
@@ -127,9 +128,10 @@ def monte_carlo_rule(dim: int, count: int, seed: int = 0) -> Rule:
 
 
 def _scattered(half: np.ndarray) -> Rule:
-    """Equal weights on the points and their mirror images, (s, b), scaled to unit variance."""
+    """Equal weights on the points and their mirror images, (s, b), whitened: cov = I exactly."""
     nodes = np.concatenate([half, -half])
-    nodes /= np.sqrt(np.mean(nodes**2, axis=0))
+    if len(half) > half.shape[1]:
+        nodes = np.linalg.solve(np.linalg.cholesky(nodes.T @ nodes / len(nodes)), nodes.T).T
     count = len(nodes)
     x = tuple(_frozen(column[:, None]) for column in nodes.T)
     return Rule(x, _frozen(np.full((count, 1), 1.0 / count)))
@@ -161,9 +163,17 @@ def expectation(
 
     Parameters
     ----------
-    log_p, dlog_p: called as log_p(rows, *latents), rows a slice and latents the rule's broadcasting
-        arrays; dlog_p returns the b derivatives, then `num_extra` others (in parameters).
-    means, variances: (n, b).
+    log_p, dlog_p : callables
+        Called as log_p(rows, *latents), rows a slice and latents the rule's broadcasting arrays;
+        dlog_p returns the b derivatives, then `num_extra` others (in parameters).
+    means : (n, b)
+        m_j of each row.
+    variances : (n, b)
+        v_j of each row.
+    rule : Rule
+        Nodes and weights in b dimensions.
+    num_extra : int
+        How many derivatives dlog_p returns beyond b.
 
     Returns
     -------
@@ -192,7 +202,7 @@ def log_expectation(
     variances: np.ndarray,
     rule: Rule,
 ) -> np.ndarray:
-    """log E[p] = log Σ_k w_k exp(log p(m + sqrt(v) x_k)) per row (n,), by log-sum-exp.
+    """The log of E[p], log Σ_k w_k exp(log p(m + sqrt(v) x_k)) per row (n,), by log-sum-exp.
 
     log_p: called as log_p(rows, *latents); means, variances: (n, b). −inf where p = 0 at all nodes.
     """

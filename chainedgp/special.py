@@ -19,7 +19,7 @@ Array = np.ndarray
 LOG_2PI = float(np.log(2.0 * np.pi))
 _SQRT_PI = float(np.sqrt(np.pi))
 _SQRT_2PI = float(np.sqrt(2.0 * np.pi))
-_CHUNK = 2048  # points at a time: temporaries stay in cache
+_CHUNK = 8192  # points at a time: temporaries stay in cache
 
 
 # -- elementary functions ----------------------------------------------------------------------
@@ -58,7 +58,8 @@ def stirling_remainder(x: Array) -> tuple[Array, Array]:
     flat = x.ravel()
     for start in range(0, x.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        _stirling_chunk(np.minimum(flat[part], 1e50), out[:, part])  # ρ(1e50) is 0
+        # ρ(1e15) is 0, and below 1e-300 is as good as at it
+        _stirling_chunk(np.clip(flat[part], 1e-300, 1e15), out[:, part])
     value, slope = out.reshape(2, *x.shape)
     return value, slope
 
@@ -69,9 +70,13 @@ def _stirling_chunk(x: Array, out: Array) -> None:
     inverse = 1.0 / far
     u = inverse * inverse
     q = x * (x + 5.0)
-    with np.errstate(over="ignore", divide="ignore"):
-        step = np.log1p(6.0 / x)
-    step = np.minimum(step, 800.0)  # x below 1e-308
+    # log1p(6/x), as Kahan has it: log is much the faster ufunc
+    ratio = 6.0 / x
+    one = 1.0 + ratio
+    step = np.log(one)
+    one -= 1.0
+    ratio /= one
+    step *= ratio
     # P(x)/(x (x + 6)⁵): without the factor x, which may be as small as e⁻³⁰⁰
     rest = (q + 4.0) * u
     rest *= (q + 6.0) * u
@@ -94,7 +99,7 @@ def _stirling_chunk(x: Array, out: Array) -> None:
     np.add(slope, 0.5, out=out[1])
 
 
-def lgamma_half_step(x: Array) -> tuple[Array, Array]:
+def lgamma_half_step(x: Array | float) -> tuple[Array, Array]:
     """lgamma(x + ½) − lgamma(x) and its derivative, for x > 0; nothing cancels at large x."""
     x = np.asarray(x, dtype=float)
     upper, upper_slope = stirling_remainder(x + 0.5)
@@ -106,7 +111,7 @@ def lgamma_half_step(x: Array) -> tuple[Array, Array]:
 
 
 def log_factorial(y: Array) -> Array:
-    """log y! = lgamma(y + 1)."""
+    """The logarithm of y!, lgamma(y + 1)."""
     return gammaln(np.asarray(y, dtype=float) + 1.0)
 
 
@@ -129,7 +134,7 @@ _STIRLING_SLOPE = _STIRLING * (2.0 * np.arange(_STIRLING.size) + 1.0)
 def _in_chunks(
     chunk: Callable[..., None], mean: Array, variance: Array, size: int, *constants: Array
 ) -> tuple[Array, Array, Array]:
-    """Run chunk(mean, variance, out, *constants) over flat pieces; three arrays, broadcast shape."""
+    """Run chunk(mean, variance, out, *constants) over flat pieces: three broadcast arrays."""
     mean, variance = np.broadcast_arrays(mean, variance)
     out = np.empty((3, mean.size))
     flat_mean, flat_variance = mean.ravel(), variance.ravel()
@@ -182,14 +187,8 @@ def expected_softplus(mean: Array, variance: Array, terms: int = 16) -> tuple[Ar
     E softplus(x) = E_τ [μ Φ(μ/s) + s φ(μ/s)], s² = variance + τ² (Monahan & Stefanski 1992);
     the mean over τ is a Gauss rule of `terms` points: absolute error 3e-12 (16), 3e-10 (12).
 
-    Parameters
-    ----------
-    mean, variance : arrays of one shape (or broadcasting), variance ≥ 0
-    terms : 12 or 16
-
-    Returns
-    -------
-    value, dmean, dvariance : arrays of the broadcast shape
+    mean and variance (≥ 0) are arrays that broadcast; terms is 12 or 16. Returns value, dmean,
+    dvariance, arrays of the broadcast shape.
     """
     return _in_chunks(_softplus_chunk, mean, variance, _CHUNK // terms * 4, *_MIXTURES[terms])
 
@@ -260,9 +259,8 @@ def expected_log1p_square(mean: Array, variance: Array) -> tuple[Array, Array, A
     The derivatives are those of the computed value, and all are right to 1e-12 for every
     mean and variance ≥ 0. A Student-t needs mean (y − m)/c and variance v/c².
 
-    Returns
-    -------
-    value, dmean, dvariance : arrays of the broadcast shape of mean and variance
+    mean and variance are arrays that broadcast. Returns value, dmean, dvariance, arrays of the
+    broadcast shape.
     """
     return _in_chunks(_log1p_square_chunk, mean, variance, _CHUNK, *_scratch())
 

@@ -1,6 +1,7 @@
 """Kernels: the contract on every class, independent formulas, bad input, extremes.
 
-The adapter for kernels of GPy is tested in test_gpy_adapter.py, the contract itself in test_kernel_contract.py.
+The adapter for kernels of GPy is tested in test_gpy_adapter.py, the contract itself in
+test_kernel_contract.py.
 """
 
 import math
@@ -290,8 +291,10 @@ def test_evaluate_guards_the_matrix_its_pullback_keeps():
     K, _ = RBF(2).evaluate(X)
     with pytest.raises(ValueError, match="read-only"):
         K[0, 0] = 2.0
-    K = RBF(2).K(X)
-    K[0, 0] = 2.0  # GPy's method gives a matrix of one's own
+    for kernel in KERNELS.values():
+        K = kernel.K(np.ones((3, int(kernel.columns[-1]) + 1)))
+        K[0, 0] = 77.0  # GPy's method gives a matrix of one's own
+        assert K[1, 1] != 77.0
 
 
 def test_threads_may_share_a_kernel():

@@ -18,7 +18,7 @@ from .gaussian import Gaussian, from_natural
 from .shards import Evaluation, Gram, LeftFactors, Shard, Task
 from .sparse import KernelGradient, make_prior, reverse_prior
 
-__all__ = ["Evaluator", "Gradient", "Hyperparameters", "State"]
+__all__ = ["Evaluator", "Gradient", "Hyperparameters", "State", "q_from_gram"]
 
 _keys = itertools.count()  # names of hyperparameter settings, for the shards' caches
 
@@ -137,12 +137,14 @@ class Evaluator:
                 factors = LeftFactors(L_invT @ q.mu, L_invT @ q.S_minus_I)
                 Hj = np.outer(q.mu, ev.A_gm[j]) + 2.0 * q.S_minus_I @ ev.G[j]
                 if sites_fixed:
-                    S_mu_bar, Pi = _site_factors(q, mu_bar[j], ev.G[j], state.gram, j)
+                    if state.gram is None:
+                        raise RuntimeError("this q was not made from sites")
+                    S_mu_bar, Pi = _site_factors(q, mu_bar[j], ev.G[j])
                     factors = factors._replace(
                         beta=L_invT @ S_mu_bar, P2=L_invT @ Pi, S_mu_bar=S_mu_bar
                     )
-                    Hj += np.outer(S_mu_bar, state.gram.b[j])  # type: ignore[union-attr]
-                    Hj += 2.0 * Pi @ state.gram.Lam[j]  # type: ignore[union-attr]
+                    Hj += np.outer(S_mu_bar, state.gram.b[j])
+                    Hj += 2.0 * Pi @ state.gram.Lam[j]
                 left.append(factors)
                 H.append(Hj)
             task = replace(self.task, q=state.q, left=tuple(left))
@@ -161,15 +163,13 @@ class Evaluator:
         return total
 
 
-def _site_factors(
-    q: Gaussian, mu_bar: Array, G: Array, gram: Gram | None, j: int
-) -> tuple[Array, Array]:
-    """Sμ̄ (M,) and Π (M, M) of one latent."""
-    if gram is None or q.precision is None:
+def _site_factors(q: Gaussian, mu_bar: Array, G: Array) -> tuple[Array, Array]:
+    """Sμ̄ (M,) and Π (M, M) of one latent; b = S⁻¹μ."""
+    if q.precision is None:
         raise RuntimeError("this q was not made from sites")
     S_bar = G + 0.5 * q.precision
     S_bar.flat[:: S_bar.shape[0] + 1] -= 0.5
-    outer = 0.5 * np.outer(mu_bar, gram.b[j])
+    outer = 0.5 * np.outer(mu_bar, q.precision @ q.mu)
     Pi = -(q.S @ (S_bar + outer + outer.T) @ q.S)
     return q.S @ mu_bar, Pi
 

@@ -39,6 +39,7 @@ class Prior:
     kernel: Any
     mean: Any
     Z: Array  # (M, D)
+    L: Array  # (M, M)
     L_inv: Array  # (M, M)
     pull_Kuu: Callable[[Array], Any]
     jitter: float
@@ -73,7 +74,7 @@ def make_prior(kernel: Any, mean: Any, Z: Array, jitter: float) -> Prior:
     Kuu = K.copy()  # the pullback keeps K
     Kuu.flat[:: Kuu.shape[0] + 1] += jitter * np.trace(Kuu) / Kuu.shape[0]
     L = cholesky(Kuu, "the prior covariance Kuu of the inducing values")
-    return Prior(kernel, mean, Z, invert_lower(L), pull_Kuu, jitter)
+    return Prior(kernel, mean, Z, L, invert_lower(L), pull_Kuu, jitter)
 
 
 def project(prior: Prior, X: Array) -> Projection:

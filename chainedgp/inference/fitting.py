@@ -9,11 +9,13 @@ from .. import checks
 from ..errors import InputError
 from .plain import fit_plain
 from .profile import fit_profile, fit_variational
+from .steps import RULES
+from .stochastic import fit_natgrad, fit_step_rule, read_settings
 from .result import Monitor, OptimizationResult
 
 __all__ = ["METHODS", "Fitting"]
 
-METHODS = ("profile", "lbfgsb", "scg")
+METHODS = ("profile", "lbfgsb", "scg", "natgrad", *RULES)
 ALIASES = {"lbfgs": "lbfgsb", "bfgs": "lbfgsb", "l-bfgs-b": "lbfgsb"}
 
 
@@ -27,6 +29,12 @@ class Fitting:
         max_iters: int = 1000,
         *,
         only: str | None = None,
+        batch_size: int | None = None,
+        epochs: float | None = None,
+        rng: Any = None,
+        holdout: float | None = None,
+        patience: int | None = None,
+        learning_rate: float | None = None,
         callback: Callable[[Any], Any] | None = None,
         optimizer: str | None = None,
     ) -> OptimizationResult:
@@ -35,18 +43,31 @@ class Fitting:
         Parameters
         ----------
         method : None or "profile" (natural gradients for q inside L-BFGS on everything else),
-            "lbfgsb" or "scg" (plain gradients on everything, as in the paper). GPy's names
-            "lbfgs" and "bfgs" are understood, and its keyword `optimizer`.
+            "lbfgsb" or "scg" (plain gradients on everything, as in the paper); for large N
+            "natgrad" (the default where batch_size is given), "adam", "rmsprop", "adagrad",
+            "adadelta". GPy's names "lbfgs" and "bfgs" are understood, and its keyword `optimizer`.
         messages : show progress; None shows it when a person is watching.
         max_iters : most iterations.
         only : "variational" finds q alone, at the current hyperparameters.
+        batch_size, epochs, rng : rows in a batch (1,000), passes over the data (10), seed or
+            Generator of the shuffling; stochastic methods only.
+        holdout, patience : fraction of rows held out for an NLPD after every epoch, the best of
+            which is kept; stop after so many epochs without a better one.
+        learning_rate : of the step rule; None takes the rule's own.
         callback : called with every accepted `TracePoint`; a true return value stops.
 
         Returns
         -------
         OptimizationResult : converged or not, why it stopped, counts, the trace of the bound.
         """
-        method = _method_name(method, optimizer)
+        method = _method_name(method, optimizer, batch_size)
+        stochastic = method == "natgrad" or method in RULES
+        given = (batch_size, epochs, holdout, patience, learning_rate)
+        if not stochastic and any(value is not None for value in given):
+            raise InputError(
+                "batch_size, epochs, holdout, patience and learning_rate belong to the stochastic "
+                f'methods ("natgrad", "adam", …); the method is {method!r}.'
+            )
         max_iters = checks.positive_int(max_iters, "max_iters")
         if only is not None:
             checks.one_of(only, ("variational",), "only")
@@ -59,6 +80,14 @@ class Fitting:
                 outcome = fit_variational(model, monitor, max_iters)
             elif method == "profile":
                 outcome = fit_profile(model, monitor, max_iters)
+            elif stochastic:
+                settings = read_settings(
+                    model.X.shape[0], batch_size, epochs, rng, holdout, patience, learning_rate
+                )
+                if method == "natgrad":
+                    outcome = fit_natgrad(model, monitor, settings)
+                else:
+                    outcome = fit_step_rule(model, monitor, method, settings)
             else:
                 outcome = fit_plain(model, monitor, method, max_iters)
         finally:
@@ -76,11 +105,11 @@ class Fitting:
         )
 
 
-def _method_name(method: str | None, optimizer: str | None) -> str:
+def _method_name(method: str | None, optimizer: str | None, batch_size: int | None) -> str:
     if method is not None and optimizer is not None:
         raise InputError("give method or optimizer (GPy's name for it), not both.")
     name = method if method is not None else optimizer
     if name is None:
-        return "profile"
+        return "profile" if batch_size is None else "natgrad"
     lowered = str(name).lower()
     return str(checks.one_of(ALIASES.get(lowered, lowered), METHODS, "method"))

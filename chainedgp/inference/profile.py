@@ -76,16 +76,18 @@ class ProfiledBound:
         return value
 
 
-def start_sites(model: Any) -> None:
-    """Sites for the model's current q where the evaluator has none that belong to it."""
+def start_sites(model: Any) -> int:
+    """Sites for the model's current q; returns the likelihood evaluations that took (0 or 1)."""
     evaluator: Evaluator = model._evaluator
     evaluator.set_hyperparameters(model._theta())
-    q = model._q()
-    if all((part.mu == 0).all() and (part.S_minus_I == 0).all() for part in q):
-        evaluator.each("start_sites", len(q))  # q is the prior
+    evaluations = 0
+    if model._q_is_prior():
+        evaluator.each("start_sites", len(model.latents))
     else:
-        start_from_q(evaluator, q)
+        start_from_q(evaluator, model._q())
+        evaluations = 1
     evaluator.each("commit")
+    return evaluations
 
 
 def fit_variational(model: Any, monitor: Monitor, max_iters: int) -> Outcome:

@@ -41,6 +41,8 @@ class OptimizationResult:
     seconds: float
     trace: list[TracePoint] = field(default_factory=list, repr=False)
     warnings: list[str] = field(default_factory=list)
+    held_out: list[float] = field(default_factory=list, repr=False)  # NLPD after each epoch
+    estimates: list[tuple[float, float]] = field(default_factory=list, repr=False)
 
     def trace_array(self) -> Array:
         """The trace as (k, 4): bound, likelihood evaluations, θ evaluations, seconds."""
@@ -71,6 +73,8 @@ class Monitor:
         self.trace: list[TracePoint] = []
         self.notes: list[str] = []
         self.stopped = False
+        self.held_out: list[float] = []  # NLPD after each epoch
+        self.estimates: list[tuple[float, float]] = []  # running bound and its standard error
         self._start = time.perf_counter()
         self._bar = _progress_bar(method, messages)
 
@@ -89,6 +93,11 @@ class Monitor:
             self.stopped = True
         if self.on_point is not None:
             self.on_point(len(self.trace))
+
+    def estimate(self, bound: float, error: float, steps: int) -> None:
+        """Record the bound that the batches of an epoch estimate, with its standard error."""
+        self.estimates.append((bound, error))
+        self.point(bound, steps, steps)
 
     def note(self, message: str) -> None:
         """A warning that belongs to the result."""
@@ -115,7 +124,7 @@ class Monitor:
             warnings.warn(text, ConvergenceWarning, stacklevel=4)
         return OptimizationResult(
             self.method, converged, status, reason, bound, iterations, *counts, self.seconds,
-            self.trace, self.notes,
+            self.trace, self.notes, self.held_out, self.estimates,
         )
 
 

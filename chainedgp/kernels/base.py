@@ -190,6 +190,8 @@ class Kernel(Parameterized):
     def K(self, X: Array, X2: Array | None = None) -> Array:
         """Covariance k(x_i, x2_j), (n, m), of X (n, D) and X2 (m, D); X2 None is X itself."""
         K, _ = self.evaluate(X, X2)
+        if not K.flags.owndata:
+            return K.copy()
         K.flags.writeable = True  # nobody holds its pullback
         return K
 

@@ -75,8 +75,12 @@ class Stationary(Kernel):
         shape = [float(getattr(self, name).values[0]) for name in self.shape_names]
         # distances do not depend on the origin; near the data the expansion of r² cancels least
         centre = X.mean(0) if len(X) else 0.0
-        scaled = (X - centre) / lengthscale
-        scaled_Z = None if Z is None else (Z - centre) / lengthscale
+        scaled = X - centre
+        scaled /= lengthscale
+        scaled_Z = None
+        if Z is not None:
+            scaled_Z = Z - centre
+            scaled_Z /= lengthscale
         distances = SquaredDistances(scaled, scaled_Z, self.kink, self.largest_r2)
         K, memo = self.correlation(distances.r2, *shape)
         del distances.r2  # `correlation` may have overwritten it

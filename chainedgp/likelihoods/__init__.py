@@ -1,5 +1,6 @@
 """Noise models. `Likelihood` is the contract; a new one needs its latents and its log-density."""
 
+from .. import numeric as numeric  # re-exported
 from .additive_poisson import AdditivePoisson
 from .base import Likelihood
 from .beta import Beta

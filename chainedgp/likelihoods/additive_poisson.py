@@ -28,20 +28,20 @@ class AdditivePoisson(Likelihood):
     def log_density(
         self, y: np.ndarray, f: np.ndarray, g: np.ndarray, *, exposure: Exposure = None
     ) -> np.ndarray:
-        """log p(y | f, g), in the broadcast shape of y, f and g."""
-        exposure = 1.0 if exposure is None else exposure
+        """The log-density log p(y | f, g), in the broadcast shape of y, f and g."""
+        scale = _exposure(exposure)
         with np.errstate(over="ignore"):
-            rate = exposure * (np.exp(f) + np.exp(g))
+            rate = scale * (np.exp(f) + np.exp(g))
         log_rate = f + special.softplus(np.subtract(g, f))
-        return y * log_rate - rate + xlogy(y, exposure) - special.log_factorial(y)
+        return y * log_rate - rate + xlogy(y, scale) - special.log_factorial(y)
 
     def dlog_density(
         self, y: np.ndarray, f: np.ndarray, g: np.ndarray, *, exposure: Exposure = None
     ) -> Arrays:
         """∂ log p / ∂f = y e^f/(e^f + e^g) − E e^f, and the same in g."""
-        exposure = 1.0 if exposure is None else exposure
+        scale = _exposure(exposure)
         share = expit(np.subtract(f, g))
-        return y * share - exposure * np.exp(f), y * expit(np.subtract(g, f)) - exposure * np.exp(g)
+        return y * share - scale * np.exp(f), y * expit(np.subtract(g, f)) - scale * np.exp(g)
 
     def dlog_density_dtheta(
         self, y: np.ndarray, f: np.ndarray, g: np.ndarray, *, exposure: Exposure = None
@@ -53,9 +53,9 @@ class AdditivePoisson(Likelihood):
         self, y: np.ndarray, f: np.ndarray, g: np.ndarray, *, exposure: Exposure = None
     ) -> Arrays:
         """∂² log p / ∂f² = y p (1 − p) − E e^f, p = e^f/(e^f + e^g), and the same in g."""
-        exposure = 1.0 if exposure is None else exposure
+        scale = _exposure(exposure)
         curvature = y * expit(np.subtract(f, g)) * expit(np.subtract(g, f))
-        return curvature - exposure * np.exp(f), curvature - exposure * np.exp(g)
+        return curvature - scale * np.exp(f), curvature - scale * np.exp(g)
 
     def expected_log_density(
         self,
@@ -67,11 +67,11 @@ class AdditivePoisson(Likelihood):
         exposure: Exposure = None,
     ) -> FourArrays:
         """E[log p] in closed form (`nodes` is not used); shapes as in `Likelihood`."""
-        exposure = 1.0 if exposure is None else exposure
+        scale = _exposure(exposure)
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         term, slope, curvature = special.expected_softplus(m_g - m_f, v_f + v_g)
-        rates = exposure * np.exp(means.T + 0.5 * variances.T)  # (2, n)
-        value = y * (m_f + term) - rates.sum(0) + xlogy(y, exposure) - special.log_factorial(y)
+        rates = scale * np.exp(means.T + 0.5 * variances.T)  # (2, n)
+        value = y * (m_f + term) - rates.sum(0) + xlogy(y, scale) - special.log_factorial(y)
         dmeans = np.stack([y * (1.0 - slope), y * slope]) - rates
         dvariances = y * curvature - 0.5 * rates
         return value, dmeans.T, dvariances.T, np.empty((y.size, 0))
@@ -87,7 +87,7 @@ class AdditivePoisson(Likelihood):
     ) -> np.ndarray:
         """The rate E (e^f + e^g)."""
         with np.errstate(over="ignore"):
-            return (1.0 if exposure is None else exposure) * (np.exp(f) + np.exp(g))
+            return _exposure(exposure) * (np.exp(f) + np.exp(g))
 
     def conditional_variance(
         self, f: np.ndarray, g: np.ndarray, *, exposure: Exposure = None
@@ -140,6 +140,13 @@ class AdditivePoisson(Likelihood):
 
     def initial_latents(self, y: np.ndarray, *, exposure: Exposure = None) -> np.ndarray:
         """Both rates half of the mean rate."""
-        total = float(len(y)) if exposure is None else float(np.sum(np.broadcast_to(exposure, y.shape)))
+        total = (
+            float(len(y)) if exposure is None else float(np.sum(np.broadcast_to(exposure, y.shape)))
+        )
         rate = max(float(np.sum(y)), 0.5) / total
         return np.full(2, np.log(0.5 * rate))
+
+
+def _exposure(exposure: Exposure) -> np.ndarray:
+    """The exposure, 1 where it is not given."""
+    return np.ones(()) if exposure is None else exposure

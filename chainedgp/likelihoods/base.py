@@ -7,52 +7,16 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
-from paramz import Param, Parameterized
-from paramz.transformations import Logexp
+from paramz import Parameterized
 
-from .. import quadrature
+from .. import numeric, quadrature
+from ..domains import AboveOne, make_parameter
 from ..errors import InputError
-from . import numeric
 
 __all__ = ["AboveOne", "Likelihood"]
 
 Arrays = tuple[np.ndarray, ...]
 FourArrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-
-
-class AboveOne(Logexp):
-    """The constraint θ = 1 + log(1 + eˣ) > 1 (no constructor arguments: paramz keeps one object)."""
-
-    def f(self, x: np.ndarray) -> np.ndarray:
-        """θ from the unconstrained x."""
-        return 1.0 + super().f(x)
-
-    def finv(self, f: np.ndarray) -> np.ndarray:
-        """The unconstrained x from θ."""
-        return super().finv(np.maximum(f - 1.0, 1e-300))
-
-    def gradfactor(self, f: np.ndarray, df: np.ndarray) -> np.ndarray:
-        """dL/dx from dL/dθ."""
-        return super().gradfactor(f - 1.0, df)
-
-    def initialize(self, f: np.ndarray) -> np.ndarray:
-        """A start inside the domain."""
-        return np.where(f > 1.0, f, 2.0)
-
-    def log_jacobian(self, f: np.ndarray) -> np.ndarray:
-        """log dθ/dx."""
-        return super().log_jacobian(f - 1.0)
-
-    def log_jacobian_grad(self, f: np.ndarray) -> np.ndarray:
-        """Derivative of `log_jacobian` in θ."""
-        return super().log_jacobian_grad(f - 1.0)
-
-    def __str__(self) -> str:
-        return ">1"
-
-
-DOMAINS: dict[str, type[Logexp] | None] = {"positive": Logexp, "real": None, "above_one": AboveOne}
-LOWEST = {"positive": 0.0, "real": -np.inf, "above_one": 1.0}
 
 
 class Likelihood(Parameterized):
@@ -75,6 +39,7 @@ class Likelihood(Parameterized):
     support: "real", "positive", "unit", "counts", "binary" or "categories".
     parameters: start values of own constants, {"nu": 4.0}; they become leaves `lik.nu` and reach
         every method as keyword floats.
+    exact_expectation: True if `expected_log_density` is closed and needs no nodes.
     domains: {"nu": "above_one"}; "positive" where nothing is said, "real" for any number.
 
     Keyword-only arguments of `log_density` that are not parameters are metadata: one value per row,
@@ -83,6 +48,7 @@ class Likelihood(Parameterized):
 
     latents: tuple[str, ...] = ()
     support: str = "real"
+    exact_expectation: ClassVar[bool] = False
     domains: ClassVar[dict[str, str]] = {}
     _declared: ClassVar[dict[str, float]] = {}
     _domains: ClassVar[dict[str, str]] = {}
@@ -107,10 +73,7 @@ class Likelihood(Parameterized):
             )
         self._check_names(declared)
         for key, start in {**declared, **parameters}.items():
-            domain = domains.get(key, "positive")
-            value = _parameter_start(key, start, domain)
-            constraint = DOMAINS[domain]
-            self.link_parameter(Param(key, value, constraint() if constraint else None))
+            self.link_parameter(make_parameter(key, start, domains.get(key, "positive")))
 
     def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:
         """Start values and domains of the parameters; a wrapper gives its own."""
@@ -135,7 +98,7 @@ class Likelihood(Parameterized):
     # ---- what an author gives ------------------------------------------------------------------
 
     def log_density(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
-        """log p(y | f_1, …, f_b; θ), in the broadcast shape of y and the latents."""
+        """The log-density log p(y | f_1, …, f_b; θ), broadcast shape of y and the latents."""
         raise NotImplementedError(f"{type(self).__name__} must define log_density(y, *latents).")
 
     def dlog_density(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> Arrays:
@@ -239,9 +202,12 @@ class Likelihood(Parameterized):
     ) -> np.ndarray:
         """Nodes per dimension and row (n,), from `quadrature.LEVELS`, for an error of about 1e-6.
 
-        Default, for a density of which nothing is known: 20, or 12 with three or more latents.
+        Default, for a density of which nothing is known: 20, but 12 on the grid of three latents;
+        the fewest where the expectation is exact.
         """
-        return np.full(len(means), 20 if means.shape[1] <= 2 else 12)
+        if self.exact_expectation:
+            return np.full(len(means), quadrature.LEVELS[0])
+        return np.full(len(means), 12 if means.shape[1] == 3 else 20)
 
     def unmet(
         self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, **kw: Any
@@ -362,18 +328,6 @@ class Likelihood(Parameterized):
 
 
 _RESERVED = frozenset(dir(Parameterized("reserved"))) | {"weights", "nodes", "y", "means"}
-
-
-def _parameter_start(key: str, value: float, domain: str) -> float:
-    if domain not in DOMAINS:
-        raise InputError(f"Domain {domain!r} of {key!r} is unknown: use {', '.join(DOMAINS)}.")
-    try:
-        number = float(value)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"Parameter {key} must be a number; got {value!r}.") from error
-    if not (np.isfinite(number) and number > LOWEST[domain]):
-        raise InputError(f"Parameter {key} must be finite and {domain}; got {value!r}.")
-    return number
 
 
 def _swap(latents: Arrays, j: int, value: np.ndarray) -> Arrays:

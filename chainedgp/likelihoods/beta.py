@@ -29,7 +29,7 @@ class Beta(Likelihood):
     support = "unit"
 
     def log_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
-        """log p(y | f, g), in the broadcast shape of y, f and g."""
+        """The log-density log p(y | f, g), in the broadcast shape of y, f and g."""
         alpha, beta, up, down = _shapes(f, g)
         log_y, log_1y = np.log(y), np.log1p(-y)
         rest = special.stirling_remainder(alpha + beta)[0] + 0.5 * (g - up)
@@ -92,9 +92,7 @@ class Beta(Likelihood):
             dvariances[k] += curvature
         return value, dmeans.T, dvariances.T, np.empty((y.size, 0))
 
-    def required_nodes(
-        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray
-    ) -> np.ndarray:
+    def required_nodes(self, y: np.ndarray, means: np.ndarray, variances: np.ndarray) -> np.ndarray:
         """Nodes per dimension for about 1e-6, by the larger variance: y does not enter."""
         return levels.choose(variances.max(axis=1), _LIMITS)[0]
 
@@ -126,7 +124,7 @@ class Beta(Likelihood):
         return rng.beta(np.exp(f), np.exp(g), size=self._draw_shape(size, (f, g), {}))
 
     def natural_parameters(self, f: np.ndarray, g: np.ndarray) -> dict[str, np.ndarray]:
-        """alpha and beta."""
+        """Shapes alpha and beta."""
         return {"alpha": np.exp(f), "beta": np.exp(g)}
 
     def initial_latents(self, y: np.ndarray) -> np.ndarray:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import expit, log_expit, logit
 
-from ..quadrature import LEVELS
 from ..special import expected_softplus
 from .base import Arrays, FourArrays, Likelihood
 
@@ -22,13 +19,14 @@ class Bernoulli(Likelihood):
 
     latents = ("logit",)
     support = "binary"
+    exact_expectation = True
 
     def log_density(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        """log logistic(sf)."""
+        """−log(1 + e^{−sf})."""
         return log_expit((2.0 * y - 1.0) * f)
 
     def dlog_density(self, y: np.ndarray, f: np.ndarray) -> Arrays:
-        """s logistic(−sf)."""
+        """Slope s logistic(−sf)."""
         sign = 2.0 * y - 1.0
         return (sign * expit(-sign * f),)
 
@@ -44,18 +42,12 @@ class Bernoulli(Likelihood):
         value, slope, curvature = expected_softplus(-sign * means[:, 0], variances[:, 0])
         return -value, (sign * slope)[:, None], -curvature[:, None], np.empty((len(y), 0))
 
-    def required_nodes(
-        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, **kw: Any
-    ) -> np.ndarray:
-        """The fewest: the expectation is exact."""
-        return np.full(len(means), LEVELS[0])
-
     def conditional_mean(self, f: np.ndarray) -> np.ndarray:
-        """p = P(y = 1)."""
+        """P(y = 1)."""
         return expit(f)
 
     def conditional_variance(self, f: np.ndarray) -> np.ndarray:
-        """p (1 − p)."""
+        """Product p (1 − p)."""
         return expit(f) * expit(-f)
 
     def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
@@ -67,9 +59,9 @@ class Bernoulli(Likelihood):
         return np.where(q <= expit(-f), 0.0, 1.0)
 
     def natural_parameters(self, f: np.ndarray) -> dict[str, np.ndarray]:
-        """probability p = P(y = 1)."""
+        """The probability p = P(y = 1)."""
         return {"probability": expit(f)}
 
     def initial_latents(self, y: np.ndarray) -> np.ndarray:
-        """logit of the share of ones, finite if all are alike."""
+        """The logit of the share of ones, finite if all are alike."""
         return np.array([logit((np.sum(y) + 0.5) / (len(y) + 1.0))])

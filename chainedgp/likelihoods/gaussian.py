@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ..quadrature import LEVELS
 from .base import Arrays, FourArrays, Likelihood
 from .wrappers import ConstantLatent
 
@@ -23,9 +22,10 @@ class HetGaussian(Likelihood):
     """
 
     latents = ("mean", "log_variance")
+    exact_expectation = True
 
     def log_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
-        """log N(y; f, e^g)."""
+        """The log of N(y; f, e^g)."""
         return -HALF_LOG_2PI - 0.5 * g - 0.5 * (y - f) ** 2 * np.exp(-g)
 
     def dlog_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> Arrays:
@@ -61,14 +61,8 @@ class HetGaussian(Likelihood):
         value = -HALF_LOG_2PI - 0.5 * m_g - half
         return value, dmeans.T, dvariances.T, np.empty((0, n)).T
 
-    def required_nodes(
-        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, **kw: Any
-    ) -> np.ndarray:
-        """The fewest: the expectation is closed."""
-        return np.full(len(means), LEVELS[0])
-
     def conditional_mean(self, f: np.ndarray, g: np.ndarray) -> np.ndarray:
-        """f."""
+        """The latent f."""
         return f + 0.0 * g
 
     def conditional_variance(self, f: np.ndarray, g: np.ndarray) -> np.ndarray:
@@ -80,7 +74,7 @@ class HetGaussian(Likelihood):
         return ndtr((y - f) * np.exp(-0.5 * g))
 
     def ppf(self, q: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
-        """f + e^{g/2} Φ⁻¹(q)."""
+        """Quantiles f + e^{g/2} Φ⁻¹(q)."""
         return f + np.exp(0.5 * g) * ndtri(q)
 
     def sample(
@@ -91,7 +85,7 @@ class HetGaussian(Likelihood):
         return f + np.exp(0.5 * g) * noise
 
     def natural_parameters(self, f: np.ndarray, g: np.ndarray) -> dict[str, np.ndarray]:
-        """mean f and variance e^g."""
+        """The mean f and variance e^g."""
         return {"mean": np.asarray(f), "variance": np.exp(g)}
 
     def initial_latents(self, y: np.ndarray) -> np.ndarray:

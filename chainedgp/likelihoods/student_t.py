@@ -28,7 +28,7 @@ class HetStudentT(Likelihood):
     domains = {"nu": "above_one"}
 
     def log_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray, *, nu: float) -> np.ndarray:
-        """log p(y | f, g; ν), in the broadcast shape of y, f and g."""
+        """The log-density log p(y | f, g; ν), in the broadcast shape of y, f and g."""
         with np.errstate(over="ignore"):
             square = (y - f) ** 2 * (np.exp(-g) / nu)
         return _normaliser(nu)[0] - 0.5 * g - 0.5 * (nu + 1.0) * np.log1p(square)
@@ -126,7 +126,7 @@ class HetStudentT(Likelihood):
     def natural_parameters(
         self, f: np.ndarray, g: np.ndarray, *, nu: float
     ) -> dict[str, np.ndarray]:
-        """location f and scale e^{g/2}."""
+        """Location f and scale e^{g/2}."""
         return {"location": np.asarray(f), "scale": np.exp(0.5 * np.asarray(g))}
 
     def initial_latents(self, y: np.ndarray, *, nu: float) -> np.ndarray:
@@ -162,7 +162,7 @@ def _score(variances: np.ndarray, nu: float) -> np.ndarray:
 def _normaliser(nu: float) -> tuple[float, float]:
     """lgamma((ν+1)/2) − lgamma(ν/2) − ½ log(νπ) and its derivative in ν."""
     step, slope = special.lgamma_half_step(0.5 * nu)
-    return step - 0.5 * np.log(np.pi * nu), 0.5 * slope - 0.5 / nu
+    return float(step - 0.5 * np.log(np.pi * nu)), float(0.5 * slope - 0.5 / nu)
 
 
 def _share(r: np.ndarray, g: np.ndarray, nu: float) -> Arrays:
@@ -186,7 +186,13 @@ class StudentT(ConstantLatent):
         super().__init__(HetStudentT(nu=nu), "log_scale2", log_scale2, name=name)
 
     def expected_log_density(
-        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, *, nodes: int = 1, **kw: float
+        self,
+        y: np.ndarray,
+        means: np.ndarray,
+        variances: np.ndarray,
+        *,
+        nodes: int = 1,
+        **kw: float,
     ) -> FourArrays:
         """E[log p], exact; one node, because the scale has no variance."""
         return super().expected_log_density(y, means, variances, nodes=1, **kw)

@@ -40,18 +40,18 @@ class Survival(Likelihood):
     support = "positive"
 
     def log_hazard(self, t: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
-        """log h(t) = log p(t) − log S(t), in the broadcast shape of t and the latents."""
+        """The log-hazard, log p(t) − log S(t), in the broadcast shape of t and the latents."""
         raise NotImplementedError(f"{type(self).__name__} must define log_hazard(t, *latents).")
 
     def log_survival(self, t: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
-        """log S(t) = log P(T > t), broadcast shape. Default: log(1 − cdf)."""
+        """The log-survival log S(t) = log P(T > t), broadcast shape. Default: log(1 − cdf)."""
         if type(self).cdf is Survival.cdf:
             raise NotImplementedError(f"{type(self).__name__} must define log_survival or cdf.")
         with np.errstate(divide="ignore"):
             return np.log1p(-self.cdf(t, *latents, **kw))
 
     def log_cdf(self, t: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
-        """log P(T ≤ t), broadcast shape. Default: log(1 − S), stable where S is near 0 or 1."""
+        """The log-cdf log P(T ≤ t), broadcast shape. Default: log(1 − S), stable at both ends."""
         return special.log1mexp(np.minimum(self.log_survival(t, *latents, **kw), 0.0))
 
     def cdf(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
@@ -68,7 +68,7 @@ class Survival(Likelihood):
         **kw: Any,
     ) -> np.ndarray:
         """log-density of an exact row, log-probability of a censored one; broadcast shape."""
-        code = np.zeros(()) if censored is None else np.asarray(censored)
+        code = _codes(censored)
         low = self.log_survival(y, *latents, **kw)
         value = low
         if np.any(code == EXACT):
@@ -84,7 +84,7 @@ class Survival(Likelihood):
     def _log_between(
         self, low: np.ndarray, high: np.ndarray, *latents: np.ndarray, **kw: Any
     ) -> np.ndarray:
-        """log P(low < T ≤ high), by the survival function above the median and the cdf below."""
+        """The logarithm of P(low < T ≤ high), taken in the smaller of the two tails."""
         survival = self.log_survival(low, *latents, **kw)
         upper = special.log_diff_exp(survival, self.log_survival(high, *latents, **kw))
         lower = special.log_diff_exp(
@@ -95,6 +95,18 @@ class Survival(Likelihood):
 
 def _without_metadata(kw: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in kw.items() if k not in ("censored", "y_upper", "entry")}
+
+
+def _codes(censored: Metadata) -> np.ndarray:
+    """The codes as an array, 0 for None; InputError for a code that does not exist."""
+    code = np.zeros(()) if censored is None else np.asarray(censored)
+    known = (code == EXACT) | (code == RIGHT) | (code == LEFT) | (code == INTERVAL)
+    if not np.all(known):
+        wrong = code[~known].flat[0] if code.ndim else code
+        raise InputError(
+            f"censored must be 0 (exact), 1 (right), -1 (left) or 2 (interval); got {wrong}."
+        )
+    return code
 
 
 def _required(y_upper: Metadata) -> np.ndarray:
@@ -121,7 +133,7 @@ class LogLogisticSurvival(Survival):
     latents = ("log_median", "log_shape")
 
     def log_hazard(self, t: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
-        """g − log t − softplus(−a)."""
+        """The log-hazard, g − log t − softplus(−a)."""
         return g - np.log(t) - special.softplus(-_a(t, f, g))
 
     def log_survival(self, t: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
@@ -151,9 +163,7 @@ class LogLogisticSurvival(Survival):
             tail = np.log1p(np.exp(-np.abs(a)))
             value = value + (above + below) * tail
             value = value + above * np.maximum(a, 0.0) + below * np.maximum(-a, 0.0)
-        if rows.width is None:
-            return value
-        return value + np.where(rows.wide, special.log1mexp(-shape * rows.width), 0.0)
+        return value + rows.width_terms(shape)[0]
 
     def dlog_density(
         self, y: np.ndarray, f: np.ndarray, g: np.ndarray, **metadata: Metadata
@@ -244,18 +254,16 @@ class LogLogisticSurvival(Survival):
         square = b * b
         small = square / 3.0 * (1.0 + square * (2.0 / 5.0 + square * 17.0 / 105.0))
         excess = np.where(b < 0.02, small, np.tan(b) / np.maximum(b, 1e-300) - 1.0)
-        return np.exp(2.0 * np.asarray(f)) * np.where(finite, excess / np.sinc(b / np.pi) ** 2, np.inf)
+        return np.exp(2.0 * np.asarray(f)) * np.where(
+            finite, excess / np.sinc(b / np.pi) ** 2, np.inf
+        )
 
-    def cdf(
-        self, y: np.ndarray, f: np.ndarray, g: np.ndarray, **metadata: Metadata
-    ) -> np.ndarray:
+    def cdf(self, y: np.ndarray, f: np.ndarray, g: np.ndarray, **metadata: Metadata) -> np.ndarray:
         """P(T ≤ y) = 1/(1 + e^{−a}); 0 for y ≤ 0."""
         y = np.asarray(y, dtype=float)
         return np.where(y > 0.0, expit(_a(np.where(y > 0.0, y, 1.0), f, g)), 0.0)
 
-    def ppf(
-        self, q: np.ndarray, f: np.ndarray, g: np.ndarray, **metadata: Metadata
-    ) -> np.ndarray:
+    def ppf(self, q: np.ndarray, f: np.ndarray, g: np.ndarray, **metadata: Metadata) -> np.ndarray:
         """Quantiles, exp(f + e^{−g} logit q)."""
         with np.errstate(over="ignore", invalid="ignore"):
             shift = np.exp(-np.asarray(g)) * logit(q)
@@ -264,7 +272,7 @@ class LogLogisticSurvival(Survival):
     def natural_parameters(
         self, f: np.ndarray, g: np.ndarray, **metadata: Metadata
     ) -> dict[str, np.ndarray]:
-        """median and shape."""
+        """Median and shape."""
         return {"median": np.exp(f), "shape": np.exp(g)}
 
     def required_nodes(
@@ -288,6 +296,14 @@ class LogLogistic(ConstantLatent):
 
     def __init__(self, name: str | None = None, *, log_shape: float | None = None) -> None:
         super().__init__(LogLogisticSurvival(), "log_shape", log_shape, name=name)
+
+    def log_hazard(self, t: np.ndarray, f: np.ndarray, *, log_shape: float) -> np.ndarray:
+        """The log-hazard at t, as in `LogLogisticSurvival`."""
+        return self._base.log_hazard(t, f, log_shape)
+
+    def log_survival(self, t: np.ndarray, f: np.ndarray, *, log_shape: float) -> np.ndarray:
+        """The log-survival at t, as in `LogLogisticSurvival`."""
+        return self._base.log_survival(t, f, log_shape)
 
     def expected_log_density(
         self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, *, nodes: int = 1, **kw: Any
@@ -321,24 +337,26 @@ class _Rows:
         entry: Metadata = None,
     ) -> None:
         self.log_y = np.log(y)
-        code = np.zeros_like(self.log_y) if censored is None else np.asarray(censored)
-        code = code + np.zeros_like(self.log_y)
+        code = _codes(censored) + np.zeros_like(self.log_y)
         left, interval = code == LEFT, code == INTERVAL
         self.exact = (code == EXACT).astype(float)
         self.terms = [(np.where(left, 0.0, -1.0), -self.exact - left, self.log_y)]
         width = np.zeros_like(self.log_y)
-        self.wide = interval
         if interval.any():
-            log_upper = np.log(np.where(interval, _required(y_upper), 1.0))
+            upper = _required(y_upper)
+            interval = interval & np.isfinite(upper)  # else right-censored
+            log_upper = np.log(np.where(interval, upper, 1.0))
             width = np.where(interval, log_upper - self.log_y, width)
             self.terms.append((np.zeros_like(width), -1.0 * interval, log_upper))
+        self.wide = interval
         if entry is not None:
             entered = np.asarray(entry) + np.zeros_like(self.log_y) > 0.0
             log_entry = np.log(np.where(entered, entry, 1.0))
             width = np.where(left & entered, self.log_y - log_entry, width)
             self.wide = interval | (left & entered)
             self.terms.append((1.0 * (entered & ~left), np.zeros_like(width), log_entry))
-        self.width = width if self.wide.any() else None
+        # an empty interval has probability 0, not NaN
+        self.width = np.maximum(width, 0.0) if self.wide.any() else None
 
     def width_terms(self, shape: np.ndarray) -> tuple[Any, Any, Any]:
         """log(1 − e^{−u}), u = e^g width, with two derivatives in g, for shape = e^g."""
@@ -348,4 +366,7 @@ class _Rows:
         with np.errstate(over="ignore"):
             ratio = np.where(u > 0.0, u / np.expm1(np.maximum(u, 1e-300)), 1.0)
         second = ratio * (1.0 - u - ratio)
-        return tuple(np.where(self.wide, t, 0.0) for t in (special.log1mexp(-u), ratio, second))
+        value, ratio, second = (
+            np.where(self.wide, t, 0.0) for t in (special.log1mexp(-u), ratio, second)
+        )
+        return value, ratio, second

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,20 @@ from ..errors import InputError
 from .base import Arrays, FourArrays, Likelihood
 
 __all__ = ["ConstantLatent"]
+
+
+def _of_base(name: str, leading: int = 0) -> Any:
+    """The base's method of that name; `leading` arguments come before the latents."""
+
+    def method(self: ConstantLatent, *args: Any, **kw: Any) -> Any:
+        latents, kw = self._full(args[leading:], kw)
+        return getattr(self._base, name)(*args[:leading], *latents, **kw)
+
+    method.__name__, method.__doc__ = (
+        name,
+        getattr(getattr(Likelihood, name, None), "__doc__", None),
+    )
+    return method
 
 
 class ConstantLatent(Likelihood):
@@ -67,16 +82,12 @@ class ConstantLatent(Likelihood):
         if name not in ("log_survival", "log_hazard", "log_cdf") or not hasattr(base, name):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-        def forwarded(t: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
-            latents, kw = self._full(latents, kw)
-            return getattr(base, name)(t, *latents, **kw)
-
-        return forwarded
+        return partial(_of_base(name, 1), self)
 
     def _full(self, latents: Arrays, kw: dict[str, Any]) -> tuple[Arrays, dict[str, Any]]:
         """Latents and keywords as the base wants them."""
         kw = dict(kw)
-        constant = np.float64(kw.pop(self._key))
+        constant: Any = np.float64(kw.pop(self._key))
         constant = np.log(constant) if self._positive else constant
         return (*latents[: self._index], constant, *latents[self._index :]), kw
 
@@ -86,11 +97,6 @@ class ConstantLatent(Likelihood):
 
     def _without(self, arrays: Arrays) -> Arrays:
         return arrays[: self._index] + arrays[self._index + 1 :]
-
-    def log_density(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
-        """log p_base(y | f, g = c; θ)."""
-        latents, base_kw = self._full(latents, kw)
-        return self._base.log_density(y, *latents, **base_kw)
 
     def dlog_density(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> Arrays:
         """The base's derivatives in the remaining latents."""
@@ -151,36 +157,12 @@ class ConstantLatent(Likelihood):
         means, variances, base_kw = self._moments(means, variances, kw)
         return self._base.unmet(y, means, variances, **base_kw)
 
-    def conditional_mean(self, *latents: np.ndarray, **kw: Any) -> np.ndarray:
-        """E[y | latents], the base's."""
-        latents, kw = self._full(latents, kw)
-        return self._base.conditional_mean(*latents, **kw)
-
-    def conditional_variance(self, *latents: np.ndarray, **kw: Any) -> np.ndarray:
-        """var[y | latents], the base's."""
-        latents, kw = self._full(latents, kw)
-        return self._base.conditional_variance(*latents, **kw)
-
-    def cdf(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
-        """P(Y ≤ y | latents), the base's."""
-        latents, kw = self._full(latents, kw)
-        return self._base.cdf(y, *latents, **kw)
-
-    def ppf(self, q: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
-        """Quantiles, the base's."""
-        latents, kw = self._full(latents, kw)
-        return self._base.ppf(q, *latents, **kw)
-
-    def sample(
-        self,
-        rng: np.random.Generator,
-        *latents: np.ndarray,
-        size: int | None = None,
-        **kw: Any,
-    ) -> np.ndarray:
-        """Draws, the base's."""
-        latents, kw = self._full(latents, kw)
-        return self._base.sample(rng, *latents, size=size, **kw)
+    log_density = _of_base("log_density", 1)
+    conditional_mean = _of_base("conditional_mean")
+    conditional_variance = _of_base("conditional_variance")
+    cdf = _of_base("cdf", 1)
+    ppf = _of_base("ppf", 1)
+    sample = _of_base("sample", 1)
 
     def natural_parameters(self, *latents: np.ndarray, **kw: Any) -> dict[str, np.ndarray]:
         """The base's natural parameters, constants included, broadcast to a common shape."""

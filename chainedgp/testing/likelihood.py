@@ -6,18 +6,17 @@ import pickle
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
+from .. import numeric
 from ..errors import InputError
-from ..likelihoods import numeric
 from ..likelihoods.base import Likelihood
 from ..quadrature import LEVELS
+from .probe import Probe
 from .report import Report
 
 __all__ = ["check_likelihood"]
 
 Array = np.ndarray
-ROWS = 8
 DRAWS = 2000
 CONTINUOUS = ("real", "positive", "unit")
 
@@ -38,21 +37,25 @@ def check_likelihood(
 
     Parameters
     ----------
-    likelihood: the likelihood, left as it is, checked at its present parameter values.
-    y: (n,) targets to check at; a few inside the support if None.
-    metadata: per-row values (n,) or scalars; needed if `log_density` has required metadata.
-    rng: int or Generator, for targets, latents and draws.
+    likelihood : Likelihood
+        Left as it is, checked at its present parameter values.
+    y : (n,)
+        Targets to check at; a few inside the support if None.
+    metadata : dict
+        Per-row values (n,) or scalars; needed if `log_density` has required metadata.
+    rng : int or Generator
+        For targets, latents and draws.
 
     Raises
     ------
-    ContractError: lists method, fault and size of the disagreement.
-    InputError: metadata are missing or unknown.
+    ContractError : lists method, fault and size of the disagreement.
+    InputError : metadata are missing or unknown.
     """
     rng = np.random.default_rng(rng)
     metadata = metadata or {}
     likelihood.check_metadata(metadata)
     report = Report()
-    probe = _Probe(likelihood, y, metadata, rng, report)
+    probe = Probe(likelihood, y, metadata, rng, report)
     if not report.faults:
         _check_density(probe)
     if not report.faults:  # everything below is compared with the density
@@ -70,124 +73,7 @@ def check_likelihood(
     report.raise_if_any(f"likelihood {type(likelihood).__name__}")
 
 
-class _Probe:
-    """A likelihood with targets, latents and keywords to call it at, and the report."""
-
-    def __init__(
-        self,
-        likelihood: Likelihood,
-        y: Array | None,
-        metadata: dict[str, Any],
-        rng: np.random.Generator,
-        report: Report,
-    ) -> None:
-        self.lik, self.rng, self.report = likelihood, rng, report
-        self.b = len(likelihood.latents)
-        self.names, self.keys = likelihood.latents, likelihood.parameter_keys
-        self.given = y is not None
-        self.y = _targets(likelihood, rng) if y is None else np.array(y, dtype=np.float64).ravel()
-        self.n = len(self.y)
-        self.metadata = {
-            key: np.broadcast_to(np.asarray(value, dtype=float).ravel(), self.n).copy()
-            for key, value in metadata.items()
-        }
-        self.kw = {**likelihood.parameter_values(), **self.metadata}
-        centre = np.zeros(self.b)
-        if self.given:
-            start = self.call("initial_latents", self.y)
-            usable = isinstance(start, np.ndarray) and start.shape == (self.b,)
-            centre = start if usable and np.all(np.isfinite(start)) else centre
-        self.latents = tuple(centre[:, None] + 0.6 * rng.standard_normal((self.b, self.n)))
-
-    def call(self, method: str, *args: Any, kw: dict[str, Any] | None = None, **more: Any) -> Any:
-        """The method's result on copies of the inputs; None, and a fault, if it raises."""
-        kw = {**(self.kw if kw is None else kw), **more}
-        kept = [np.copy(a) for a in (*args, *kw.values()) if isinstance(a, np.ndarray)]
-        args = tuple(np.copy(a, order="K") if isinstance(a, np.ndarray) else a for a in args)
-        kw = {k: np.copy(v) if isinstance(v, np.ndarray) else v for k, v in kw.items()}
-        try:
-            with np.errstate(all="ignore"):
-                result = getattr(self.lik, method)(*args, **kw)
-        except Exception as error:
-            shapes = ", ".join(str(np.shape(a)) for a in args if isinstance(a, np.ndarray))
-            self.fault(
-                method, f"raised {type(error).__name__}: {error} (arguments of shapes {shapes})"
-            )
-            return None
-        after = [a for a in (*args, *kw.values()) if isinstance(a, np.ndarray)]
-        if any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(kept, after, strict=True)):
-            self.fault(method, "changes its input arrays in place; work on new arrays")
-        return result
-
-    def fault(self, method: str, message: str) -> None:
-        """Note a fault once."""
-        if f"{method}: {message}" not in self.report.faults:
-            self.report.fault(method, message)
-
-    def array(self, method: str, value: Any, shape: tuple[int, ...], exact: bool = True) -> Any:
-        """The value if it is a float64 array of the shape (or broadcasts to it), else None."""
-        if not isinstance(value, np.ndarray | np.float64):
-            kind = type(value).__name__
-            self.fault(method, f"returns a {kind}, not a numpy array of float64")
-        elif value.dtype != np.float64:
-            self.fault(method, f"returns {value.dtype}, not float64: use float64 throughout")
-        elif value.shape != shape and (exact or not _broadcasts(value.shape, shape)):
-            self.fault(
-                method,
-                f"returns shape {value.shape} instead of {shape}, the broadcast shape of its "
-                "arguments; use elementwise operations only, no reshaping or summing",
-            )
-        else:
-            return np.broadcast_to(value, shape)
-        return None
-
-    def arrays(
-        self, method: str, value: Any, names: tuple[str, ...], shape: tuple[int, ...]
-    ) -> list[Array] | None:
-        """The parts of a tuple, one for each name, each an array that broadcasts to the shape."""
-        if not isinstance(value, tuple | list) or len(value) != len(names):
-            count = len(value) if isinstance(value, tuple | list) else type(value).__name__
-            self.fault(method, f"must return {len(names)} arrays, for {names}; got {count}")
-            return None
-        parts = [self.array(method, part, shape, exact=False) for part in value]
-        return None if any(part is None for part in parts) else parts
-
-    def compare(
-        self, method: str, message: str, got: Array, expected: Array, tol: float | Array = 1e-6
-    ) -> None:
-        """A fault unless got and expected agree to tol, relative to the larger of 1 and their size."""
-        expected = np.asarray(expected, dtype=float)
-        finite = np.abs(expected[np.isfinite(expected)])
-        scale = float(np.max(finite)) if finite.size else 1.0
-        atol = np.max(tol) * min(1.0, max(scale, 1e-3))
-        self.report.close(method, message, got, expected, rtol=float(np.max(tol)), atol=float(atol))
-
-    def table(self) -> numeric.Table:
-        """The conditional distribution by integration of the density at the latents."""
-        return numeric.tabulate(self.lik, self.latents, self.kw)
-
-
-def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    try:
-        return np.broadcast_shapes(shape, target) == target
-    except ValueError:
-        return False
-
-
-def _targets(likelihood: Likelihood, rng: np.random.Generator) -> Array:
-    """A few targets (n,) inside the support."""
-    normal = rng.standard_normal(ROWS)
-    return {
-        "real": 1.2 * normal,
-        "positive": np.exp(0.7 * normal),
-        "unit": expit(normal),
-        "counts": rng.poisson(2.0, ROWS).astype(float),
-        "binary": np.arange(ROWS) % 2.0,
-        "categories": np.arange(ROWS) % float(likelihood.num_categories),
-    }[likelihood.support]
-
-
-def _check_density(probe: _Probe) -> None:
+def _check_density(probe: Probe) -> None:
     """Shapes, types, rows, finite, never NaN, normalised."""
     name, b, n = "log_density", probe.b, probe.n
     value = probe.array(name, probe.call(name, probe.y, *probe.latents), (n,))
@@ -195,7 +81,9 @@ def _check_density(probe: _Probe) -> None:
         return
     if not np.all(np.isfinite(value)):
         bad = int(np.flatnonzero(~np.isfinite(value))[0])
-        at = ", ".join(f"{k} = {f[bad]:.3g}" for k, f in zip(probe.names, probe.latents, strict=True))
+        at = ", ".join(
+            f"{k} = {f[bad]:.3g}" for k, f in zip(probe.names, probe.latents, strict=True)
+        )
         probe.fault(name, f"is {value[bad]} inside the support, at y = {probe.y[bad]:.4g}, {at}")
     # a grid as in quadrature: latent j varies along axis j, rows along the last
     grid = [
@@ -207,10 +95,14 @@ def _check_density(probe: _Probe) -> None:
     if on_grid is None:
         return
     for index in np.ndindex(*shape[:-1]):
-        rows = [f[tuple(i if k == j else 0 for k, i in enumerate(index))] for j, f in enumerate(grid)]
+        rows = [
+            f[tuple(i if k == j else 0 for k, i in enumerate(index))] for j, f in enumerate(grid)
+        ]
         one = probe.call(name, probe.y, *rows)
         if one is not None and not np.allclose(one, on_grid[index], rtol=1e-10, atol=1e-12):
-            probe.fault(name, "on a grid differs from the same points one by one: wrong broadcasting")
+            probe.fault(
+                name, "on a grid differs from the same points one by one: wrong broadcasting"
+            )
             break
     for signs in np.ndindex(*(5,) * min(b, 3)):
         ends = [np.full(n, (-300.0, -30.0, 0.0, 30.0, 300.0)[s]) for s in signs]
@@ -222,14 +114,16 @@ def _check_density(probe: _Probe) -> None:
     _check_normalised(probe)
 
 
-def _check_normalised(probe: _Probe) -> None:
+def _check_normalised(probe: Probe) -> None:
     total = probe.table().total
     tol = 1e-6 if probe.lik.support != "unit" else 1e-4  # y near 1 is not representable
     wrong = np.abs(total - 1.0) > tol
     if np.any(wrong):
         row = int(np.argmax(np.abs(total - 1.0)))
         verb = "integrates" if probe.lik.support in CONTINUOUS else "sums"
-        at = ", ".join(f"{k} = {f[row]:.3g}" for k, f in zip(probe.names, probe.latents, strict=True))
+        at = ", ".join(
+            f"{k} = {f[row]:.3g}" for k, f in zip(probe.names, probe.latents, strict=True)
+        )
         probe.fault(
             "log_density",
             f"the density {verb} to {total[row]:.6g}, not 1, over the support "
@@ -237,11 +131,13 @@ def _check_normalised(probe: _Probe) -> None:
         )
 
 
-def _check_derivatives(probe: _Probe) -> None:
+def _check_derivatives(probe: Probe) -> None:
     """First and second derivatives and those in parameters, against differences."""
     y, latents, shape = probe.y, probe.latents, (probe.n,)
     message = "derivative in {} disagrees with differences of {}"
-    first = probe.arrays("dlog_density", probe.call("dlog_density", y, *latents), probe.names, shape)
+    first = probe.arrays(
+        "dlog_density", probe.call("dlog_density", y, *latents), probe.names, shape
+    )
     expected = Likelihood.dlog_density(probe.lik, y, *latents, **probe.kw)
     for name, got, want in zip(probe.names, first or (), expected, strict=False):
         probe.compare("dlog_density", message.format(name, "log_density"), got, want)
@@ -260,13 +156,13 @@ def _check_derivatives(probe: _Probe) -> None:
             probe.compare(method, "second " + message.format(name, "dlog_density"), got, want)
 
 
-def _moments(probe: _Probe) -> tuple[Array, Array]:
+def _moments(probe: Probe) -> tuple[Array, Array]:
     """Means and variances (n, b), Fortran-ordered as the core has them."""
     variances = np.random.default_rng(1).uniform(0.02, 0.1, (probe.b, probe.n))
     return np.stack(probe.latents).T, variances.T
 
 
-def _expected(probe: _Probe, means: Array, variances: Array, **kw: Any) -> list[Array] | None:
+def _expected(probe: Probe, means: Array, variances: Array, **kw: Any) -> list[Array] | None:
     """The four arrays of `expected_log_density`, or None and a fault."""
     method, n = "expected_log_density", probe.n
     result = probe.call(method, probe.y, means, variances, **kw)
@@ -282,7 +178,7 @@ def _expected(probe: _Probe, means: Array, variances: Array, **kw: Any) -> list[
 PARTS = ("value", "derivative in the means", "derivative in the variances", "derivative in θ")
 
 
-def _check_expectation(probe: _Probe) -> None:
+def _check_expectation(probe: Probe) -> None:
     """Against the engine with many nodes, and against the density at zero variance."""
     method = "expected_log_density"
     means, variances = _moments(probe)
@@ -312,7 +208,7 @@ def _check_expectation(probe: _Probe) -> None:
         probe.fault("required_nodes", f"must be (n,) numbers from quadrature.LEVELS = {LEVELS}")
 
 
-def _check_expectation_gradients(probe: _Probe) -> None:
+def _check_expectation_gradients(probe: Probe) -> None:
     """The four returned arrays are the gradient of the returned value; rows do not mix."""
     method = "expected_log_density"
     means, variances = _moments(probe)
@@ -330,16 +226,16 @@ def _check_expectation_gradients(probe: _Probe) -> None:
         def shifted(x: Array, column: Array = column, base: Array = means) -> Array:
             return np.where(column, x[:, None], base)
 
-        slope = numeric.difference(lambda x: value(shifted(x), variances), means[:, j], 1e-4)  # noqa: B023
+        slope = numeric.difference(lambda x: value(shifted(x), variances), means[:, j], 1e-4)
         probe.compare(method, text.format("dmeans", name), got[1][:, j], slope)
         slope = numeric.difference(
-            lambda x: value(means, shifted(x, base=variances)),  # noqa: B023
+            lambda x: value(means, shifted(x, base=variances)),
             variances[:, j],
             1e-4,
         )
         probe.compare(method, text.format("dvariances", name), got[2][:, j], slope)
     for k, key in enumerate(probe.keys):
-        now = probe.kw[key]
+        now = float(probe.kw[key])
         slope = numeric.difference(
             lambda t, key=key: value(means, variances, **{key: t}), now, 1e-4 * max(abs(now), 1e-3)
         )
@@ -347,7 +243,7 @@ def _check_expectation_gradients(probe: _Probe) -> None:
     _check_rows(probe, means, variances, got)
 
 
-def _check_rows(probe: _Probe, means: Array, variances: Array, got: list[Array]) -> None:
+def _check_rows(probe: Probe, means: Array, variances: Array, got: list[Array]) -> None:
     """Reversed rows give reversed results."""
     kw = {k: v[::-1] if isinstance(v, np.ndarray) else v for k, v in probe.kw.items()}
     back = probe.call(
@@ -357,7 +253,7 @@ def _check_rows(probe: _Probe, means: Array, variances: Array, got: list[Array])
         probe.fault("expected_log_density", "changes when the rows are reordered: rows are mixed")
 
 
-def _check_moments(probe: _Probe) -> None:
+def _check_moments(probe: Probe) -> None:
     """Conditional mean and variance against integrals of the density."""
     for method, want in zip(
         ("conditional_mean", "conditional_variance"), probe.table().moments(), strict=True
@@ -372,8 +268,8 @@ def _check_moments(probe: _Probe) -> None:
             )
 
 
-def _check_quantiles(probe: _Probe) -> None:
-    """cdf against the integral of the density; ppf inverts cdf; both on a grid."""
+def _check_quantiles(probe: Probe) -> None:
+    """The cdf against the integral of the density; ppf inverts cdf; both on a grid."""
     tol = 1e-6 if probe.lik.support != "unit" else 1e-4
     table = probe.table()
     levels = np.array([0.02, 0.3, 0.5, 0.77, 0.98])[:, None] + np.zeros(probe.n)  # (5, n)
@@ -394,7 +290,7 @@ def _check_quantiles(probe: _Probe) -> None:
             probe.fault("ppf", "is not the smallest y with cdf(y) ≥ q")
 
 
-def _check_samples(probe: _Probe) -> None:
+def _check_samples(probe: Probe) -> None:
     """Draws against the cdf at three quantiles, within 5 standard errors."""
     n, latents, kw = min(probe.n, 4), [f[:4] for f in probe.latents], {}
     kw = {k: v[:4] if isinstance(v, np.ndarray) else v for k, v in probe.kw.items()}
@@ -423,7 +319,7 @@ def _check_samples(probe: _Probe) -> None:
             break
 
 
-def _check_copies(probe: _Probe) -> None:
+def _check_copies(probe: Probe) -> None:
     """Copies and pickles have the same parameters and the same density."""
     value = probe.call("log_density", probe.y, *probe.latents)
     makers = {"copy": lambda: probe.lik.copy()}
@@ -438,10 +334,12 @@ def _check_copies(probe: _Probe) -> None:
             probe.compare(method, "has another density", again, value, 1e-12)
 
 
-def _check_starts(probe: _Probe) -> None:
+def _check_starts(probe: Probe) -> None:
     """Starting values are finite; targets outside the support are refused; names are told."""
     kw = {**probe.lik.parameter_values(), **probe.metadata}
-    start = probe.array("initial_latents", probe.call("initial_latents", probe.y, kw=kw), (probe.b,))
+    start = probe.array(
+        "initial_latents", probe.call("initial_latents", probe.y, kw=kw), (probe.b,)
+    )
     if start is not None and not np.all(np.isfinite(start)):
         probe.fault("initial_latents", f"is not finite: {start}")
     named = probe.call("natural_parameters", *probe.latents)

@@ -12,10 +12,10 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from ..errors import InputError
+from .errors import InputError
 
 if TYPE_CHECKING:
-    from .base import Likelihood
+    from .likelihoods.base import Likelihood
 
 __all__ = ["check_support", "constant_fit", "difference", "tabulate"]
 
@@ -78,7 +78,7 @@ def tabulate(likelihood: Likelihood, latents: tuple, kw: dict[str, Any]) -> Tabl
 
     if likelihood.support in ("real", "positive", "unit"):
         hints = np.stack([np.broadcast_to(a, shape) for a in arrays])
-        return Continuous(log_p, hints, likelihood.support)
+        return Continuous(log_p, shape, likelihood.support, hints)
     sizes = {"binary": 2, "categories": likelihood.num_categories}
     return Discrete(log_p, shape, sizes.get(likelihood.support))
 
@@ -119,7 +119,7 @@ class Discrete(Table):
                 break  # all the mass there is: the density may be normalised to rounding only
         far = self.total < 0.5
         if size is None and np.any(far):
-            mode = np.expm1(_mode(lambda u: log_p(np.round(np.expm1(u))), np.zeros((1, *shape)), 0.0, 40.0))
+            mode = np.expm1(_mode(lambda u: log_p(np.round(np.expm1(u))), shape, 0.0, 40.0))
             self.first = np.where(far, np.maximum(np.round(mode) - MAX_COUNTS // 2, 0.0), 0.0)
             self._fill(log_p, shape, MAX_COUNTS)
 
@@ -153,13 +153,19 @@ class Continuous(Table):
     y = T(u) maps the line to the support (identity, exp, logistic), and u = c + s sinh(π/2 sinh t)
     with c the mode and s the width in u. Panels in t are integrated by Gauss–Legendre; a partial
     panel gives the cdf, bisection and Newton steps inside one panel the quantile.
+    hints (k, *S): where in u the mode may be (the latents), for densities with narrow supports.
     """
 
-    def __init__(self, log_p: Callable, hints: np.ndarray, support: str) -> None:
+    def __init__(
+        self,
+        log_p: Callable,
+        shape: tuple[int, ...],
+        support: str,
+        hints: np.ndarray | None = None,
+    ) -> None:
         self.log_p, self.support = log_p, support
-        shape = hints.shape[1:]  # hints: where the mode may be, the latents themselves
         reach = {"real": 1e12, "positive": 600.0, "unit": 30.0}[support]
-        self.centre = _mode(self._log_q, hints, -reach, reach)
+        self.centre = _mode(self._log_q, shape, -reach, reach, hints)
         self.scale = _width(self._log_q, self.centre, reach)
         half = 0.5 * np.diff(EDGES)[:, None]
         t = EDGES[:-1, None] + half * (1.0 + GL_NODES)  # (panels, 10)
@@ -176,7 +182,7 @@ class Continuous(Table):
         return expit(np.clip(u, -700.0, 36.0)) if self.support == "unit" else u
 
     def _log_q(self, u: np.ndarray) -> np.ndarray:
-        """log density of u = T⁻¹(y), −inf where y is not representable."""
+        """The log-density of u = T⁻¹(y), −inf where y is not representable."""
         log_p = self.log_p(self._y(u))
         if self.support == "positive":
             return np.where(np.abs(u) < 700.0, log_p + u, -np.inf)
@@ -189,7 +195,7 @@ class Continuous(Table):
         return self.centre + self.scale * np.sinh(0.5 * np.pi * np.sinh(t))
 
     def _log_density(self, t: np.ndarray) -> np.ndarray:
-        """log density of t."""
+        """The log-density of t."""
         jacobian = 0.5 * np.pi * np.cosh(t) * np.cosh(0.5 * np.pi * np.sinh(t)) * self.scale
         with np.errstate(all="ignore"):
             return self._log_q(self._u(t)) + np.log(jacobian)
@@ -205,7 +211,7 @@ class Continuous(Table):
         y = self._y(u) - centre
         with np.errstate(all="ignore"):
             size = np.exp(power * np.log(np.abs(y)) + self.log_w) / self.total
-        size = np.where(np.isnan(size), 0.0, size)
+        size = np.minimum(np.where(np.isnan(size), 0.0, size), 1e200)
         ends = np.abs(self.t) > 4.4
         if self.support == "positive":
             ends = ends | (np.abs(u) > 600.0)
@@ -275,16 +281,21 @@ def _search(table: np.ndarray, q: np.ndarray) -> np.ndarray:
     return low
 
 
-def _mode(log_q: Callable, hints: np.ndarray, low: float, high: float) -> np.ndarray:
-    """argmax of a unimodal log_q in [low, high], S, by zooming a grid that is dense near 0.
+def _mode(
+    log_q: Callable,
+    shape: tuple[int, ...],
+    low: float,
+    high: float,
+    hints: np.ndarray | None = None,
+) -> np.ndarray:
+    """The argmax of a unimodal log_q in [low, high], S, by zooming a grid that is dense near 0.
 
     hints (k, *S): further points of the first grid, for densities that vanish on all others.
     """
-    shape = hints.shape[1:]
     grid = np.linspace(-1.0, 1.0, 65).reshape((-1,) + (1,) * len(shape))
     reach = np.arcsinh(max(abs(low), abs(high)) * 1e3)
     u = np.sinh(grid * reach) * 1e-3 + np.zeros(shape)
-    u = np.sort(np.clip(np.concatenate([u, hints]), low, high), axis=0)
+    u = np.sort(np.clip(np.concatenate([u] if hints is None else [u, hints]), low, high), axis=0)
     for _ in range(24):
         values = np.broadcast_to(log_q(u), u.shape)
         best = np.argmax(values, axis=0)
@@ -322,7 +333,8 @@ def constant_fit(likelihood: Likelihood, y: np.ndarray, kw: dict[str, Any]) -> n
 
     def total(c: np.ndarray) -> float:
         with np.errstate(all="ignore"):
-            value = float(np.sum(likelihood.log_density(y, *map(np.float64, c), **kw)))
+            latents = [np.asarray(cj) for cj in c]
+            value = float(np.sum(likelihood.log_density(y, *latents, **kw)))
         return value if np.isfinite(value) else -1e200
 
     start = np.zeros(b)

@@ -1,0 +1,348 @@
+"""Minibatch methods for large N: natural gradients on q with Adam on θ, and plain step rules.
+
+A batch of B rows stands for all N: its sums are scaled by N/B, which is unbiased.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import checks
+from ..bound.evaluator import Evaluator, State, q_from_gram
+from ..bound.gaussian import Gaussian
+from ..bound.shards import Gram, Shard
+from ..errors import InputError, NumericalError
+from ..linalg import Array
+from .lbfgs import Outcome
+from .profile import fit_profile, start_sites
+from .result import Monitor
+from .steps import RULES, Adam
+from .variational import find_q
+from .vector import FreeVector
+
+__all__ = ["Settings", "fit_natgrad", "fit_step_rule", "read_settings"]
+
+NATURAL_STEP = 0.05
+THETA_RATE = 0.005
+FINAL_STEPS = 8  # full passes for q at the end
+SUBSET_SHARE = 0.5  # most of the work that the fit to a subset may take
+
+
+@dataclass
+class Settings:
+    """How batches are drawn and when to stop. `holdout` is a fraction of the rows, or None."""
+
+    batch_size: int
+    epochs: float
+    rng: np.random.Generator
+    holdout: float | None = None
+    patience: int | None = None
+    learning_rate: float | None = None
+
+
+class Batches:
+    """Seeded shuffled batches of the model's rows, held-out rows left out.
+
+    Rows of a memmap are drawn in contiguous blocks: reading single rows from disk would be slow.
+    """
+
+    def __init__(self, model: Any, settings: Settings) -> None:
+        self.model, self.settings = model, settings
+        N = model.X.shape[0]
+        order = settings.rng.permutation(N) if settings.holdout else np.arange(N)
+        held = round(N * (settings.holdout or 0.0))
+        self.held, self.rows = np.sort(order[:held]), np.sort(order[held:])
+        self.size = min(settings.batch_size, self.rows.size)
+
+    def epochs(self) -> Iterator[Array]:
+        """Row numbers of one batch after another, without end; each epoch a new order."""
+        contiguous = isinstance(self.model.X, np.memmap)
+        while True:
+            if contiguous:
+                starts = np.arange(0, self.rows.size, self.size)
+                for start in self.settings.rng.permutation(starts):
+                    yield self.rows[start : start + self.size]
+            else:
+                order = self.settings.rng.permutation(self.rows)
+                for start in range(0, order.size, self.size):
+                    yield np.sort(order[start : start + self.size])
+
+    def evaluator(self, rows: Array) -> tuple[Evaluator, float]:
+        """An evaluator of some rows, metadata and weights with them, and their scale N/B."""
+        m = self.model
+        metadata = {name: value[rows] for name, value in m._metadata.items()}
+        weights = None if m._weights is None else m._weights[rows]
+        shard = Shard(
+            np.asarray(m.X[rows], dtype=float),
+            np.asarray(m._y[rows], dtype=float),
+            metadata,
+            weights,
+            nodes=m.num_nodes,
+            num_threads=m.num_threads,
+        )
+        return Evaluator([shard]), self.rows.size / rows.size
+
+    def held_out_score(self) -> float:
+        """NLPD of the held-out rows."""
+        m, rows = self.model, self.held
+        metadata = {name: value[rows] for name, value in m._metadata.items()}
+        return -float(m.log_predictive_density(m.X[rows], m._y[rows], metadata).mean())
+
+
+class Run:
+    """The loop over batches: counts, the running bound, held-out score, best parameters."""
+
+    def __init__(self, model: Any, monitor: Monitor, settings: Settings, spent: float) -> None:
+        self.model, self.monitor, self.settings = model, monitor, settings
+        self.batches = Batches(model, settings)
+        per_epoch = self.batches.rows.size / self.batches.size
+        self.per_epoch = max(1, int(np.ceil(per_epoch)))
+        self.total = max(1, round((settings.epochs - spent) * per_epoch))
+        self.recent: deque[float] = deque(maxlen=self.per_epoch)
+        self.best: tuple[float, Any] | None = None
+        self.waited = 0
+
+    def __iter__(self) -> Iterator[tuple[int, Array]]:
+        for step, rows in enumerate(self.batches.epochs()):
+            if step >= self.total or self.monitor.stopped or self._out_of_patience():
+                return
+            yield step, rows
+
+    def decay(self, step: int) -> float:
+        """1 over the first half, then linearly to 0."""
+        return min(1.0, 2.0 * (1.0 - step / self.total))
+
+    def ends_epoch(self, step: int) -> bool:
+        """Whether a step is the last of an epoch, or the last of all."""
+        return (step + 1) % self.per_epoch == 0 or step + 1 == self.total
+
+    def record(self, step: int, bound: float) -> None:
+        """Note the bound that a batch estimates; at the end of an epoch tell the monitor."""
+        self.recent.append(bound)
+        if not self.ends_epoch(step):
+            return
+        values = np.array(self.recent)
+        error = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else np.nan
+        self.monitor.estimate(float(values.mean()), error, step + 1)
+        if self.settings.holdout:
+            score = self.batches.held_out_score()
+            self.monitor.held_out.append(score)
+            if self.best is None or score < self.best[0]:
+                self.best, self.waited = (score, self.model._snapshot()), 0
+            else:
+                self.waited += 1
+
+    def _out_of_patience(self) -> bool:
+        return self.settings.patience is not None and self.waited >= self.settings.patience
+
+    def restore_best(self) -> None:
+        """Put the best held-out parameters back."""
+        if self.best is not None:
+            self.model._restore(self.best[1])
+
+
+def fit_natgrad(model: Any, monitor: Monitor, settings: Settings) -> Outcome:
+    """A profiled fit to a random subset, then natural gradients on batches with Adam on θ.
+
+    The subset's sites, scaled by N/n₀, start q for all rows; steps decay linearly to 0 over the
+    second half; full passes settle q at the end.
+    """
+    spent, q = _subset_start(model, monitor, settings)
+    run = Run(model, monitor, settings, spent)
+    vector, rule = FreeVector(model), Adam()
+    rate = settings.learning_rate or THETA_RATE
+    reason = "all epochs done"
+    gram = _natural(q)
+    try:
+        for step, rows in run:
+            evaluator, scale = run.batches.evaluator(rows)
+            evaluator.set_hyperparameters(model._theta(), scale)
+            state = evaluator.evaluate(q, gram)
+            model._evaluator.num_likelihood += rows.size / model.X.shape[0]
+            evaluator.each("accept", 0.0)
+            evaluator.each("take_proposal")
+            ahead = state.proposal()
+            gradient = evaluator.gradient(State(q, state.evaluation, ahead), sites_fixed=True)
+            model._write_gradients(gradient)
+            model._add_prior_gradients()
+            decay = run.decay(step)
+            gram, q = _natural_step(gram, ahead, q, NATURAL_STEP * decay)
+            move = rate * decay * rule.step(vector.gradient())
+            gram, q = _theta_step(model, vector, move, evaluator, gram, q)
+            if settings.holdout and run.ends_epoch(step):
+                model._write_q(q)
+            run.record(step, state.bound)
+    except KeyboardInterrupt:
+        reason = "interrupted"
+    model._write_q(q)
+    run.restore_best()
+    _settle(model)
+    return Outcome(np.empty(0), np.nan, run.total, reason != "interrupted", reason)
+
+
+def _theta_step(
+    model: Any,
+    vector: FreeVector,
+    step: Array,
+    evaluator: Evaluator,
+    gram: Gram,
+    q: tuple[Gaussian, ...],
+) -> tuple[Gram, tuple[Gaussian, ...]]:
+    """Move θ by a step and carry the sites over; stay where that fails."""
+    x, old = vector.read(), evaluator.task.priors
+    means = [prior.mean.evaluate(prior.Z)[0] for prior in old]
+    vector.write(x + step)
+    try:
+        evaluator.set_hyperparameters(model._theta())
+        moved = _carry(gram, old, means, evaluator.task.priors)
+        return moved, q_from_gram(moved)
+    except NumericalError:
+        vector.write(x)
+        return gram, q
+
+
+def _carry(gram: Gram, old: Any, means: list[Array], new: Any) -> Gram:
+    """Whitened natural parameters at the new θ of the same sites on u: Λ' = TᵀΛT, T = L⁻¹L'.
+
+    The linear term belongs to u itself, so a mean function that moves by δ at Z takes Λδ from it.
+    """
+    Lam, b = [], []
+    for Lm, bj, before, mean, after in zip(gram.Lam, gram.b, old, means, new, strict=True):
+        T = before.L_inv @ after.L
+        shift = before.L_inv @ (after.mean.evaluate(after.Z)[0] - mean)
+        Lam.append(T.T @ Lm @ T)
+        b.append(T.T @ (bj - Lm @ shift))
+    return Gram(Lam, b)
+
+
+def _natural_step(
+    gram: Gram, ahead: Gram, q: tuple[Gaussian, ...], rho: float
+) -> tuple[Gram, tuple[Gaussian, ...]]:
+    """(1 − ρ) λ + ρ λ⁺ on the sums, halved while q does not exist."""
+    for _ in range(10):
+        mixed = Gram(
+            [(1.0 - rho) * a + rho * c for a, c in zip(gram.Lam, ahead.Lam, strict=True)],
+            [(1.0 - rho) * a + rho * c for a, c in zip(gram.b, ahead.b, strict=True)],
+        )
+        try:
+            return mixed, q_from_gram(mixed)
+        except NumericalError:
+            rho *= 0.5
+    return gram, q
+
+
+def _natural(q: tuple[Gaussian, ...]) -> Gram:
+    """Sums of the sites of a q: Λ = S⁻¹ − I, b = S⁻¹μ."""
+    Lam, b = [], []
+    for part in q:
+        precision = np.linalg.inv(part.S) if part.precision is None else part.precision
+        Lam.append(0.5 * (precision + precision.T) - np.eye(part.mu.size))
+        b.append(precision @ part.mu)
+    return Gram(Lam, b)
+
+
+def _subset_start(
+    model: Any, monitor: Monitor, settings: Settings
+) -> tuple[float, tuple[Gaussian, ...]]:
+    """Fit the hyperparameters to a random subset; q for all rows from its scaled sites.
+
+    Returns the share of the work, in epochs, and q. A model that was fitted before goes on from
+    its own q.
+    """
+    N, M = model.X.shape[0], max(model._sizes)
+    n0 = max(2000, 20 * M)
+    if n0 >= N or not model._q_is_prior():
+        evaluations = start_sites(model)
+        gram = model._evaluator.gram()
+        return float(evaluations), q_from_gram(gram)
+    rows = np.sort(settings.rng.choice(N, n0, replace=False))
+    subset = Batches(model, Settings(n0, 1.0, settings.rng)).evaluator(rows)[0]
+    whole, model.__dict__["_evaluator"] = model._evaluator, subset
+    most = max(20, int(SUBSET_SHARE * settings.epochs * N / n0))
+    watch = Monitor("subset", False, lambda point: point.likelihood_evaluations >= most)
+    try:
+        fit_profile(model, watch, 1000, tolerance=0.1)
+        q = q_from_gram(_scaled(subset.gram(), N / n0))
+    finally:
+        model.__dict__["_evaluator"] = whole
+        model._mark_stale()
+    monitor.note(f"started from a fit to {n0} rows: {subset.num_likelihood} evaluations")
+    return subset.num_likelihood * n0 / N, q
+
+
+def _scaled(gram: Gram, factor: float) -> Gram:
+    return Gram([factor * Lm for Lm in gram.Lam], [factor * b for b in gram.b])
+
+
+def _settle(model: Any) -> None:
+    """Full natural-gradient passes for q at the final θ."""
+    evaluator: Evaluator = model._evaluator
+    start_sites(model)
+    try:
+        inner = find_q(evaluator, 1e-3, FINAL_STEPS)
+    except NumericalError:
+        return
+    evaluator.each("commit")
+    model._write_q(inner.state.q)
+
+
+def fit_step_rule(model: Any, monitor: Monitor, method: str, settings: Settings) -> Outcome:
+    """A plain step rule on hyperparameters and q together, as in the paper."""
+    run = Run(model, monitor, settings, 0.0)
+    vector, rule = FreeVector(model, with_q=True), RULES[method]()
+    rate = settings.learning_rate or rule.learning_rate
+    reason = "all epochs done"
+    try:
+        for step, rows in run:
+            evaluator, scale = run.batches.evaluator(rows)
+            evaluator.set_hyperparameters(model._theta(), scale)
+            state = evaluator.evaluate(model._q())
+            model._evaluator.num_likelihood += rows.size / model.X.shape[0]
+            evaluator.each("accept", 0.0)
+            gradient = evaluator.gradient(state, sites_fixed=False)
+            model._write_gradients(gradient, state)
+            model._add_prior_gradients()
+            x = vector.read()
+            vector.write(x + rate * run.decay(step) * rule.step(vector.gradient()))
+            if not np.isfinite(state.bound):
+                raise NumericalError(
+                    f"{method}: the bound of a batch is not finite; use a smaller learning_rate."
+                )
+            run.record(step, state.bound)
+    except KeyboardInterrupt:
+        reason = "interrupted"
+    run.restore_best()
+    return Outcome(np.empty(0), np.nan, run.total, reason != "interrupted", reason)
+
+
+def read_settings(
+    N: int,
+    batch_size: int | None,
+    epochs: float | None,
+    rng: Any,
+    holdout: float | None,
+    patience: int | None,
+    learning_rate: float | None,
+) -> Settings:
+    """Check the arguments of a stochastic method."""
+    batch = min(1000, N) if batch_size is None else checks.positive_int(batch_size, "batch_size")
+    if epochs is None:
+        epochs = 10.0
+    if not (isinstance(epochs, int | float) and epochs > 0):
+        raise InputError(f"epochs must be a positive number; got {epochs!r}.")
+    if holdout is not None and not (isinstance(holdout, float) and 0.0 < holdout < 1.0):
+        raise InputError(f"holdout must be a fraction of the rows in (0, 1); got {holdout!r}.")
+    if patience is not None:
+        checks.positive_int(patience, "patience")
+        if holdout is None:
+            raise InputError("patience counts epochs without a better held-out score: give holdout.")
+    if learning_rate is not None and not learning_rate > 0:
+        raise InputError(f"learning_rate must be positive; got {learning_rate!r}.")
+    return Settings(
+        min(batch, N), float(epochs), checks.as_generator(rng), holdout, patience, learning_rate
+    )

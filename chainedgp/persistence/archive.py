@@ -1,0 +1,160 @@
+"""The bytes of a saved model: an uncompressed npz archive that is checked before it is read.
+
+Layout: a zip file of stored `.npy` entries, which `numpy.load` reads too. The entry `header` is
+JSON in UTF-8; its field `arrays` gives dtype and shape of every other entry. The comment of the
+archive, its last 64 bytes, is the SHA-256 of all bytes before: damage anywhere is noticed.
+
+Since nothing is compressed and entries may not overlap, no file can ask for more memory than a
+small multiple of its own size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import secrets
+import zipfile
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ..errors import InputError
+from ..linalg import Array
+
+__all__ = ["FileFormatError", "read_archive", "write_archive"]
+
+HEADER, SUFFIX = "header", ".npy"
+LARGEST_HEADER = 16 * 2**20
+DIGEST_BYTES = 64
+BLOCK = 2**20
+
+
+class FileFormatError(InputError):
+    """A file that is damaged, is not a chainedgp model, or needs what is not there."""
+
+
+def write_archive(
+    path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Array]
+) -> None:
+    """Write a header and arrays: first beside `path`, then moved there in one step."""
+    table = {key: [array.dtype.str, list(array.shape)] for key, array in arrays.items()}
+    text = json.dumps({**header, "arrays": table}).encode()
+    if len(text) > LARGEST_HEADER:
+        raise InputError(f"the description of the model takes {len(text)} bytes: too large.")
+    entries: dict[str, Array] = {HEADER: np.frombuffer(text, np.uint8), **arrays}
+    target = _checked_path(path)
+    temporary = f"{target}.{secrets.token_hex(4)}.tmp"
+    try:
+        with open(temporary, "x+b") as file:
+            with zipfile.ZipFile(file, "w") as archive:
+                archive.comment = b"0" * DIGEST_BYTES
+                for key, array in entries.items():
+                    # ZipInfo has a fixed date: equal models give equal files
+                    info = zipfile.ZipInfo(key + SUFFIX)
+                    with archive.open(info, "w", force_zip64=True) as entry:
+                        np.lib.format.write_array(entry, array, version=(1, 0), allow_pickle=False)
+            digest = _digest(file)
+            file.seek(-DIGEST_BYTES, os.SEEK_END)
+            file.write(digest)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+
+
+def read_archive(
+    path: str | os.PathLike[str], newest: int
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The header and the arrays of a file of a format up to `newest`; FileFormatError if bad."""
+    path = _checked_path(path)
+    with open(path, "rb") as file:
+        try:
+            return _read(file, newest)
+        except FileFormatError as error:
+            raise FileFormatError(f"{path} cannot be loaded: {error}") from None
+        except Exception as error:  # zipfile, json and numpy each have their own
+            raise FileFormatError(f"{path} cannot be loaded: it is damaged ({error}).") from error
+
+
+def _checked_path(path: Any) -> str:
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"path must be the name of a file; got {type(path).__name__}.")
+    return str(os.fspath(path))
+
+
+def _digest(file: BinaryIO) -> bytes:
+    """SHA-256, in hex, of all but the last bytes, which hold it."""
+    left = file.seek(0, os.SEEK_END) - DIGEST_BYTES
+    file.seek(0)
+    sha = hashlib.sha256()
+    while left > 0:
+        block = file.read(min(BLOCK, left))
+        if not block:
+            break
+        sha.update(block)
+        left -= len(block)
+    return sha.hexdigest().encode()
+
+
+def _read(file: BinaryIO, newest: int) -> tuple[dict[str, Any], dict[str, Array]]:
+    size = file.seek(0, os.SEEK_END)
+    digest = _digest(file)
+    if size <= DIGEST_BYTES or file.read(DIGEST_BYTES) != digest:
+        raise FileFormatError("it is damaged, or was not written by chainedgp's save.")
+    with zipfile.ZipFile(file) as archive:
+        entries = _checked_entries(archive, size)
+        first = entries.pop(HEADER, None)
+        if first is None or first.file_size > LARGEST_HEADER:
+            raise FileFormatError("it has no header.")
+        header = json.loads(_read_array(archive, first, None).tobytes())
+        _check_format(header, newest)
+        table = header.pop("arrays")
+        if set(table) != set(entries):
+            raise FileFormatError("its arrays are not those that its header lists.")
+        return header, {key: _read_array(archive, entries[key], table[key]) for key in table}
+
+
+def _check_format(header: Any, newest: int) -> None:
+    version = header.get("format") if isinstance(header, dict) else None
+    if not isinstance(version, int) or version < 1:
+        raise FileFormatError("its header is not that of a chainedgp model.")
+    if version > newest:
+        raise FileFormatError(
+            f"it has format {version}, written by chainedgp {str(header.get('version'))[:40]}; "
+            f"this version reads formats up to {newest}: update chainedgp."
+        )
+
+
+def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
+    """The entries by key: all stored as they are, none twice, together no larger than the file."""
+    infos = archive.infolist()
+    entries = {info.filename.removesuffix(SUFFIX): info for info in infos}
+    plain = all(
+        info.compress_type == zipfile.ZIP_STORED and info.file_size == info.compress_size
+        for info in infos
+    )
+    if not plain or len(entries) < len(infos) or sum(info.file_size for info in infos) > size:
+        raise FileFormatError("its entries are compressed, doubled or larger than the file.")
+    return entries
+
+
+def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, expected: Any) -> Array:
+    """One array; its own header must agree with the entry's size and with the file's header."""
+    with archive.open(info) as entry:
+        if np.lib.format.read_magic(entry) != (1, 0):
+            raise FileFormatError(f"the array {info.filename} has an unknown version.")
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(entry)
+        if dtype.hasobject or dtype.kind not in "biuf":
+            raise FileFormatError(f"the array {info.filename} has dtype {dtype}: not numbers.")
+        start, count = entry.tell(), math.prod(shape)
+        if min(shape, default=0) < 0 or start + count * dtype.itemsize != info.file_size:
+            raise FileFormatError(f"the array {info.filename} is not as large as its shape.")
+        if expected is not None and [dtype.str, list(shape)] != expected:
+            raise FileFormatError(f"the array {info.filename} is not what the header says.")
+        values = np.frombuffer(bytearray(entry.read()), dtype, count)  # reading checks the CRC
+    return values.reshape(shape, order="F" if fortran else "C")

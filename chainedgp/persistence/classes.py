@@ -1,0 +1,77 @@
+"""Which classes a file may name, and how their constructors are called again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+
+from paramz import Param, Parameterized
+from paramz import transformations as tf
+
+from .. import domains, kernels, likelihoods, means, priors
+from ..kernels import Kernel
+from ..likelihoods import Likelihood
+from ..means import MeanFunction
+
+__all__ = ["SHIPPED", "Classes", "kind_of", "leaf_name", "signature_of", "table_of"]
+
+#: by kind and name
+Classes = dict[tuple[str, str], type]
+
+KINDS: dict[str, type] = {
+    "likelihood": Likelihood,
+    "kernel": Kernel,
+    "mean": MeanFunction,
+    "constraint": tf.Transformation,
+    "prior": priors.Prior,
+    "part": Parameterized,  # anything else, for example a kernel of GPy inside its adapter
+}
+CONSTRAINTS = (
+    domains.AboveOne,
+    tf.Exponent,
+    tf.Logexp,
+    tf.Logistic,
+    tf.NegativeExponent,
+    tf.NegativeLogexp,
+    tf.Square,
+)
+
+
+def kind_of(cls: type) -> str:
+    """What a class makes, one of `KINDS`; empty if nothing that a model is made of."""
+    return next((kind for kind, base in KINDS.items() if issubclass(cls, base)), "")
+
+
+def table_of(classes: Iterable[type]) -> Classes:
+    """Classes by kind and name."""
+    return {(kind_of(cls), cls.__name__): cls for cls in classes}
+
+
+def _exported() -> Iterable[type]:
+    """The public classes of the package that a model can be made of."""
+    for module in (kernels, likelihoods, means, priors):
+        yield from (v for v in map(vars(module).get, module.__all__) if isinstance(v, type))
+
+
+SHIPPED = table_of([*_exported(), *CONSTRAINTS])
+
+
+def signature_of(cls: type) -> dict[str, inspect.Parameter]:
+    """Arguments of the constructor, with those of the parents that it passes on by *args, **kw."""
+    found: dict[str, inspect.Parameter] = {}
+    for parent in cls.__mro__:
+        if parent is Parameterized:
+            break
+        if "__init__" not in vars(parent):
+            continue
+        own = list(inspect.signature(parent.__init__).parameters.values())[1:]
+        plain = [p for p in own if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        found = {**{p.name: p for p in plain}, **found}
+        if len(plain) == len(own):
+            break
+    return found
+
+
+def leaf_name(leaf: Param) -> str:
+    """Name of a leaf below its root."""
+    return str(leaf.hierarchy_name().partition(".")[2])

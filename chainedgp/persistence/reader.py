@@ -1,0 +1,214 @@
+"""From a JSON header and arrays, neither of them trusted, to a model."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any
+
+import numpy as np
+from paramz import Param, Parameterized
+from paramz import transformations as tf
+
+from ..errors import InputError
+from ..inference.result import OptimizationResult, TracePoint
+from ..linalg import Array
+from ..model import ChainedGP
+from .archive import FileFormatError
+from .classes import SHIPPED, Classes, leaf_name, signature_of
+
+__all__ = ["Reader"]
+
+LARGEST_INT = 100_000  # of a constructor argument in a file: it may be a size
+MOST_PARTS = 10_000  # kernels, means and likelihoods in one file
+
+
+class Reader:
+    """Builds a model from a header, which is not trusted, and from its arrays.
+
+    Nothing is built that would be larger than what the file holds: sizes are those of its arrays.
+    """
+
+    def __init__(self, arrays: dict[str, Array], own: Classes) -> None:
+        self.arrays, self.own = arrays, own
+        self.columns = 0  # of X
+        self.room = sum(array.size for array in arrays.values())  # parameters yet to be built
+        self.parts = 0
+
+    def model(self, header: dict[str, Any]) -> ChainedGP:
+        """The model."""
+        leaves = {record["name"]: record for record in header["leaves"]}
+        Z = self.inducing(leaves, header["shared_Z"])
+        likelihood = self.build(header["likelihood"])
+        parts = [[self.build(node) for node in header[key]] for key in ("kernels", "means")]
+        b = len(likelihood.latents)
+        sizes = [len(z) for z in (Z if isinstance(Z, list) else [Z] * b)]
+        if sum(M * (M + 1) // 2 for M in sizes) > sum(a.size for a in self.arrays.values()):
+            raise FileFormatError("q_sqrt is smaller than Z needs.")
+        model: Any = _Rowless(
+            np.empty((0, self.columns)),
+            np.empty(0),
+            likelihood,
+            parts[0],
+            Z,
+            parts[1],
+            name=_of_type(header["name"], str, "name"),
+            jitter=header["jitter"],
+            num_nodes=header["num_nodes"],
+        )
+        model.__class__ = ChainedGP
+        self.restore(model, header["leaves"])
+        for name, prior in header["priors"].items():
+            if name not in leaves:
+                raise FileFormatError(f"there is a prior for {name!r}, which is no parameter.")
+            model.priors[name] = self.find(prior)(**prior["args"])
+        if header["data"] is not None:
+            model.set_data(**self.decode(header["data"]))
+            self.sites(model, header["sites"])
+        if header["result"] is not None:
+            model.last_result = self.result(header["result"])
+        return model
+
+    def array(self, reference: Any, shape: tuple[int, ...] | None = None) -> Array:
+        """The array behind a reference; of floats and of this shape, if one is given."""
+        array = self.arrays[reference["array"]]
+        if shape is not None and (array.shape != shape or array.dtype != np.dtype("<f8")):
+            raise FileFormatError(f"an array {array.shape} stands where one of {shape} belongs.")
+        return array
+
+    def inducing(self, leaves: dict[str, Any], shared: bool) -> Array | list[Array]:
+        """Z as the model's constructor wants it; notes the number of columns."""
+        names = ["Z"] if shared else [name for name in leaves if name.startswith("Z.")]
+        Z = [self.array(leaves[name]["values"]) for name in names]
+        if not Z or any(z.ndim != 2 or z.shape[1] != Z[0].shape[1] for z in Z):
+            raise FileFormatError("Z is not (M, D).")
+        self.columns = Z[0].shape[1]
+        return Z[0] if shared else Z
+
+    def decode(self, value: Any) -> Any:
+        """An argument from its JSON."""
+        if not isinstance(value, dict):
+            return value
+        ((what, content),) = value.items()
+        if what == "array":
+            return self.array(value).copy()
+        if what == "object":
+            return self.build(content)
+        if what == "dict":
+            return {key: self.decode(v) for key, v in content.items()}
+        return {"list": list, "tuple": tuple}[what](self.decode(v) for v in content)
+
+    def find(self, node: dict[str, Any]) -> Any:
+        """The class of a part: ours, or one that the user gave."""
+        key = (node["kind"], node["class"])
+        if not node["own"] and key in SHIPPED:
+            return SHIPPED[key]
+        if node["own"] and key in self.own:
+            return self.own[key]
+        name = str(node["class"])
+        if not node["own"]:
+            raise FileFormatError(f"this version of chainedgp has no {key[0]} {name!r}.")
+        raise FileFormatError(
+            f"it uses the class {name!r} (a {key[0]}), which is not part of chainedgp: give it by "
+            f"load(path, classes=({name if name.isidentifier() else '…'},))."
+        )
+
+    def build(self, node: dict[str, Any]) -> Any:
+        """A kernel, mean or likelihood, by its constructor."""
+        cls, name = self.find(node), _of_type(node["name"], str, "a name")
+        if not issubclass(cls, Parameterized) or not (name.isascii() and name.isidentifier()):
+            raise FileFormatError(f"{node['class']!r} of the name {name!r} is no part of a model.")
+        self.parts += 1
+        args = {key: self.decode(v) for key, v in node["args"].items()}
+        ints = [v for v in args.values() if isinstance(v, int)]
+        too_large = not node["own"] and any(abs(v) > LARGEST_INT for v in ints)
+        if too_large or args.get("input_dim", 0) > self.columns or self.parts > MOST_PARTS:
+            raise FileFormatError(f"{node['class']} has an argument larger than the model.")
+        signature = signature_of(cls)
+        if "name" in signature and signature["name"].default is inspect.Parameter.empty:
+            args["name"] = name
+        part = cls(**args)
+        part.name = name
+        self.room -= sum(leaf.size for leaf in part.parameters if isinstance(leaf, Param))
+        if self.room < 0:
+            raise FileFormatError("its parts have more parameters than it holds values.")
+        if "leaves" in node:
+            self.restore(part, node["leaves"])
+        return part
+
+    def restore(self, root: Any, records: list[dict[str, Any]]) -> None:
+        """Write constraints, fixes and values into the leaves, which must be those of the file."""
+        leaves = root.flattened_parameters
+        names = [leaf_name(leaf) for leaf in leaves]
+        if names != [record["name"] for record in records]:
+            raise FileFormatError(f"its parameters do not belong to its parts, which have {names}.")
+        for leaf, record in zip(leaves, records, strict=True):
+            leaf.constraints.clear()
+            for what, index in record["constraints"]:
+                rows = np.arange(leaf.size) if index is None else self.array(index)
+                if rows.dtype.kind != "i" or rows.ndim != 1 or not (rows < leaf.size).all():
+                    raise FileFormatError(f"a constraint of {record['name']} is out of range.")
+                leaf.constraints.add(self.constraint(what), rows)
+        root._connect_fixes()
+        for leaf, record in zip(leaves, records, strict=True):  # after: constraining changes values
+            leaf[...] = self.array(record["values"], leaf.shape)
+
+    def constraint(self, node: Any) -> Any:
+        """A transformation of paramz, or the mark of a fixed entry."""
+        if node is None:
+            return tf.__fixed__
+        cls = self.find(node)
+        if not issubclass(cls, tf.Transformation):
+            raise FileFormatError(f"{node['class']!r} is no constraint.")
+        bounds = [float(v) for v in node["args"]]
+        if bounds and not bounds[0] < bounds[1]:
+            raise FileFormatError(f"the bounds of a constraint are out of order: {bounds}.")
+        return cls(*bounds)
+
+    def sites(self, model: ChainedGP, reference: Any) -> None:
+        """The sites of all rows, (2, b, n), dealt out to the shards."""
+        if reference is None:
+            return
+        shards = model._evaluator.shards
+        ends = np.cumsum([shard.num_rows for shard in shards])
+        sites = self.array(reference, (2, len(model.latents), int(ends[-1])))
+        for shard, part in zip(shards, np.split(sites, ends[:-1], axis=2), strict=True):
+            shard.load_sites(part)
+
+    def result(self, node: dict[str, Any]) -> OptimizationResult:
+        """How the last optimisation ended; fields that this version does not know are left out."""
+        known = {f.name: f.type for f in dataclasses.fields(OptimizationResult)}
+        fields = {key: self.decode(v) for key, v in node.items() if key in known}
+        for key, value in fields.items():
+            if key != "trace" and type(value).__name__ != str(known[key]).partition("[")[0]:
+                raise FileFormatError(f"the field {key} of the last result is {value!r}.")
+        trace = self.array(node["trace"], (len(fields["trace"]), 4))
+        points = [TracePoint(float(b), int(e), int(t), float(s)) for b, e, t, s in trace]
+        return OptimizationResult(**{**fields, "trace": points})
+
+
+def _of_type(value: Any, kind: type, name: str) -> Any:
+    if not isinstance(value, kind):
+        raise FileFormatError(f"{name} is {value!r}, not a {kind.__name__}.")
+    return value
+
+
+class _NoRows:
+    """Stands for the evaluator of a model without data: every use says what to do."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # copy and pickle ask for these
+            raise AttributeError(name)
+        raise InputError(
+            "this model was saved without its data, so it can only predict; give it rows by "
+            "m.set_data(X, Y, Y_metadata) first."
+        )
+
+
+class _Rowless(ChainedGP):
+    """A model while it is built from its parts alone; `set_data` gives it rows."""
+
+    def _read_data(self, X: Any, Y: Any, Y_metadata: Any, missing: str) -> None:
+        self._X, self._y, self._metadata, self._weights = X, Y, {}, None
+        self._evaluator: Any = _NoRows()
+        self._mark_stale()

@@ -1,0 +1,157 @@
+"""From a model to a JSON header and arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from paramz import Param, Parameterized
+from paramz import transformations as tf
+
+from .._version import __version__
+from ..errors import InputError
+from ..inference.result import OptimizationResult
+from ..likelihoods import ConstantLatent
+from ..linalg import Array
+from ..model import ChainedGP
+from .classes import SHIPPED, Classes, kind_of, leaf_name, signature_of
+
+__all__ = ["FORMAT", "Writer"]
+
+FORMAT = 1
+
+
+class Writer:
+    """Turns a model into a JSON header, and collects the arrays that it refers to."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, Array] = {}
+        self.own: Classes = {}  # classes of the user's
+
+    def put(self, array: Any) -> dict[str, str]:
+        """Keep an array; the reference to it."""
+        array = np.asarray(array)
+        if array.dtype.kind not in "biuf":
+            raise InputError(f"an array of dtype {array.dtype} cannot be stored: make it numeric.")
+        key = f"a{len(self.arrays)}"
+        self.arrays[key] = array
+        return {"array": key}
+
+    def encode(self, value: Any) -> Any:
+        """A constructor argument as JSON."""
+        if isinstance(value, np.generic):
+            value = value.item()
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        if isinstance(value, np.ndarray):
+            return self.put(value)
+        if isinstance(value, list | tuple):
+            return {type(value).__name__: [self.encode(v) for v in value]}
+        if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+            return {"dict": {key: self.encode(v) for key, v in value.items()}}
+        if isinstance(value, Parameterized):
+            return {"object": self.node(value)}
+        raise InputError(f"a value of type {type(value).__name__} cannot be stored: {value!r}.")
+
+    def class_of(self, obj: Any) -> dict[str, Any]:
+        """How the class of an object is found again."""
+        cls = type(obj)
+        key = (kind_of(cls), cls.__name__)
+        own = SHIPPED.get(key) is not cls
+        if own and self.own.setdefault(key, cls) is not cls:
+            raise InputError(f"the model has two classes of the name {cls.__name__}: rename one.")
+        return {"class": cls.__name__, "kind": key[0], "own": own}
+
+    def node(self, obj: Parameterized) -> dict[str, Any]:
+        """A kernel, mean or likelihood: its class, its name and its constructor's arguments."""
+        try:
+            args = {key: self.encode(v) for key, v in _arguments(obj).items()}
+        except InputError as error:
+            raise InputError(f"{type(obj).__name__} cannot be saved: {error}") from None
+        node = {**self.class_of(obj), "name": obj.name, "args": args}
+        if obj._parent_ is None and obj.size:  # inside another part, but not a child of it
+            node["leaves"] = self.leaves(obj)
+        return node
+
+    def leaves(self, root: Parameterized) -> list[dict[str, Any]]:
+        """Values, constraints and fixes of all leaves."""
+        return [
+            {
+                "name": leaf_name(leaf),
+                "values": self.put(leaf.values.copy()),
+                "constraints": [
+                    [
+                        None if what == tf.__fixed__ else self.constraint(what),
+                        None if index.size == leaf.size else self.put(index),
+                    ]
+                    for what, index in leaf.constraints.items()
+                ],
+            }
+            for leaf in root.flattened_parameters
+        ]
+
+    def constraint(self, what: Any) -> dict[str, Any]:
+        """A transformation; of those that paramz has, only Logistic takes arguments."""
+        args = [what.lower, what.upper] if isinstance(what, tf.Logistic) else []
+        return {**self.class_of(what), "args": args}
+
+    def model(self, model: ChainedGP, data: bool) -> dict[str, Any]:
+        """The header."""
+        shards = model._evaluator.shards if model.X.shape[0] else []
+        sites = data and len(shards) > 0 and all(shard.has_sites() for shard in shards)
+        result = getattr(model, "last_result", None)
+        rows = {"X": model.X, "Y": model._y, "Y_metadata": model.Y_metadata}
+        return {
+            "format": FORMAT,
+            "version": __version__,
+            "name": model.name,
+            "jitter": model.jitter,
+            "num_nodes": model.num_nodes,
+            "likelihood": self.node(model.likelihood),
+            "kernels": [self.node(kernel) for kernel in model.kernels],
+            "means": [self.node(mean) for mean in model.mean_functions],
+            "shared_Z": model._shared_Z,
+            "leaves": self.leaves(model),
+            "priors": {
+                name: {**self.class_of(prior), "args": dataclasses.asdict(prior)}
+                for name, prior in getattr(model, "priors", {}).items()
+            },
+            "data": self.encode(rows) if data and model.X.shape[0] else None,
+            "sites": self.put(np.concatenate([s.sites() for s in shards], 2)) if sites else None,
+            "result": None if result is None else self.result(result),
+        }
+
+    def result(self, result: OptimizationResult) -> dict[str, Any]:
+        """How the last optimisation ended."""
+        fields = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
+        return {key: self.encode(v) for key, v in {**fields, "trace": result.trace_array()}.items()}
+
+
+def _arguments(obj: Any) -> dict[str, Any]:
+    """Arguments that build `obj` again, but for its name and for parameter values."""
+    told = getattr(obj, "constructor_arguments", None)
+    if told is not None:
+        return dict(told())
+    if type(obj) is ConstantLatent:
+        return {
+            "base": obj._base,
+            "latent": obj._index,
+            "value": None if obj._open else obj._start,
+            "positive": obj._key if obj._positive else None,
+        }
+    arguments = {}
+    for key, parameter in signature_of(type(obj)).items():
+        if key == "name":
+            continue
+        value = getattr(obj, key, getattr(obj, f"_{key}", parameter.empty))
+        if value is parameter.empty:
+            raise InputError(
+                f"the argument {key} of its constructor is not an attribute of the object; keep it "
+                f"as self.{key}, or give all arguments by a method constructor_arguments(self)."
+            )
+        if not isinstance(value, Param):
+            arguments[key] = value
+        elif parameter.default is parameter.empty:
+            arguments[key] = value.values.copy()
+    return arguments

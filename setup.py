@@ -1,0 +1,58 @@
+"""Packaging of chainedgp; the version lives in chainedgp/_version.py."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+)"', (HERE / "chainedgp/_version.py").read_text("utf-8"))
+
+setup(
+    name="chainedgp",
+    version=VERSION[1],
+    description="Chained Gaussian processes: every parameter of the likelihood has its own GP",
+    long_description=(HERE / "README.md").read_text("utf-8"),
+    long_description_content_type="text/markdown",
+    author="The chainedgp authors",
+    license="BSD-3-Clause",
+    license_files=["LICENSE"],
+    packages=find_packages(include=["chainedgp", "chainedgp.*"]),
+    package_data={"chainedgp": ["py.typed"], "chainedgp.datasets": ["*.csv"]},
+    python_requires=">=3.11",
+    install_requires=[
+        "numpy>=2",
+        "scipy>=1.15",
+        "paramz>=0.10",
+        "matplotlib",
+        "tqdm",
+        "threadpoolctl",
+    ],
+    extras_require={
+        "test": [
+            "pytest>=8",
+            "pytest-xdist",
+            "hypothesis",
+            "mpmath",
+            "pandas",
+            "ruff>=0.17,<0.18",  # the formatter's style may change with a minor version
+            "mypy>=2",
+        ],
+        "docs": ["sphinx"],
+        "sklearn": ["scikit-learn>=1.6"],
+        "distributed": ["dask[distributed]"],
+        "bench": ["scikit-learn>=1.6", "pandas"],
+    },
+    keywords=["Gaussian process", "variational inference", "heteroscedastic regression"],
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Science/Research",
+        "Operating System :: OS Independent",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
+        "Topic :: Scientific/Engineering",
+        "Typing :: Typed",
+    ],
+    project_urls={"Paper": "https://arxiv.org/abs/1604.05263"},
+)

@@ -1,0 +1,458 @@
+"""The bound against independent oracles, its gradients against differences, and wrong variants."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases import (
+    ALL,
+    PAPER,
+    K,
+    L,
+    M,
+    bound_gradient_errors,
+    gradient_errors,
+    inputs,
+    is_q,
+    kernel,
+    mean_function,
+    problem,
+    randomise_q,
+    small_model,
+    wrong_leaves,
+)
+from scipy import integrate, stats
+
+import chainedgp as cgp
+from chainedgp import model as model_module
+from chainedgp.bound import evaluator as evaluator_module
+from chainedgp.bound import shards as shards_module
+from chainedgp.bound import sparse
+from chainedgp.bound.evaluator import q_from_gram
+from chainedgp.bound.shards import Shard
+
+
+def rbf(A, B, variance, lengthscale):
+    """The RBF kernel, written out."""
+    d = (A[:, None, :] - B[None, :, :]) / lengthscale
+    return variance * np.exp(-0.5 * np.sum(d * d, axis=2))
+
+
+# ---- Gaussian noise: the exact GP and the collapsed sparse bound ----------------------------------
+
+THETA = (1.3, np.array([0.5, 0.7]))
+NOISE, LEVEL = 0.2, 0.4
+
+
+def gaussian_model(X, y, Z, jitter):
+    return cgp.ChainedGP(
+        X,
+        y,
+        L.Gaussian(variance=NOISE),
+        kernels=K.RBF(2, *THETA, ARD=True),
+        Z=Z,
+        mean_functions=M.Constant(LEVEL),
+        jitter=jitter,
+        num_threads=1,
+    )
+
+
+@pytest.fixture(scope="module")
+def gaussian_data():
+    X = inputs(25)
+    y = np.sin(2 * X[:, 0]) + 0.4 * np.random.default_rng(5).normal(size=25)
+    return X, y, inputs(7, seed=8)
+
+
+def test_Z_equal_to_X_gives_the_exact_marginal_likelihood_in_one_step(gaussian_data):
+    X, y, _ = gaussian_data
+    m = gaussian_model(X, y, X, 1e-10)
+    before = m._evaluator.num_likelihood
+    result = m.optimize(only="variational")
+    # one evaluation at the start (the prior), one after the step: the step's own check is free
+    assert result.converged and result.iterations == 1
+    assert result.likelihood_evaluations == 2
+    assert m._evaluator.num_likelihood - before <= 3  # and one for the returned bound
+    cov = rbf(X, X, *THETA) + NOISE * np.eye(len(y))
+    exact = stats.multivariate_normal(np.full(len(y), LEVEL), cov).logpdf(y)
+    assert m.log_likelihood() == pytest.approx(exact, rel=1e-6)
+    assert result.bound == m.log_likelihood()
+
+
+def test_Z_equal_to_X_gives_the_exact_posterior(gaussian_data):
+    X, y, Xnew = gaussian_data
+    m = gaussian_model(X, y, X, 1e-10)
+    m.optimize(only="variational")
+    Ky = rbf(X, X, *THETA) + NOISE * np.eye(len(y))
+    Ks = rbf(X, Xnew, *THETA)
+    mean = LEVEL + Ks.T @ np.linalg.solve(Ky, y - LEVEL)
+    cov = rbf(Xnew, Xnew, *THETA) - Ks.T @ np.linalg.solve(Ky, Ks)
+    got_mean, got_variance = m.predict_latents(Xnew)
+    np.testing.assert_allclose(got_mean[:, 0], mean, rtol=1e-6)
+    np.testing.assert_allclose(got_variance[:, 0], np.diag(cov), rtol=1e-6)
+    joint_mean, joint = m.predict_latents(Xnew, full_cov=True)
+    assert joint.shape == (1, 7, 7)
+    np.testing.assert_allclose(joint_mean, got_mean, rtol=1e-12)
+    np.testing.assert_allclose(joint[0], cov, rtol=1e-6, atol=1e-7)
+    y_mean, y_variance = m.predict(Xnew)
+    np.testing.assert_allclose(y_mean[:, 0], mean, rtol=1e-6)
+    np.testing.assert_allclose(y_variance[:, 0], np.diag(cov) + NOISE, rtol=1e-6)
+    log_density = stats.norm(mean, np.sqrt(np.diag(cov) + NOISE)).logpdf(0.3)
+    got = m.log_predictive_density(Xnew, np.full(7, 0.3))
+    np.testing.assert_allclose(got[:, 0], log_density, rtol=1e-6, atol=1e-7)
+
+
+def test_fewer_inducing_inputs_give_the_collapsed_bound(gaussian_data):
+    X, y, _ = gaussian_data
+    Z, jitter = inputs(6, seed=9), 1e-6
+    m = gaussian_model(X, y, Z, jitter)
+    m.optimize(only="variational")
+    Kuu = rbf(Z, Z, *THETA) + jitter * THETA[0] * np.eye(6)
+    Kuf = rbf(Z, X, *THETA)
+    Q = Kuf.T @ np.linalg.solve(Kuu, Kuf)
+    cov = Q + NOISE * np.eye(len(y))
+    collapsed = stats.multivariate_normal(np.full(len(y), LEVEL), cov).logpdf(y)
+    collapsed -= 0.5 * (len(y) * THETA[0] - np.trace(Q)) / NOISE
+    exact_cov = rbf(X, X, *THETA) + NOISE * np.eye(len(y))
+    exact = stats.multivariate_normal(np.full(len(y), LEVEL), exact_cov).logpdf(y)
+    assert m.log_likelihood() == pytest.approx(collapsed, rel=1e-6)
+    assert m.log_likelihood() < exact - 1.0  # the two differ, or the test says nothing
+
+
+# ---- two latents: the paper's unwhitened formulas, with full matrices ------------------------------
+
+
+def naive_marginals_and_kl(m, X):
+    """q(f_j) at X and Σ KL by the unwhitened formulas, with n × n matrices and explicit inverses."""
+    means, variances, kl = [], [], 0.0
+    for j in range(len(m.latents)):
+        k, mean = m.kernels[j], m.mean_functions[j]
+        Z = m.Z.values
+        Kuu = k.K(Z) + m.jitter * np.mean(np.diag(k.K(Z))) * np.eye(len(Z))
+        Kuf, Kff = k.K(Z, X), k.K(X)
+        root = np.zeros_like(Kuu)
+        root[np.tril_indices(len(Z))] = m.q_sqrt.values[:, j]
+        Lu = np.linalg.cholesky(Kuu)
+        mu_u = mean.evaluate(Z)[0] + Lu @ m.q_mu.values[:, j]
+        S_u = Lu @ root @ root.T @ Lu.T
+        inverse = np.linalg.inv(Kuu)
+        d = mu_u - mean.evaluate(Z)[0]
+        means.append(mean.evaluate(X)[0] + Kuf.T @ inverse @ d)
+        variances.append(np.diag(Kff - Kuf.T @ inverse @ (Kuu - S_u) @ inverse @ Kuf))
+        kl += 0.5 * (
+            np.trace(inverse @ S_u)
+            + d @ inverse @ d
+            - len(Z)
+            + np.linalg.slogdet(Kuu)[1]
+            - np.linalg.slogdet(S_u)[1]
+        )
+    return np.array(means), np.array(variances), kl
+
+
+@pytest.mark.parametrize("kernels", ["rbf_ard", "matern_linear_bias"])
+def test_whitened_bound_equals_the_unwhitened_formula(kernels):
+    m = small_model("HetGaussian", kernels=kernels, means="linear")
+    (mf, mg), (vf, vg), kl = naive_marginals_and_kl(m, m.X)
+    y = m.Y[:, 0]
+    E = -0.5 * (np.log(2 * np.pi) + mg + ((y - mf) ** 2 + vf) * np.exp(vg / 2 - mg))
+    assert m.log_likelihood() == pytest.approx(E.sum() - kl, rel=1e-9)
+    mean, variance = m.predict_latents(m.X)
+    np.testing.assert_allclose(mean.T, [mf, mg], rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(variance.T, [vf, vg], rtol=1e-9)
+
+
+def test_student_t_bound_equals_the_formula_with_adaptive_integration():
+    m = small_model("HetStudentT", n=4)
+    means, variances, kl = naive_marginals_and_kl(m, m.X)
+    sd = np.sqrt(variances)
+
+    def integrand(z_g, z_f, i):
+        f, g = means[0, i] + sd[0, i] * z_f, means[1, i] + sd[1, i] * z_g
+        log_p = stats.t.logpdf(m.Y[i, 0], 3.0, f, np.exp(0.5 * g))
+        return log_p * np.exp(-0.5 * (z_f**2 + z_g**2)) / (2 * np.pi)
+
+    # log p written out: scipy's frozen machinery is slow inside an integral
+    def fast(z_g, z_f, i):
+        f, g = means[0, i] + sd[0, i] * z_f, means[1, i] + sd[1, i] * z_g
+        t2 = (m.Y[i, 0] - f) ** 2 * np.exp(-g)
+        log_p = np.log(2.0 / (np.pi * np.sqrt(3.0))) - 0.5 * g - 2.0 * np.log1p(t2 / 3.0)
+        return log_p * np.exp(-0.5 * (z_f**2 + z_g**2)) / (2 * np.pi)
+
+    assert fast(0.3, -0.7, 1) == pytest.approx(integrand(0.3, -0.7, 1), rel=1e-12)
+    E = sum(
+        integrate.dblquad(fast, -8, 8, -8, 8, args=(i,), epsabs=1e-9, epsrel=1e-9)[0]
+        for i in range(4)
+    )
+    assert m.log_likelihood() == pytest.approx(E - kl, rel=1e-7)
+
+
+def test_constant_second_latent_is_the_one_latent_model(gaussian_data):
+    X, y, Xnew = gaussian_data
+    Z = inputs(6, seed=9)
+    one = gaussian_model(X, y, Z, 1e-6)
+    two = cgp.ChainedGP(
+        X,
+        y,
+        L.HetGaussian(),
+        kernels=[K.RBF(2, *THETA, ARD=True), K.RBF(2, 1e-14, 1.0)],
+        Z=Z,
+        mean_functions=[M.Constant(LEVEL), M.Constant(np.log(NOISE))],
+        jitter=1e-6,
+        num_threads=1,
+    )
+    assert two.log_likelihood() == pytest.approx(one.log_likelihood(), rel=1e-10)
+    for m in (one, two):
+        m.optimize(only="variational")
+    assert two.log_likelihood() == pytest.approx(one.log_likelihood(), rel=1e-9)
+    for a, b in zip(one.predict(Xnew), two.predict(Xnew), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_three_latents_equal_their_closed_form():
+    m = small_model("TwoMeans")
+    (mf, mg, mh), (vf, vg, vh), kl = naive_marginals_and_kl(m, m.X)
+    squares = (m.Y[:, 0] - mf - mh) ** 2 + vf + vh
+    E = -0.5 * (np.log(2 * np.pi) + mg + squares * np.exp(vg / 2 - mg))
+    assert m.log_likelihood() == pytest.approx(E.sum() - kl, rel=1e-7)
+
+
+# ---- gradients, leaf by leaf -----------------------------------------------------------------------
+
+FEW_NODES = {"TwoMeans": 4, "OffsetLogistic": 8}  # the sum's gradient is exact with any number
+
+
+@pytest.mark.parametrize("means", ["zero", "constant", "linear"])
+@pytest.mark.parametrize("kernels", ["rbf_ard", "matern_linear_bias", "periodic"])
+@pytest.mark.parametrize("separate_Z", [False, True], ids=["shared_Z", "separate_Z"])
+@pytest.mark.parametrize("likelihood", ALL)
+def test_gradient_of_every_leaf(likelihood, separate_Z, kernels, means):
+    m = small_model(
+        likelihood,
+        n=10,
+        kernels=kernels,
+        means=means,
+        separate_Z=separate_Z,
+        num_nodes=FEW_NODES.get(likelihood),
+    )
+    errors = bound_gradient_errors(m)
+    assert len(errors) == len(list(m.flattened_parameters))
+    assert not wrong_leaves(errors)
+
+
+def test_gradient_with_weights():
+    m = small_model("HetStudentT", means="linear")
+    m.set_data(m.X, m.Y, {"weights": np.linspace(0.0, 2.0, 14)})
+    assert not wrong_leaves(bound_gradient_errors(m))
+
+
+def _negative_prior(prior, H):
+    d_theta, d_Z = sparse.reverse_prior(prior, H)
+    return -d_theta, -d_Z
+
+
+def _no_jacobian_of_cholesky(prior, H):
+    d_theta, d_Z = sparse.reverse_prior(prior, H)
+    return 0.0 * d_theta, 0.0 * d_Z
+
+
+def _jitter_is_constant(prior, H):
+    d_theta, d_Z = sparse.reverse_prior(sparse.Prior(**{**vars(prior), "jitter": 0.0}), H)
+    return d_theta, d_Z
+
+
+def _double_variance(chunk, g_m, g_v, left, sites=None):
+    doubled = chunk._replace(pull_kff=lambda d: chunk.pull_kff(2.0 * d))
+    return sparse.reverse_chunk(doubled, g_m, g_v, left, sites)
+
+
+def _forgotten_factor_2(chunk, g_m, g_v, left, sites=None):
+    return sparse.reverse_chunk(chunk, g_m, g_v, (left[0], 0.5 * left[1]), sites)
+
+
+def _forgotten_mean(chunk, g_m, g_v, left, sites=None):
+    part = sparse.reverse_chunk(chunk, g_m, g_v, left, sites)
+    return part._replace(mean=0.0 * part.mean)
+
+
+def _no_log_determinant(root, G):
+    return cgp.linalg.pack_lower(2.0 * G @ root - root)
+
+
+def _one_triangle(root, G):
+    return cgp.linalg.pack_lower(G @ root - root + np.diag(1.0 / np.diag(root)))
+
+
+MUTANTS = {
+    "sign through L": (evaluator_module, "reverse_prior", _negative_prior, "kernels"),
+    "no Jacobian of L": (evaluator_module, "reverse_prior", _no_jacobian_of_cholesky, "Z"),
+    "jitter held fixed": (evaluator_module, "reverse_prior", _jitter_is_constant, "kernels"),
+    "factor 2 of kff": (shards_module, "reverse_chunk", _double_variance, "kernels"),
+    "no factor 2 of S": (shards_module, "reverse_chunk", _forgotten_factor_2, "Z"),
+    "forgotten mean": (shards_module, "reverse_chunk", _forgotten_mean, "mean_functions"),
+    "no log|S|": (model_module, "_root_gradient", _no_log_determinant, "q_sqrt"),
+    "half of S": (model_module, "_root_gradient", _one_triangle, "q_sqrt"),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_wrong_gradients_are_caught(name, monkeypatch):
+    module, function, mutant, where = MUTANTS[name]
+    assert not wrong_leaves(bound_gradient_errors(small_model("HetGaussian")))
+    monkeypatch.setattr(module, function, mutant)
+    wrong = wrong_leaves(bound_gradient_errors(small_model("HetGaussian")))
+    assert any(where in leaf for leaf in wrong), wrong
+
+
+class _MarginalsWithoutMean(Shard):
+    """Recovers ∂E/∂m from the sites with m = Aᵀμ instead of mean + Aᵀμ."""
+
+    def _gradient_chunk(self, task, rows):
+        self._projections(task, rows)
+        kept = self._cache[task.key, rows.start]
+        self._cache[task.key, rows.start] = [c._replace(mean=0.0 * c.mean) for c in kept]
+        try:
+            return super()._gradient_chunk(task, rows)
+        finally:
+            self._cache[task.key, rows.start] = kept
+
+
+class _DoubledVariances(L.HetGaussian):
+    """∂E/∂v without its ½."""
+
+    def expected_log_density(self, y, means, variances, **kw):
+        value, dm, dv, dt = super().expected_log_density(y, means, variances, **kw)
+        return value, dm, 2.0 * dv, dt
+
+
+def test_forgotten_mean_in_the_marginals_is_caught(monkeypatch):
+    monkeypatch.setattr(model_module, "Shard", _MarginalsWithoutMean)
+    assert wrong_leaves(bound_gradient_errors(small_model("HetGaussian")))
+
+
+def test_wrong_likelihood_gradient_is_caught():
+    X = inputs(14)
+    m = cgp.ChainedGP(X, problem("HetGaussian", X)[1], _DoubledVariances(), Z=inputs(4, seed=3))
+    assert wrong_leaves(bound_gradient_errors(randomise_q(m)))
+
+
+# ---- the gradient with sites fixed -----------------------------------------------------------------
+
+
+def sites_fixed_errors(m, sites):
+    """Gradient of F(θ; λ) = L(θ, q(θ, λ)) against differences of F itself, at given sites."""
+    evaluator = m._evaluator
+
+    def state():
+        evaluator.set_hyperparameters(m._theta())
+        evaluator.each("load_sites", sites)
+        gram = evaluator.gram()
+        return evaluator.evaluate(q_from_gram(gram), gram)
+
+    start = state()
+    evaluator.each("accept", 0.0)
+    evaluator.each("freeze_nodes", True)
+    m._write_gradients(evaluator.gradient(start, sites_fixed=True))
+    hyper = [leaf for leaf in m.flattened_parameters if not is_q(m, leaf)]
+    return gradient_errors(lambda: state().bound, hyper)
+
+
+def random_sites(m, seed=6):
+    rng = np.random.default_rng(seed)
+    sites = rng.normal(size=(2, len(m.latents), len(m.X)))
+    sites[1] = 0.4 * np.abs(sites[1])
+    sites[1, :, ::5] = -0.05  # some negative
+    return sites
+
+
+@pytest.mark.parametrize("separate_Z", [False, True], ids=["shared_Z", "separate_Z"])
+@pytest.mark.parametrize("kernels", ["rbf_ard", "matern_linear_bias"])
+@pytest.mark.parametrize("likelihood", [*PAPER, "Gaussian", "TwoMeans"])
+def test_sites_fixed_gradient_far_from_convergence(likelihood, kernels, separate_Z):
+    nodes = FEW_NODES.get(likelihood)
+    m = small_model(
+        likelihood, kernels=kernels, means="linear", separate_Z=separate_Z, num_nodes=nodes
+    )
+    errors = sites_fixed_errors(m, random_sites(m))
+    assert any(".Z" in name for name in errors)
+    assert any("weights" in name for name in errors)
+    assert not wrong_leaves(errors)
+
+
+@pytest.mark.parametrize("likelihood", ["HetStudentT", "AdditivePoisson"])
+def test_sites_fixed_gradient_partly_converged(likelihood):
+    m = small_model(likelihood, means="linear")
+    m._evaluator.set_hyperparameters(m._theta())
+    m._evaluator.evaluate(m._q())
+    m._evaluator.each("accept", 0.0)
+    sites = 0.5 * m._evaluator.shards[0].sites("proposal")
+    assert not wrong_leaves(sites_fixed_errors(m, np.array(sites)))
+
+
+def test_plain_gradient_is_not_the_sites_fixed_one(monkeypatch):
+    """The checker sees the terms by which the two gradients differ."""
+    gradient = evaluator_module.Evaluator.gradient
+    monkeypatch.setattr(
+        evaluator_module.Evaluator,
+        "gradient",
+        lambda self, state, *, sites_fixed: gradient(self, state, sites_fixed=False),
+    )
+    m = small_model("HetGaussian", means="linear")
+    wrong = wrong_leaves(sites_fixed_errors(m, random_sites(m)))
+    for part in ("kernels", "mean_functions", ".Z"):
+        assert any(part in leaf for leaf in wrong)
+
+
+def _sites_forget_mean(chunk, g_m, g_v, left, sites=None):
+    r, lam2, *rest = sites
+    return sparse.reverse_chunk(chunk, g_m, g_v, left, (r + lam2 * chunk.mean, lam2, *rest))
+
+
+def _sites_do_not_move_the_mean(chunk, g_m, g_v, left, sites=None):
+    part = sparse.reverse_chunk(chunk, g_m, g_v, left, sites)
+    return part._replace(mean=chunk.pull_mean(g_m))
+
+
+def _sites_factor_2(chunk, g_m, g_v, left, sites=None):
+    r, lam2, beta, P2, S_mu_bar = sites
+    return sparse.reverse_chunk(chunk, g_m, g_v, left, (r, lam2, beta, 0.5 * P2, S_mu_bar))
+
+
+@pytest.mark.parametrize(
+    "mutant", [_sites_forget_mean, _sites_do_not_move_the_mean, _sites_factor_2]
+)
+def test_wrong_sites_fixed_gradients_are_caught(mutant, monkeypatch):
+    monkeypatch.setattr(shards_module, "reverse_chunk", mutant)
+    m = small_model("HetGaussian", means="linear")
+    assert wrong_leaves(sites_fixed_errors(m, random_sites(m)))
+
+
+def test_at_the_optimal_q_the_two_gradients_agree():
+    m = small_model("HetGaussian", means="linear")
+    m.optimize(only="variational")
+    state_q = m._q()
+    evaluator = m._evaluator
+    evaluator.set_hyperparameters(m._theta())
+    evaluator.evaluate(state_q)
+    evaluator.each("accept", 0.0)
+    sites = np.array(evaluator.shards[0].sites("proposal"))
+    evaluator.each("load_sites", sites)
+    gram = evaluator.gram()
+    state = evaluator.evaluate(q_from_gram(gram), gram)
+    evaluator.each("accept", 0.0)
+    fixed = evaluator.gradient(state, sites_fixed=True)
+    plain = evaluator.gradient(state, sites_fixed=False)
+    for a, b in zip(fixed.latents, plain.latents, strict=True):
+        for x, z in zip(a, b, strict=True):
+            np.testing.assert_allclose(x, z, rtol=1e-3, atol=2e-3)
+
+
+def test_helpers_build_what_they_say():
+    """The grid of the gradient test is what its names say."""
+    assert {type(mean_function(name)) for name in ("zero", "constant", "linear")} == {
+        M.Zero,
+        M.Constant,
+        M.Linear,
+    }
+    assert kernel("periodic").columns.tolist() == [1]
+    m = small_model("HetGaussian", separate_Z=True)
+    assert m._sizes == (3, 4)

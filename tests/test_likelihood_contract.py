@@ -1,0 +1,489 @@
+"""Every shipped likelihood keeps the contract; wrong ones are refused with words that help."""
+
+import copy
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import gammaln, xlogy
+
+import chainedgp.likelihoods as liks
+from chainedgp.domains import AboveOne
+from chainedgp.errors import InputError
+from chainedgp.likelihoods import HetGaussian, HetStudentT, Likelihood, Poisson
+from chainedgp.testing.likelihood import check_likelihood
+from chainedgp.testing.report import ContractError
+
+CODES = np.arange(8) % 2.0
+
+CASES = [
+    (liks.HetGaussian(), {}),
+    (liks.Gaussian(variance=0.5), {}),
+    (liks.HetStudentT(), {}),
+    (liks.HetStudentT(nu=2.5), {}),
+    (liks.StudentT(), {}),
+    (liks.Beta(), {}),
+    (liks.LogLogisticSurvival(), {}),
+    (liks.LogLogisticSurvival(), {"censored": CODES}),
+    (liks.LogLogistic(), {"censored": CODES}),
+    (liks.Poisson(), {}),
+    (liks.Poisson(), {"exposure": np.linspace(0.5, 2.0, 8)}),
+    (liks.AdditivePoisson(), {}),
+    (liks.AdditivePoisson(), {"exposure": np.linspace(0.5, 2.0, 8)}),
+    (liks.Bernoulli(), {}),
+    (liks.HetStudentT(nu=5.0).with_constant("location", 0.3), {}),
+    (liks.Beta().with_constant(1), {}),
+]
+ABSTRACT = {"Likelihood", "Survival"}  # bases: they have no density of their own
+
+
+@pytest.mark.parametrize("lik, metadata", CASES, ids=lambda v: getattr(v, "name", None))
+def test_shipped_likelihood_keeps_the_contract(lik, metadata):
+    check_likelihood(lik, metadata=metadata)
+
+
+def _subclasses(cls):
+    for child in cls.__subclasses__():
+        yield child
+        yield from _subclasses(child)
+
+
+def test_no_shipped_class_is_without_a_case():
+    covered = {type(lik).__name__ for lik, _ in CASES} | ABSTRACT
+    shipped = {c.__name__ for c in _subclasses(Likelihood) if c.__module__.startswith("chainedgp.")}
+    assert {c for c in shipped if not c.startswith("_")} <= covered
+    public = {k for k in liks.__all__ if inspect.isclass(getattr(liks, k))}
+    assert public <= covered
+
+
+# ---- a user's likelihood with nothing but its density ------------------------------------------
+
+
+class Logistic(Likelihood):
+    """One declared parameter, one metadata key."""
+
+    latents = ("location", "log_scale")
+    parameters = {"inflation": 1.5}
+
+    def log_density(self, y, f, g, *, inflation, error):
+        g = g + np.log(inflation) + np.log(error)
+        z = np.abs(y - f) * np.exp(-g)
+        return -z - g - 2 * np.log1p(np.exp(-z))
+
+
+class Gamma(Likelihood):
+    """A real parameter and a positive support."""
+
+    latents = ("log_mean",)
+    support = "positive"
+    parameters = {"log_shape": 0.4}
+    domains = {"log_shape": "real"}
+
+    def log_density(self, y, f, *, log_shape):
+        k = np.exp(log_shape)
+        return xlogy(k, k) - k * f + xlogy(k - 1, y) - k * y * np.exp(-f) - gammaln(k)
+
+
+class Geometric(Likelihood):
+    """Counts."""
+
+    latents = ("logit",)
+    support = "counts"
+
+    def log_density(self, y, f):
+        return -np.logaddexp(0.0, -f) - y * np.logaddexp(0.0, f)
+
+
+class Softmax(Likelihood):
+    """Three categories, three latents."""
+
+    latents = ("a", "b", "c")
+    support = "categories"
+
+    def log_density(self, y, *latents):
+        top = np.logaddexp(np.logaddexp(latents[0], latents[1]), latents[2])
+        picked = sum(np.where(y == k, f, 0.0) for k, f in enumerate(latents))
+        return picked - top
+
+
+class FiveNormal(Likelihood):
+    """Five latents: scattered nodes."""
+
+    latents = ("a", "b", "c", "d", "e")
+
+    def log_density(self, y, *latents):
+        return -0.5 * (y - sum(latents)) ** 2 - 0.5 * np.log(2 * np.pi)
+
+
+USERS = [
+    (Logistic(), {"error": np.linspace(0.5, 2.0, 8)}),
+    (Logistic(inflation=0.7).with_constant("log_scale"), {"error": 1.0}),
+    (Gamma(), {}),
+    (Geometric(), {}),
+    (Softmax(), {}),
+    (FiveNormal(), {}),
+]
+
+
+@pytest.mark.parametrize("lik, metadata", USERS, ids=lambda v: getattr(v, "name", None))
+def test_density_alone_is_enough(lik, metadata):
+    check_likelihood(lik, metadata=metadata)
+
+
+def test_given_targets_on_another_scale():
+    y = np.random.default_rng(0).gamma(3.0, 2000.0, 12)
+    check_likelihood(Gamma(), y=y)
+
+
+def test_defaults_agree_with_scipy():
+    lik, f, q = Gamma(), np.linspace(-1, 2, 7), np.array([0.01, 0.5, 0.99])[:, None]
+    kw, k = lik.parameter_values(), np.exp(0.4)
+    dist = stats.gamma(k, scale=np.exp(f) / k)
+    np.testing.assert_allclose(lik.cdf(1.3, f, **kw), dist.cdf(1.3), atol=1e-10)
+    np.testing.assert_allclose(lik.ppf(q, f, **kw), dist.ppf(q), rtol=1e-8)
+    np.testing.assert_allclose(lik.conditional_mean(f, **kw), dist.mean(), rtol=1e-9)
+    np.testing.assert_allclose(lik.conditional_variance(f, **kw), dist.var(), rtol=1e-9)
+    student, g = HetStudentT(), np.array([-6.0, 0.0, 3.0])
+    dist = stats.t(4.0, 7.0, np.exp(0.5 * g))
+    for method, args, want in (("cdf", (7.5,), dist.cdf(7.5)), ("ppf", (0.01,), dist.ppf(0.01))):
+        got = getattr(Likelihood, method)(student, *args, np.full(3, 7.0), g, nu=4.0)
+        np.testing.assert_allclose(got, want, rtol=1e-8)
+    assert np.all(np.isinf(Likelihood.conditional_variance(student, 0.0, g, nu=2.0)))
+    counts, f = Poisson(), np.array([-2.0, 3.0, 12.0])  # up to 160,000: a moving window
+    dist = stats.poisson(np.exp(f))
+    np.testing.assert_allclose(Likelihood.conditional_mean(counts, f), dist.mean(), rtol=1e-9)
+    np.testing.assert_array_equal(Likelihood.ppf(counts, q, f), dist.ppf(q))
+
+
+def test_default_derivatives_are_exact_to_1e_minus_8():
+    rng = np.random.default_rng(0)
+    y, f, g = rng.normal(size=(3, 200))
+    for lik, kw in ((HetGaussian(), {}), (HetStudentT(), {"nu": 4.0})):
+        for name, tol in (("dlog_density", 1e-9), ("d2log_density", 1e-8)):
+            for a, b in zip(
+                getattr(Likelihood, name)(lik, y, f, g, **kw),
+                getattr(lik, name)(y, f, g, **kw),
+                strict=True,
+            ):
+                np.testing.assert_allclose(a, b, rtol=tol, atol=tol)
+
+
+def test_default_starts_are_finite_and_near_the_maximum():
+    rng = np.random.default_rng(0)
+    y = 100.0 + 3.0 * rng.logistic(size=2000)
+    location, log_scale = Logistic().initial_latents(y, inflation=1.0, error=np.ones(2000))
+    assert abs(location - 100.0) < 0.5
+    assert abs(log_scale - np.log(3.0)) < 0.1
+    assert abs(Gamma().initial_latents(rng.gamma(2, 500.0, 800), log_shape=0.7)[0] - 6.9) < 0.1
+    for y in (np.zeros(20), np.full(20, 1e6)):
+        assert np.all(np.isfinite(Geometric().initial_latents(y)))
+        assert np.all(np.isfinite(Logistic().initial_latents(y, inflation=1.0, error=1.0)))
+
+
+# ---- mutants: each must be refused, naming the method ------------------------------------------
+
+
+class SignError(HetGaussian):
+    def dlog_density(self, y, f, g):
+        df, dg = super().dlog_density(y, f, g)
+        return df, -dg
+
+
+class FactorTwo(HetGaussian):
+    def expected_log_density(self, y, means, variances, *, nodes=20, **kw):
+        value, dm, dv, dt = super().expected_log_density(y, means, variances, nodes=nodes, **kw)
+        return value, dm, 2.0 * dv, dt
+
+
+class WrongExpectation(HetGaussian):
+    def expected_log_density(self, y, means, variances, *, nodes=20, **kw):
+        variances = variances * [1.0, 2.0]
+        value, dm, dv, dt = super().expected_log_density(y, means, variances, nodes=nodes, **kw)
+        return value, dm, dv * [1.0, 2.0], dt
+
+
+class NoNormaliser(Likelihood):
+    latents = ("f", "g")
+
+    def log_density(self, y, f, g):
+        return -0.5 * (y - f) ** 2 * np.exp(-g)
+
+
+class NoJacobian(Likelihood):
+    latents = ("f",)
+    support = "positive"
+
+    def log_density(self, y, f):
+        return stats.norm.logpdf(np.log(y), f, 1.0)
+
+
+class WrongBroadcast(HetGaussian):
+    def log_density(self, y, f, g):
+        return super().log_density(y, f, g).reshape(-1, len(y)).mean(axis=0)
+
+
+class MixesRows(HetGaussian):
+    def log_density(self, y, f, g):
+        value = super().log_density(y, f, g)
+        return value[::-1] if value.ndim > 1 else value
+
+
+class SinglePrecision(HetGaussian):
+    def log_density(self, y, f, g):
+        return super().log_density(y, f, g).astype(np.float32)
+
+
+class ReturnsList(HetGaussian):
+    def log_density(self, y, f, g):
+        return list(super().log_density(y, f, g))
+
+
+class ScalarsOnly(HetGaussian):
+    def log_density(self, y, f, g):
+        return super().log_density(y, f, g) if y > f else -g
+
+
+class NotFinite(HetGaussian):
+    def log_density(self, y, f, g):
+        return np.where(y > 0, super().log_density(y, f, g), -np.inf)
+
+
+class NanFarOut(HetGaussian):
+    def log_density(self, y, f, g):
+        return super().log_density(y, f, g) + 0.0 * np.exp(np.exp(np.abs(g) / 10.0))
+
+
+class WrongCdf(HetGaussian):
+    def cdf(self, y, f, g):
+        return stats.norm.cdf(y, f, np.exp(g))
+
+
+class WrongPpf(HetGaussian):
+    def ppf(self, q, f, g):
+        return stats.norm.ppf(q, f, np.exp(g))
+
+
+class WrongMean(HetGaussian):
+    def conditional_mean(self, f, g):
+        return f + 0.01 * np.exp(g)
+
+
+class WrongVariance(HetGaussian):
+    def conditional_variance(self, f, g):
+        return np.exp(0.5 * g) + 0.0 * f
+
+
+class WrongSample(HetGaussian):
+    def sample(self, rng, f, g, *, size=None):
+        return f + 1.3 * (super().sample(rng, f, g, size=size) - f)
+
+
+class WrongCurvature(HetGaussian):
+    def d2log_density(self, y, f, g):
+        a, b = super().d2log_density(y, f, g)
+        return a, 2.0 * b
+
+
+class WrongTheta(HetStudentT):
+    def dlog_density_dtheta(self, y, f, g, *, nu):
+        return (1.01 * super().dlog_density_dtheta(y, f, g, nu=nu)[0],)
+
+
+class TooFew(HetGaussian):
+    def dlog_density(self, y, f, g):
+        return super().dlog_density(y, f, g)[:1]
+
+
+class Mutates(HetGaussian):
+    def log_density(self, y, f, g):
+        value = super().log_density(y, f, g)
+        f += 1.0
+        return value
+
+
+class BadStart(HetGaussian):
+    def initial_latents(self, y):
+        return np.array([np.nan, 0.0])
+
+
+class BadNodes(HetGaussian):
+    def required_nodes(self, y, means, variances, **kw):
+        return np.full(len(y), 7)
+
+
+class ForgetsExposure(Poisson):
+    def expected_log_density(self, y, means, variances, *, nodes=20, exposure=1.0):
+        return super().expected_log_density(y, means, variances, nodes=nodes)
+
+
+MUTANTS = [
+    (SignError, "dlog_density: derivative in log_variance disagrees"),
+    (FactorTwo, "expected_log_density: dvariances of mean disagrees"),
+    (WrongExpectation, "expected_log_density: value differs from quadrature"),
+    (NoNormaliser, "log_density: the density integrates to .* not 1"),
+    (NoJacobian, "log_density: the density integrates to .* Jacobian"),
+    (WrongBroadcast, r"log_density: returns shape \(8,\) instead of \(2, 2, 8\)"),
+    (MixesRows, "log_density: on a grid differs"),
+    (SinglePrecision, "log_density: returns float32"),
+    (ReturnsList, "log_density: returns a list"),
+    (ScalarsOnly, "log_density: raised ValueError"),
+    (NotFinite, "log_density: is -inf inside the support"),
+    (NanFarOut, "log_density: is NaN"),
+    (WrongCdf, "cdf: differs from the integral"),
+    (WrongPpf, "ppf: is not the inverse"),
+    (WrongMean, "conditional_mean: differs"),
+    (WrongVariance, "conditional_variance: differs"),
+    (WrongSample, "sample: .* draws are"),
+    (WrongCurvature, "d2log_density: second derivative in log_variance"),
+    (WrongTheta, "dlog_density_dtheta: derivative in nu"),
+    (TooFew, "dlog_density: must return 2 arrays"),
+    (Mutates, "log_density: changes its input"),
+    (BadStart, "initial_latents: is not finite"),
+    (BadNodes, "required_nodes: must be"),
+]
+
+
+@pytest.mark.parametrize("mutant, words", MUTANTS, ids=lambda v: getattr(v, "__name__", ""))
+def test_mutant_is_refused_in_words(mutant, words):
+    with pytest.raises(ContractError, match=words):
+        check_likelihood(mutant())
+
+
+def test_mutant_that_ignores_metadata_is_refused():
+    check_likelihood(ForgetsExposure())  # right as long as there is no exposure
+    with pytest.raises(ContractError, match="expected_log_density: value differs"):
+        check_likelihood(ForgetsExposure(), metadata={"exposure": 2.0})
+
+
+# ---- parameters, names, metadata, copies -------------------------------------------------------
+
+
+def test_parameters_become_leaves_and_are_inherited():
+    class Child(HetStudentT):
+        parameters = {"extra": 2.0}
+        domains = {"extra": "real"}
+
+        def log_density(self, y, f, g, *, nu, extra):
+            return super().log_density(y, f, g, nu=nu) + 0.0 * extra
+
+    lik = Child(nu=6.0, extra=-1.0)
+    assert lik.parameter_values() == {"nu": 6.0, "extra": -1.0}
+    assert lik.parameter_keys == ("nu", "extra")
+    assert lik.metadata_names == ()
+    assert list(HetStudentT().parameter_values()) == ["nu"]
+    lik.nu = 3.0
+    assert lik.parameter_values()["nu"] == 3.0
+    assert [p.name for p in lik.parameters] == ["nu", "extra"]
+
+
+def test_an_author_may_write_an_init():
+    class Sum(Likelihood):
+        def __init__(self, count):
+            self.latents = tuple(f"part_{k}" for k in range(count))
+            super().__init__()
+
+        def log_density(self, y, *latents):
+            return -0.5 * (y - sum(latents)) ** 2 - 0.5 * np.log(2 * np.pi)
+
+    assert Sum(2).latents == ("part_0", "part_1")
+    check_likelihood(Sum(2))
+
+
+def test_nu_stays_above_one():
+    lik = HetStudentT(nu=1.5)
+    lik.optimizer_array = np.array([-200.0])
+    assert lik.parameter_values()["nu"] >= 1.0
+    theta, x = (
+        np.array([1.0001, 1.5, 4.0, 80.0]),
+        AboveOne().finv(np.array([1.0001, 1.5, 4.0, 80.0])),
+    )
+    np.testing.assert_allclose(AboveOne().f(x), theta, rtol=1e-10)
+    slope = (AboveOne().f(x + 1e-6) - AboveOne().f(x - 1e-6)) / 2e-6
+    np.testing.assert_allclose(AboveOne().gradfactor(theta, np.ones(4)), slope, rtol=1e-6)
+    with pytest.raises(InputError, match="nu must be finite and above_one"):
+        HetStudentT(nu=0.5)
+
+
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        ({"latents": ("size",)}, "'size' is taken"),
+        ({"latents": ("naïve",)}, "not a name"),
+        ({"latents": ("a b",)}, "not a name"),
+        ({"latents": ("f", "f")}, "share a name"),
+        ({"latents": "f"}, "non-empty tuple"),
+        ({"latents": ()}, "non-empty tuple"),
+        ({"latents": ("f",), "parameters": {"gradient": 1.0}}, "'gradient' is taken"),
+        ({"latents": ("f",), "parameters": {"cdf": 1.0}}, "'cdf' is taken"),
+        ({"latents": ("f",), "parameters": {"f": 1.0}}, "share a name"),
+        ({"latents": ("f",), "parameters": {"s": -1.0}}, "s must be finite and positive"),
+        ({"latents": ("f",), "parameters": {"s": 1.0}, "domains": {"s": "odd"}}, "Domain 'odd'"),
+    ],
+)
+def test_bad_names_and_starts_are_refused(body, words):
+    cls = type("Wrong", (Likelihood,), {**body, "log_density": lambda self, y, f: y - f})
+    with pytest.raises(InputError, match=words):
+        cls()
+
+
+def test_unknown_parameters_and_metadata_are_refused():
+    with pytest.raises(InputError, match="no parameter mu; it has nu"):
+        HetStudentT(mu=1.0)
+    lik = Logistic()
+    assert lik.metadata_names == ("error",)
+    with pytest.raises(InputError, match="needs Y_metadata with error"):
+        lik.check_metadata([])
+    with pytest.raises(InputError, match="'exposure', which Logistic does not use; it takes error"):
+        lik.check_metadata(["error", "exposure"])
+    with pytest.raises(InputError, match="needs Y_metadata with error"):
+        check_likelihood(lik)
+
+
+@pytest.mark.parametrize(
+    "lik",
+    [HetStudentT(nu=6.0), Logistic(inflation=3.0).with_constant("log_scale", 0.2), liks.Gaussian()],
+    ids=lambda lik: lik.name,
+)
+def test_copies_are_equal_and_independent(lik):
+    for other in (lik.copy(), copy.deepcopy(lik), pickle.loads(pickle.dumps(lik))):
+        assert other.parameter_values() == lik.parameter_values()
+        assert (other.latents, other.metadata_names) == (lik.latents, lik.metadata_names)
+        assert str(other) == str(lik)  # values and constraints
+        key, before = lik.parameter_keys[0], lik.parameter_values()
+        setattr(other, key, 9.0)
+        assert other.parameter_values()[key] == 9.0
+        assert lik.parameter_values() == before
+
+
+def test_constant_latent_is_the_base_with_that_latent_fixed():
+    base = HetStudentT(nu=5.0)
+    lik = base.with_constant("log_scale2", -0.7)
+    assert lik.latents == ("location",)
+    assert lik.parameter_values() == {"nu": 5.0, "log_scale2": -0.7}
+    y, f = np.array([0.2, -1.0]), np.array([0.1, 0.4])
+    kw = lik.parameter_values()
+    want = stats.t.logpdf(y, 5.0, f, np.exp(-0.35))
+    np.testing.assert_allclose(lik.log_density(y, f, **kw), want, rtol=1e-12)
+    with pytest.raises(InputError, match="no latent of HetStudentT"):
+        base.with_constant("scale")
+    with pytest.raises(InputError, match="one latent only"):
+        lik.with_constant("location")
+    assert callable(liks.LogLogisticSurvival().with_constant("log_shape").log_survival)
+    assert not hasattr(lik, "log_survival")
+
+
+def test_rows_with_different_numbers_of_nodes_are_put_together():
+    rng = np.random.default_rng(0)
+    y, means = rng.normal(size=9), rng.normal(size=(2, 9)).T
+    variances = rng.uniform(0.1, 1.0, (2, 9)).T
+    kw = {"inflation": 1.0, "error": rng.uniform(0.5, 2.0, 9)}
+    nodes = np.array([8, 20, 8, 12, 20, 8, 12, 20, 8])
+    mixed = Logistic().expectation(y, means, variances, nodes, **kw)
+    for level in (8, 12, 20):
+        rows = nodes == level
+        whole = Logistic().expectation(y, means, variances, level, **kw)
+        for a, b in zip(mixed, whole, strict=True):
+            np.testing.assert_allclose(a[rows], b[rows], rtol=1e-12)
+            assert not np.allclose(a[~rows], b[~rows], rtol=1e-12, atol=0)

@@ -1,0 +1,332 @@
+"""The package as a whole: README, packaging, documentation of public names, import graph."""
+
+import ast
+import importlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+import warnings
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import chainedgp
+from chainedgp.errors import ConvergenceWarning
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "chainedgp"
+
+# A module may import modules of its own layer or of lower ones. Layers from below:
+LAYERS = [
+    {"_version", "errors"},
+    {"checks", "domains", "linalg", "numeric", "parameters", "priors", "quadrature", "special"},
+    {"kernels", "likelihoods", "means"},
+    {"bound"},
+    {"inference"},
+    {"predictive", "predictive_nodes", "predictive_quantiles", "predictive_survival", "prediction"},
+    {"model"},
+    {"persistence", "metrics", "baselines", "datasets", "plotting", "testing"},
+    {"sklearn", "distributed"},
+    {""},  # the package's own __init__
+]
+RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
+
+# Imports inside functions are for heavy or optional things, which most users never load.
+HEAVY = {"dask", "distributed", "matplotlib", "pandas", "scipy", "sklearn", "threadpoolctl", "tqdm"}
+# ... and for these pairs of our own modules, which build on each other.
+LOCAL_PAIRS = {("likelihoods.base", "likelihoods.wrappers")}
+
+
+# ---- README and commands ------------------------------------------------------------------------
+
+
+def readme():
+    return (ROOT / "README.md").read_text("utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", readme(), flags=re.M | re.S)
+
+
+def test_readme_python_runs():
+    code = "\n".join(blocks("python"))
+    assert code.count("m.optimize()") == 2 and "class HetLogistic" in code
+    # the fit of the second model, by quadrature, is cut short
+    head, tail = code.rsplit("m.optimize()", 1)
+    names = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        exec(head + "m.optimize(max_iters=2)" + tail, names)
+    n = names["X"].shape[0]
+    assert names["lower"].shape == names["upper"].shape == (n, 1)
+    assert (names["lower"] < names["median"]).all() and (names["median"] < names["upper"]).all()
+    assert names["f_mean"].shape == names["f_variance"].shape == (n, 2)
+    assert names["nlpd"] < 1.5  # a Gaussian has 1.9 on these rows
+    assert names["m"].likelihood.latents == ("location", "log_scale")
+
+
+def test_readme_has_two_one_line_commands():
+    commands = [block.strip() for block in blocks("sh")]
+    assert len(commands) == 2
+    for command in commands:
+        assert "\n" not in command and command.startswith("python3 -m venv .venv")
+        folder = command.split()[3]
+        assert f"{folder}/bin/pip install" in command and f"&& {folder}/bin/python " in command
+    assert "examples/corrupted_motorcycle.py" in commands[0] and "pytest" in commands[1]
+    assert commands[0].split()[3] != commands[1].split()[3]  # each its own environment
+    # .ci/run finds its commands in the README by this pattern, and runs the second
+    assert re.findall(r"^python3 -m venv .*", readme(), flags=re.M) == commands
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    assert "grep '^python3 -m venv ' README.md" in script
+    assert "test_command=${commands[1]}" in script and '-c "$test_command"' in script
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_readme_names_and_files_exist():
+    text = readme()
+    for path in re.findall(r"\]\(([\w./-]+)\)", text):
+        assert (ROOT / path).is_file(), path
+    listed = text[text.index("\nLikelihoods: ") : text.index("\nInference is")]
+    names = set(re.findall(r"`([A-Z]\w+)`", listed))
+    assert len(names) >= 19
+    known = {*chainedgp.likelihoods.__all__, *chainedgp.kernels.__all__}
+    assert names <= known, names - known
+
+
+def test_example_runs_and_draws(tmp_path):
+    path = tmp_path / "figure.png"
+    command = [sys.executable, "-W", "error", "examples/corrupted_motorcycle.py", "--quick"]
+    done = subprocess.run(
+        [*command, "--output", str(path)],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    table = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line}
+    assert [table[key][3] for key in ("G", "CHG", "CHt")] == ["yes"] * 3
+    # robust: on held-out rows that were not corrupted the Student-t is far ahead
+    assert float(table["CHt"][5]) < float(table["G"][5]) - 0.3
+
+
+def environment():
+    """This process's environment, with the checkout importable."""
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def test_version_and_packaging_files():
+    assert re.fullmatch(r"\d+\.\d+\.\d+", chainedgp.__version__)
+    assert f"## {chainedgp.__version__}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert (PACKAGE / "py.typed").is_file()
+    assert (PACKAGE / "datasets" / "motorcycle.csv").is_file()
+    assert "BSD 3-Clause" in (ROOT / "LICENSE").read_text("utf-8")
+    setup = (ROOT / "setup.py").read_text("utf-8")
+    assert "_version.py" in setup and chainedgp.__version__ not in setup
+
+
+# ---- public names -------------------------------------------------------------------------------
+
+
+@cache
+def modules():
+    """Names of all modules without the leading `chainedgp.`; "" is the package."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        found[".".join(part for part in parts if part != "__init__")] = path
+    return found
+
+
+def full_name(module):
+    return f"chainedgp.{module}" if module else "chainedgp"
+
+
+OPTIONAL = ("sklearn", "distributed")
+
+
+def public_objects():
+    for module in modules():
+        if module in OPTIONAL:
+            continue
+        loaded = importlib.import_module(full_name(module))
+        for name in getattr(loaded, "__all__", ()):
+            yield f"{full_name(module)}.{name}", getattr(loaded, name)
+
+
+def complaints(name, thing):
+    """What a reader misses at a public function or class, in words."""
+    if inspect.isclass(thing):
+        if not thing.__doc__:
+            yield f"{name} has no docstring"
+        for key, member in vars(thing).items():
+            if key.startswith("_"):
+                continue
+            function = member.fget if isinstance(member, property) else member
+            function = getattr(function, "__func__", function)  # class and static methods
+            if inspect.isfunction(function):
+                yield from complaints(f"{name}.{key}", function)
+    elif inspect.isfunction(thing):
+        if not thing.__doc__:
+            yield f"{name} has no docstring"
+        signature = inspect.signature(thing)
+        for parameter in signature.parameters.values():
+            if parameter.annotation is parameter.empty and parameter.name not in ("self", "cls"):
+                yield f"{name}: {parameter.name} has no annotation"
+        if signature.return_annotation is signature.empty:
+            yield f"{name} has no return annotation"
+
+
+def ours(thing):
+    return str(getattr(thing, "__module__", "")).startswith("chainedgp")
+
+
+def test_public_names_are_documented_and_annotated():
+    found = {
+        complaint
+        for name, thing in public_objects()
+        if ours(thing)
+        for complaint in complaints(name, thing)
+    }
+    assert not found, "\n".join(sorted(found))
+
+
+def test_every_module_has_a_docstring():
+    bare = [name for name, path in modules().items() if path.stat().st_size and not docstring(path)]
+    assert not bare
+
+
+def docstring(path):
+    return ast.get_docstring(ast.parse(path.read_text("utf-8")))
+
+
+def test_complaints_see_what_is_missing():
+    class Bare:
+        def method(self, x) -> None:
+            """Documented, but x is not annotated."""
+
+        @property
+        def value(self) -> int:
+            return 1
+
+    assert set(complaints("Bare", Bare)) == {
+        "Bare has no docstring",
+        "Bare.method: x has no annotation",
+        "Bare.value has no docstring",
+    }
+
+
+# ---- imports ------------------------------------------------------------------------------------
+
+
+def resolve(module, is_package, node):
+    """Our modules (without `chainedgp.`) and top-level names of others that a statement imports."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+        return {
+            ("ours", name.partition(".")[2])
+            if component(name) == "chainedgp"
+            else ("other", component(name))
+            for name in names
+        }
+    if node.level == 0:
+        head, _, tail = node.module.partition(".")
+        if head != "chainedgp":
+            return {("other", head)}
+        base = tail.split(".") if tail else []
+    else:
+        parts = module.split(".") if module else []
+        keep = len(parts) - node.level + (1 if is_package else 0)
+        base = parts[:keep] + (node.module.split(".") if node.module else [])
+    found = set()
+    for alias in node.names:
+        target = ".".join([*base, alias.name])
+        found.add(("ours", target if target in modules() else ".".join(base)))
+    return found
+
+
+def import_graph(module, path):
+    """(imported, where) pairs; where is "top", "typing" or "local"."""
+    tree = ast.parse(path.read_text("utf-8"))
+    is_package = path.name == "__init__.py"
+
+    def walk(node, where):
+        for child in ast.iter_child_nodes(node):
+            inner = where
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                inner = "local"
+            elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                inner = "typing"
+            if isinstance(child, ast.Import | ast.ImportFrom):
+                yield from (
+                    (kind, name, where) for kind, name in resolve(module, is_package, child)
+                )
+            yield from walk(child, inner)
+
+    return list(walk(tree, "top"))
+
+
+def component(module):
+    return module.split(".")[0]
+
+
+@pytest.mark.parametrize("module", modules())
+def test_module_imports_only_its_layer_and_below(module):
+    assert component(module) in RANK, f"place {component(module)!r} in LAYERS, in this file"
+    for kind, name, where in import_graph(module, modules()[module]):
+        if where == "typing":
+            continue  # nothing is imported when the program runs
+        if kind == "ours":
+            assert RANK.get(component(name), 0) <= RANK[component(module)], f"{module}: {name}"
+            if where == "local":
+                assert (module, name) in LOCAL_PAIRS, f"{module} imports {name} in a function"
+        elif where == "local":
+            assert name in HEAVY, f"{module} imports {name} in a function"
+
+
+def cycle(edges):
+    """A cycle in a graph {node: set of nodes}, as a list, or None."""
+    done, path = set(), []
+
+    def visit(node):
+        if node in path:
+            return [*path[path.index(node) :], node]
+        if node in done:
+            return None
+        path.append(node)
+        for target in sorted(edges.get(node, ())):
+            found = visit(target)
+            if found:
+                return found
+        done.add(path.pop())
+        return None
+
+    return next((found for node in sorted(edges) if (found := visit(node))), None)
+
+
+def test_import_graph_has_no_cycle():
+    edges = {
+        module: {
+            name
+            for kind, name, where in import_graph(module, path)
+            if kind == "ours" and where == "top"
+        }
+        for module, path in modules().items()
+    }
+    assert sum(map(len, edges.values())) > 50  # the graph was read
+    assert cycle(edges) is None
+    assert cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a", "b", "c", "a"]
+    assert cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) is None
+
+
+def test_import_is_light():
+    heavy = ("scipy.stats", "matplotlib", "tqdm", "pandas", "sklearn", "dask", "IPython")
+    code = f"import chainedgp, sys; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

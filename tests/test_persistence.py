@@ -1,0 +1,683 @@
+"""Save and load: bit-equal models, honest errors, harmless files."""
+
+import hashlib
+import io
+import json
+import pickle
+import tracemalloc
+import warnings
+import zipfile
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from paramz import Param
+from paramz.transformations import Exponent, Logexp, Square
+
+import chainedgp as cgp
+from chainedgp import kernels as kern
+from chainedgp import likelihoods as lik
+from chainedgp import means, priors
+from chainedgp.errors import InputError, MomentWarning
+from chainedgp.inference.result import OptimizationResult, TracePoint
+from chainedgp.persistence import FORMAT, FileFormatError, archive, load, save
+
+N, D, M = 23, 2, 4
+XNEW = np.random.default_rng(5).uniform(-2, 2, (7, D))
+TARGETS = {
+    "real": lambda rng: rng.normal(size=N),
+    "positive": lambda rng: rng.gamma(2.0, size=N),
+    "unit": lambda rng: rng.beta(2.0, 3.0, size=N),
+    "counts": lambda rng: rng.poisson(3.0, size=N).astype(float),
+    "binary": lambda rng: (rng.uniform(size=N) < 0.4).astype(float),
+}
+
+
+def make(likelihood=None, kernels=None, seed=0, **options):
+    """A model with random q and hyperparameters, so that nothing in it has its default value."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (N, D))
+    likelihood = lik.HetGaussian() if likelihood is None else likelihood
+    options.setdefault("Z", X[:M])
+    y = TARGETS[likelihood.support](rng)
+    m = cgp.ChainedGP(X, y, likelihood, kernels, num_threads=1, **options)
+    for leaf in m.flattened_parameters:
+        if leaf.name != "q_sqrt" and "q_sqrt" not in leaf.hierarchy_name():
+            leaf[...] = leaf.values * rng.uniform(0.8, 1.2, leaf.shape)
+    for param in [m.q_mu] if m._same_size else m.q_mu:
+        param[...] = rng.normal(size=param.shape)
+    return m
+
+
+def round_trip(m, tmp_path, data=True, classes=()):
+    save(m, tmp_path / "model.cgp", data)
+    return load(tmp_path / "model.cgp", classes)
+
+
+def constraints(m):
+    return [
+        sorted((str(what), index.tolist()) for what, index in leaf.constraints.items())
+        for leaf in m.flattened_parameters
+    ]
+
+
+def predictions(m):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MomentWarning)
+        moments = m.predict(XNEW)
+    return [*moments, *m.predict_quantiles(XNEW, (10, 90))]
+
+
+def assert_same(m, again, data=True):
+    assert type(again) is cgp.ChainedGP
+    names = [[leaf.hierarchy_name() for leaf in x.flattened_parameters] for x in (m, again)]
+    assert names[0] == names[1]
+    for a, b in zip(m.flattened_parameters, again.flattened_parameters, strict=True):
+        assert a.values.tobytes() == b.values.tobytes()
+    assert m.param_array.tobytes() == again.param_array.tobytes()
+    assert m.optimizer_array.tobytes() == again.optimizer_array.tobytes()
+    assert constraints(m) == constraints(again)
+    assert type(m.likelihood) is type(again.likelihood)
+    for p, q in zip(m.predict_latents(XNEW), again.predict_latents(XNEW), strict=True):
+        assert p.tobytes() == q.tobytes()
+    for p, q in zip(predictions(m), predictions(again), strict=True):
+        assert p.tobytes() == q.tobytes()
+    if data:
+        assert m.log_likelihood() == again.log_likelihood()
+        gradients = m.objective_function_gradients(), again.objective_function_gradients()
+        assert gradients[0].tobytes() == gradients[1].tobytes()
+
+
+# ---- everything that is shipped comes back ------------------------------------------------------
+
+WRAPPED = {
+    "ConstantLatent": lambda: lik.HetStudentT(nu=6.0).with_constant("log_scale2", -0.5),
+}
+ABSTRACT = {"Likelihood", "Survival"}
+
+
+@pytest.mark.parametrize("name", sorted(set(lik.__all__) - ABSTRACT))
+def test_every_likelihood(name, tmp_path):
+    m = make(WRAPPED.get(name, getattr(lik, name))(), seed=len(name))
+    assert_same(m, round_trip(m, tmp_path))
+
+
+def test_wrapped_likelihoods(tmp_path):
+    for likelihood in (
+        lik.HetGaussian().with_constant(0, 0.3),
+        lik.LogLogisticSurvival().with_constant("log_shape"),
+        lik.ConstantLatent(lik.HetGaussian(), 1, positive="noise"),
+        lik.Gaussian(0.7),
+        lik.StudentT(nu=7.0, log_scale2=-1.0),
+    ):
+        m = make(likelihood)
+        again = round_trip(m, tmp_path)
+        assert_same(m, again)
+        assert again.likelihood.latents == m.likelihood.latents
+    assert again.likelihood._base.nu.values[0] == 7.0  # not a child, stored all the same
+
+
+EXAMPLES = {
+    "Linear": lambda: kern.Linear(2, ARD=True),
+    "Periodic": lambda: kern.Periodic(2, period=[1.0, 2.0], ARD1=True),
+    "Sum": lambda: kern.RBF(2) + kern.Bias(2),
+    "Product": lambda: kern.RBF(2) * kern.Linear(2),
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(kern.__all__) - {"Kernel", "Stationary", "GPyKernel"}))
+def test_every_kernel(name, tmp_path):
+    if not isinstance(getattr(kern, name), type):
+        pytest.skip("a function")
+    kernel = EXAMPLES.get(name, lambda: getattr(kern, name)(2))()
+    m = make(kernels=kernel)
+    again = round_trip(m, tmp_path)
+    assert_same(m, again)
+    assert type(again.kernels[1]) is type(m.kernels[1])
+
+
+def test_deep_kernel(tmp_path):
+    one = kern.RBF(1, active_dims=[1], name="slow") + kern.RBF(1, 2.0, 0.3, active_dims=[0])
+    kernel = (one * kern.Matern32(2, ARD=True) + kern.White(2, 0.1)) * kern.Periodic(
+        1, active_dims=[1]
+    ) + kern.RBF(2) + kern.RBF(2)
+    m = make(kernels=kernel)
+    m.kernels[0].product.fix()
+    again = round_trip(m, tmp_path)
+    assert_same(m, again)
+    part = again.kernels[0].product.sum.product.sum.slow
+    assert part.active_dims.tolist() == [1] and part.is_fixed
+    assert not again.kernels[1].product.sum.product.sum.slow.is_fixed
+
+
+def test_means(tmp_path):
+    for name in set(means.__all__) - {"MeanFunction"}:
+        cls = getattr(means, name)
+        mean = cls(D) if name == "Linear" else cls()
+        m = make(mean_functions=[mean, means.Zero()])
+        again = round_trip(m, tmp_path)
+        assert_same(m, again)
+        assert type(again.mean_functions[0]) is cls
+
+
+def test_separate_inducing_inputs(tmp_path):
+    X = np.random.default_rng(0).uniform(-2, 2, (N, D))
+    for Z in ([X[:4], X[4:8]], [X[:4], X[4:9]]):
+        m = make(Z=Z)
+        again = round_trip(m, tmp_path)
+        assert_same(m, again)
+        assert len(again.Z) == 2 and again.q_mu is not again.Z
+        assert (again.Z[1].values == m.Z[1].values).all()
+
+
+# ---- constraints, fixes, options ----------------------------------------------------------------
+
+
+def test_constraints_and_fixes(tmp_path):
+    m = make(kernels=kern.RBF(2, ARD=True))
+    m.kernels[0].lengthscale[1:].fix(warning=False)
+    m.kernels[0].variance.constrain_bounded(0.01, 50.0, warning=False)
+    m.kernels[1].variance.constrain(Square(), warning=False)
+    m.kernels[1].lengthscale.unconstrain()
+    m.kernels[1].lengthscale[:1].constrain(Exponent(), warning=False)
+    m.mean_functions[0].fix(warning=False)
+    m.mean_functions[1].value.constrain_negative(warning=False)
+    m.Z[:, 1].fix(warning=False)
+    again = round_trip(m, tmp_path)
+    assert_same(m, again)
+    assert again.mean_functions[0].value.is_fixed
+    assert again.Z.constraints["fixed"].tolist() == [1, 3, 5, 7]
+    # unfixing brings the constraint back, and the optimiser's vector drives the same leaves
+    for x in (m, again):
+        x.kernels[0].lengthscale.unfix()
+        x.optimizer_array = x.optimizer_array + 0.1
+    assert_same(m, again)
+
+
+def test_a_value_that_its_constraint_would_change(tmp_path):
+    m = make()
+    m.kernels[0].variance.fix(warning=False)
+    m.kernels[0].variance[:] = 0.0  # the constructor would refuse it
+    m.likelihood.name = "other"
+    again = round_trip(m, tmp_path)
+    assert again.kernels[0].variance.values[0] == 0.0
+    assert again.likelihood.name == "other"
+
+
+def test_options(tmp_path):
+    m = make(jitter=1e-6 / 3, num_nodes=13, name="my_model")
+    m.set_prior(".*lengthscale", priors.LogNormal(0.1, 2.0))
+    m.set_prior(m.kernels[0].variance, priors.Gamma(2.5, 0.5))
+    again = round_trip(m, tmp_path)
+    assert_same(m, again)
+    assert (again.jitter, again.num_nodes, again.name) == (m.jitter, 13, "my_model")
+    assert again.priors == m.priors and len(m.priors) == 3
+    assert again.objective_function() == m.objective_function()
+
+
+def test_rows(tmp_path):
+    rng = np.random.default_rng(2)
+    metadata = {"censored": rng.integers(0, 2, N), "weights": rng.uniform(1, 2, N)}
+    m = make(lik.LogLogisticSurvival(), Y_metadata=metadata)
+    again = round_trip(m, tmp_path)
+    assert_same(m, again)
+    assert (again.X == m.X).all() and (again.Y == m.Y).all()
+    assert set(again.Y_metadata) == set(metadata)
+    for key, value in m.Y_metadata.items():
+        assert (again.Y_metadata[key] == value).all()
+
+
+def test_memmap(tmp_path):
+    m = make()
+    X = np.memmap(tmp_path / "X", np.float32, "w+", shape=(N, D))
+    X[:] = m.X
+    m.set_data(X, m.Y)
+    assert_same(m, round_trip(m, tmp_path))
+
+
+def test_fit_goes_on(tmp_path):
+    m = make()
+    result = m.optimize(max_iters=200)
+    again = round_trip(m, tmp_path)
+    assert_same(m, again)
+    sites = [x._evaluator.shards[0].sites() for x in (m, again)]
+    assert np.abs(sites[0]).max() > 0.0
+    more = round_trip(m, tmp_path).optimize(max_iters=200)
+    assert abs(more.bound - result.bound) < 1e-2
+    assert (sites[0] == sites[1]).all()
+
+
+def test_last_result(tmp_path):
+    m = make()
+    trace = [TracePoint(-3.25, 1, 1, 0.1), TracePoint(-1.0 / 3.0, 4, 2, 0.2)]
+    m.last_result = OptimizationResult(
+        "profile", True, "converged", "small steps", np.float64(-1 / 3), 2, 4, 2, 0.2, trace, ["w"]
+    )
+    assert round_trip(m, tmp_path, data=False).last_result == m.last_result
+
+
+def test_bytes_are_reproducible_and_numpy_reads_them(tmp_path):
+    m = make()
+    save(m, tmp_path / "a")
+    save(load(tmp_path / "a"), str(tmp_path / "b"))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    with np.load(tmp_path / "a", allow_pickle=False) as arrays:
+        header = json.loads(arrays["header"].tobytes())
+        assert header["format"] == FORMAT
+        assert (arrays[header["data"]["dict"]["X"]["array"]] == m.X).all()
+
+
+# ---- without data -------------------------------------------------------------------------------
+
+
+def test_without_data(tmp_path):
+    m = make()
+    save(m, tmp_path / "full")
+    again = round_trip(m, tmp_path, data=False)
+    assert (tmp_path / "model.cgp").stat().st_size < (tmp_path / "full").stat().st_size
+    assert_same(m, again, data=False)
+    assert again.X.shape == (0, D)
+    assert "0 rows" in str(again)
+    for call in (again.log_likelihood, again.optimize, again.objective_function_gradients):
+        with pytest.raises(InputError, match="set_data"):
+            call()
+    for copy in (again.copy(), pickle.loads(pickle.dumps(again)), round_trip(again, tmp_path)):
+        assert_same(m, copy, data=False)
+    again.set_data(m.X, m.Y)
+    assert_same(m, again)
+
+
+# ---- the user's own classes ---------------------------------------------------------------------
+
+
+class Logistic(cgp.Likelihood):
+    latents = ("location", "log_scale")
+    parameters = {"power": 2.0}
+
+    def __init__(self, *args, order=1, **kwargs):
+        self._order = order
+        super().__init__(*args, **kwargs)
+
+    def log_density(self, y, f, g, *, power):
+        z = np.abs(y - f) * np.exp(-g) * self._order
+        return -z - g - power * np.log1p(np.exp(-z))
+
+
+class Scaled(kern.RBF):
+    def __init__(self, input_dim, factor, grid, **kwargs):
+        super().__init__(input_dim, **kwargs)
+        self.factor, self.grid = factor, grid
+
+    def _evaluate(self, X, Z):
+        scale = self.factor["a"][1]
+        return super()._evaluate(X * scale, None if Z is None else Z * scale)
+
+
+class Level(means.MeanFunction):
+    def __init__(self, levels, name):
+        super().__init__(name)
+        self.levels = Param("levels", np.array(levels, dtype=float))
+        self.link_parameter(self.levels)
+
+    def evaluate(self, X):
+        return np.full(len(X), self.levels.values.sum()), lambda g: np.full(3, g.sum())
+
+
+@dataclass(frozen=True)
+class Flat(priors.Prior):
+    height: float = 1.0
+
+    def log_density(self, x):
+        return 0 * x + self.height
+
+    def gradient(self, x):
+        return 0 * x
+
+
+class Shifted(Logexp):
+    pass
+
+
+OWN = (Logistic, Scaled, Level, Flat, Shifted)
+
+
+def own_model():
+    kernel = Scaled(2, {"a": (1, 1.5)}, np.arange(3), ARD=True) + kern.Bias(2)
+    m = make(Logistic(order=2, power=3.0), kernel, mean_functions=Level([1, 2, 3], "level"))
+    m.set_prior(".*levels", Flat(2.0))
+    m.kernels[0].bias.constrain(Shifted(), warning=False)
+    return m
+
+
+def test_own_classes(tmp_path):
+    m = own_model()
+    again = round_trip(m, tmp_path, classes=OWN)
+    assert_same(m, again)
+    assert again.likelihood._order == 2
+    part = again.kernels[1].rbf
+    assert part.factor == {"a": (1, 1.5)} and part.grid.tolist() == [0, 1, 2]
+    assert again.priors == m.priors
+
+
+@pytest.mark.parametrize("missing", OWN)
+def test_a_class_that_is_not_given(missing, tmp_path):
+    save(own_model(), tmp_path / "m")
+    message = rf"{missing.__name__}'.*classes=\({missing.__name__},\)"
+    with pytest.raises(FileFormatError, match=message):
+        load(tmp_path / "m", [cls for cls in OWN if cls is not missing])
+
+
+def test_classes_argument(tmp_path):
+    m = make(Logistic())
+    assert_same(m, round_trip(m, tmp_path, classes=Logistic))
+    for bad in (["Logistic"], [int], [Logistic()]):
+        with pytest.raises(InputError, match="classes"):
+            load(tmp_path / "model.cgp", bad)
+
+
+def test_a_namesake_of_ours_is_not_mistaken(tmp_path):
+    theirs = type("HetGaussian", (lik.HetGaussian,), {})
+    m = make(theirs())
+    with pytest.raises(FileFormatError, match="classes"):
+        round_trip(m, tmp_path)
+    assert type(load(tmp_path / "model.cgp", [theirs]).likelihood) is theirs
+    save(make(), tmp_path / "ours")
+    assert type(load(tmp_path / "ours", [theirs]).likelihood) is lik.HetGaussian
+
+
+class Forgetful(kern.RBF):
+    def __init__(self, input_dim, power=3):
+        super().__init__(input_dim)
+
+
+class Telling(Forgetful):
+    def constructor_arguments(self):
+        return {"input_dim": self.input_dim, "power": 4}
+
+
+class Callback(kern.RBF):
+    def __init__(self, input_dim, function):
+        super().__init__(input_dim)
+        self.function = function
+
+
+class Resized(means.MeanFunction):
+    def __init__(self, levels=(0.0,)):
+        super().__init__("resized")
+        self.levels = Param("levels", np.array(levels, dtype=float))
+        self.link_parameter(self.levels)
+
+    def evaluate(self, X):
+        return np.zeros(len(X)), lambda g: np.zeros(self.size)
+
+
+class Moody(kern.RBF):
+    def __init__(self, input_dim, mood="bad"):
+        super().__init__(input_dim)
+        if mood == "tired":
+            raise ValueError("not now")
+        self.mood = "tired"
+
+
+def test_what_cannot_be_loaded_is_not_saved(tmp_path):
+    for options, message in (
+        ({"kernels": Forgetful(2)}, "Forgetful.*power.*constructor_arguments"),
+        ({"kernels": kern.Bias(2) + Forgetful(2)}, "Forgetful.*power"),
+        ({"kernels": Callback(2, np.sin)}, "Callback.*ufunc"),
+        ({"kernels": Moody(2)}, "Moody.*not now"),
+        ({"mean_functions": Resized((1.0, 2.0))}, "Resized.*other parameters"),
+    ):
+        with pytest.raises(InputError, match=message):
+            save(make(**options), tmp_path / "m")
+    m = make(kernels=Telling(2))
+    assert_same(m, round_trip(m, tmp_path, classes=[Telling]))
+    with pytest.raises(InputError, match="ChainedGP"):
+        save(kern.RBF(2), tmp_path / "m")
+    with pytest.raises(InputError, match="path"):
+        save(m, 3)
+    assert not (tmp_path / "m").exists()
+
+
+def test_the_old_file_survives_a_failure(tmp_path, monkeypatch):
+    path = tmp_path / "model.cgp"
+    save(make(), path)
+    before = path.read_bytes()
+
+    def full(*args, **kwargs):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(archive.np.lib.format, "write_array", full)
+    with pytest.raises(OSError, match="no space"):
+        save(make(seed=1), path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["model.cgp"]
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "nothing")
+
+
+# ---- hostile files ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    path = tmp_path_factory.mktemp("good") / "model.cgp"
+    m = make(lik.StudentT(), kern.RBF(2, ARD=True) + kern.Bias(2), Y_metadata={"weights": 2.0})
+    m.set_prior(".*lengthscale", priors.LogNormal())
+    m.kernels[0].rbf.lengthscale[1:].fix(warning=False)
+    m.kernels[0].bias.constrain_bounded(1e-3, 10, warning=False)
+    m.last_result = m.optimize(max_iters=100)
+    save(m, path)
+    return path.read_bytes()
+
+
+def signed(body):
+    return body + hashlib.sha256(body).hexdigest().encode()
+
+
+def unpacked(content):
+    with zipfile.ZipFile(io.BytesIO(content)) as z:
+        return {name: z.read(name) for name in z.namelist()}
+
+
+def packed(entries, compression=zipfile.ZIP_STORED):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as z:
+        z.comment = b"0" * 64
+        for name, value in entries:
+            z.writestr(name, value)
+    return signed(buffer.getvalue()[:-64])
+
+
+def npy(array):
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+def header_of(content):
+    return json.loads(np.load(io.BytesIO(unpacked(content)["header.npy"])).tobytes())
+
+
+def with_header(content, header):
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    return packed({**unpacked(content), "header.npy": npy(text)}.items())
+
+
+def refused(content, tmp_path, match="cannot be loaded"):
+    """One clear error, and no more memory than a small multiple of the file."""
+    path = tmp_path / "bad"
+    path.write_bytes(content)
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileFormatError, match=match):
+            load(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**22 + 20 * len(content)
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_tools_of_these_tests_work(good, tmp_path):
+    (tmp_path / "same").write_bytes(with_header(good, header_of(good)))
+    (tmp_path / "good").write_bytes(good)
+    assert_same(load(tmp_path / "good"), load(tmp_path / "same"))
+
+
+def test_flipped_bytes(good, tmp_path):
+    rng = np.random.default_rng(0)
+    for position in rng.integers(0, len(good), 300):
+        bad = bytearray(good)
+        bad[position] ^= rng.integers(1, 256)
+        refused(bytes(bad), tmp_path, "damaged")
+
+
+def test_truncated(good, tmp_path):
+    rng = np.random.default_rng(1)
+    for length in [0, 1, 63, 64, 65, *rng.integers(0, len(good), 100)]:
+        refused(good[:length], tmp_path, "damaged")
+    for other in (b"\0", good[:100], good):
+        refused(good + other[:-1] + b"\0", tmp_path, "damaged")
+
+
+def loads_or_refuses(content, tmp_path):
+    """A change that nobody can see is harmless; any other gives our error. No other exception."""
+    path = tmp_path / "bad"
+    path.write_bytes(content)
+    tracemalloc.start()
+    try:
+        load(path)
+        return True
+    except FileFormatError:
+        return False
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 2**23 + 20 * len(content)
+
+
+def test_flipped_bytes_with_a_right_digest(good, tmp_path):
+    rng = np.random.default_rng(2)
+    loaded = 0
+    for position in rng.integers(0, len(good) - 64, 200):
+        bad = bytearray(good[:-64])
+        bad[position] ^= rng.integers(1, 256)
+        loaded += loads_or_refuses(signed(bytes(bad)), tmp_path)
+    assert loaded < 20  # dates and the like; values have a CRC
+
+
+JUNK = [
+    None, True, -1, 0, 3, 10**5, 10**9, 10**30, 1e300, float("nan"), "", "x", "Z", "a0", "RBF",
+    "__class__", [], [1], {}, {"array": "a0"}, {"array": "a99"}, {"array": 3}, {"list": [1, 2]},
+    {"dict": {"a": 1}}, {"object": 1}, {"array": "a0", "list": []}, [[None, None]],
+]  # fmt: skip
+
+
+def places(value, path=()):
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, child in items if isinstance(value, dict | list) else ():
+        yield from places(child, (*path, key))
+
+
+def test_wrong_headers(good, tmp_path):
+    rng = np.random.default_rng(3)
+    everywhere = [p for p in places(header_of(good)) if p]
+    loaded = 0
+    for _ in range(400):
+        header = header_of(good)
+        *above, last = everywhere[rng.integers(len(everywhere))]
+        place = header
+        for key in above:
+            place = place[key]
+        how = rng.integers(4)
+        if how == 0:
+            del place[last]
+        else:
+            place[last] = JUNK[rng.integers(len(JUNK))]
+        loaded += loads_or_refuses(with_header(good, header), tmp_path)
+    assert loaded < 120
+
+
+def change(content, **fields):
+    return with_header(content, {**header_of(content), **fields})
+
+
+def test_newer_format(good, tmp_path):
+    refused(change(good, format=FORMAT + 1, version="9.9"), tmp_path, r"format 2.*9\.9.*update")
+    for bad in (0, "1", None, 1.5):
+        refused(change(good, format=bad), tmp_path)
+    refused(with_header(good, [1, 2]), tmp_path, "header")
+
+
+class Bomb:
+    ran = False
+
+    def __reduce__(self):
+        return (setattr, (Bomb, "ran", True))
+
+
+def test_pickles_do_not_run(good, tmp_path):
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([Bomb()], dtype=object), allow_pickle=True)
+    entries = unpacked(good)
+    for name in entries:
+        refused(packed({**entries, name: buffer.getvalue()}.items()), tmp_path, "dtype|header")
+    refused(pickle.dumps(Bomb()), tmp_path)
+    refused(signed(pickle.dumps(Bomb())), tmp_path)
+    pickle.loads(pickle.dumps(Bomb()))
+    assert Bomb.ran  # it would have shown
+    Bomb.ran = False
+
+
+def test_sizes_that_lie(good, tmp_path):
+    entries = unpacked(good)
+    huge = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        huge, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)}
+    )
+    for name in entries:
+        refused(packed({**entries, name: huge.getvalue() + b"0" * 64}.items()), tmp_path)
+    refused(packed({**entries, "a0.npy": npy(np.zeros(3, "f4"))}.items()), tmp_path, "header says")
+    refused(packed({**entries, "extra.npy": npy(np.zeros(3))}.items()), tmp_path, "lists")
+    refused(packed([item for item in entries.items() if item[0] != "a0.npy"]), tmp_path, "lists")
+    zeros = {**entries, "a0.npy": npy(np.zeros(10**6))}
+    refused(packed(zeros.items(), zipfile.ZIP_DEFLATED), tmp_path, "compressed")
+    with pytest.warns(UserWarning, match="Duplicate"):
+        doubled = packed([*entries.items(), ("a0.npy", entries["a0.npy"])])
+    refused(doubled, tmp_path, "doubled")
+
+
+def test_models_that_would_be_huge(good, tmp_path):
+    header = header_of(good)
+    kernel = header["kernels"][0]
+    rbf = kernel["args"]["parts"]["tuple"][0]["object"]
+    for size in (3, 10**6, 10**12):
+        rbf["args"]["input_dim"] = size
+        refused(with_header(good, header), tmp_path, "larger")
+    rbf["args"]["input_dim"] = 2
+    refused(with_header(good, {**header, "kernels": [kernel] * 5000}), tmp_path, "more parameters")
+    deep = rbf
+    for _ in range(3000):
+        deep = {**kernel, "args": {"parts": {"list": [{"object": deep}]}}}
+    with pytest.raises(RecursionError):  # not even json writes it
+        with_header(good, {**header, "kernels": [deep]})
+    # one column, many rows: q would have M² / 2 entries
+    key = next(leaf for leaf in header["leaves"] if leaf["name"] == "Z")["values"]["array"]
+    Z = np.zeros((20_000, 2))
+    header["arrays"][key] = ["<f8", [20_000, 2]]
+    entries = unpacked(with_header(good, header))
+    refused(packed({**entries, f"{key}.npy": npy(Z)}.items()), tmp_path, "q_sqrt")
+
+
+def test_names_reach_nothing(good, tmp_path):
+    header = header_of(good)
+    for node in (
+        {"class": "system", "kind": "os", "own": False, "name": "x", "args": {}},
+        {"class": "system", "kind": "os", "own": True, "name": "x", "args": {"command": "true"}},
+        {**header["likelihood"], "name": "a b"},
+        {**header["likelihood"], "args": {"__class__": 1}},
+        {"class": "LogNormal", "kind": "prior", "own": False, "name": "x", "args": {}},
+    ):
+        refused(with_header(good, {**header, "likelihood": node}), tmp_path)

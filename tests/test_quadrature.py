@@ -1,0 +1,207 @@
+"""Nodes and weights, expectations with their exact gradients, log-space expectations."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from chainedgp import quadrature as quad
+
+
+@pytest.mark.parametrize("n", [1, 2, *quad.LEVELS])
+def test_gauss_hermite_has_the_moments_of_the_standard_normal(n):
+    x, w = quad.gauss_hermite(n)
+    assert x.dtype == w.dtype == np.float64
+    assert np.all(w > 0)
+    for k in range(0, min(2 * n, 24), 2):
+        double_factorial = math.prod(range(1, k, 2))
+        assert w @ x**k == pytest.approx(double_factorial, rel=1e-11)
+        assert abs(w @ x ** (k + 1)) <= 1e-12 * max(1.0, double_factorial * 10)
+
+
+def test_nodes_are_cached_and_cannot_be_changed():
+    x, w = quad.gauss_hermite(20)
+    assert quad.gauss_hermite(20)[0] is x
+    assert quad.product_rule(2, 20) is quad.product_rule(2, 20)
+    for array in (x, w, quad.product_rule(2, 8).weights, *quad.product_rule(2, 8).x):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1.0
+
+
+def test_grid_broadcasts_without_expanding():
+    rule = quad.product_rule(2, 5)
+    f, g = rule.expand(np.zeros((7, 2)), np.ones((7, 2)))
+    assert f.shape == (5, 1, 7)
+    assert g.shape == (1, 5, 7)
+    assert rule.size == 25
+
+
+def _quadratic(rows, f, g):
+    return f**2 * g + 3.0 * g - f
+
+
+def _dquadratic(rows, f, g):
+    return 2.0 * f * g - 1.0, f**2 + 3.0, f * g
+
+
+def test_polynomial_is_exact_with_its_gradient():
+    # E[f² g + 3 g − f] = (m² + v) k + 3 k − m, f ~ N(m, v), g ~ N(k, w)
+    rng = np.random.default_rng(0)
+    means, variances = rng.normal(size=(2, 50)).T, rng.uniform(0.1, 4.0, (2, 50)).T
+    (m, k), v = means.T, variances[:, 0]
+    value, dm, dv, extra = quad.expectation(
+        _quadratic, _dquadratic, means, variances, quad.product_rule(2, 8), 1
+    )
+    np.testing.assert_allclose(value, (m**2 + v) * k + 3 * k - m, atol=1e-12)
+    np.testing.assert_allclose(dm, np.stack([2 * m * k - 1, m**2 + v + 3], 1), atol=1e-12)
+    np.testing.assert_allclose(dv, np.stack([k, np.zeros(50)], 1), atol=1e-11)
+    np.testing.assert_allclose(extra[:, 0], m * k, atol=1e-12)
+
+
+def test_gradient_is_that_of_the_sum_even_where_the_sum_is_poor():
+    # five nodes on a narrow Student-t: the integral is off, the gradient of the sum is not
+    rule = quad.product_rule(1, 5)
+    y = np.linspace(-3, 3, 9)
+
+    def log_p(rows, f):
+        return -2.5 * np.log1p((y[rows] - f) ** 2 / 0.04)
+
+    def dlog_p(rows, f):
+        return (5.0 * (y[rows] - f) / (0.04 + (y[rows] - f) ** 2),)
+
+    def value(m, v):
+        return quad.expectation(log_p, dlog_p, m[:, None], v[:, None], rule)[0]
+
+    m, v, h = np.full(9, 0.2), np.full(9, 1.5), 1e-5
+    _, dm, dv, _ = quad.expectation(log_p, dlog_p, m[:, None], v[:, None], rule)
+    np.testing.assert_allclose(dm[:, 0], (value(m + h, v) - value(m - h, v)) / (2 * h), rtol=1e-7)
+    np.testing.assert_allclose(
+        dv[:, 0], (value(m, v + h) - value(m, v - h)) / (2 * h), rtol=1e-7, atol=1e-9
+    )
+
+
+def test_zero_variance_gives_the_limit():
+    # E sin f at v = 0: value sin m, d/dm cos m, d/dv −½ sin m
+    m = np.linspace(-2, 2, 11)[:, None]
+    rule = quad.product_rule(1, 8)
+    value, dm, dv, _ = quad.expectation(
+        lambda rows, f: np.sin(f), lambda rows, f: (np.cos(f),), m, np.zeros_like(m), rule
+    )
+    np.testing.assert_allclose(value, np.sin(m[:, 0]), atol=1e-11)
+    np.testing.assert_allclose(dm, np.cos(m), atol=1e-11)
+    np.testing.assert_allclose(dv, -0.5 * np.sin(m), atol=1e-8)
+
+
+def test_a_derivative_that_ignores_a_latent_is_summed_over_it():
+    means, variances = np.ones((4, 2)), np.full((4, 2), 0.3)
+    small = quad.expectation(
+        lambda rows, f, g: f * 2.0,  # (h, 1, n), not (h, h, n)
+        lambda rows, f, g: (np.full((1, 1, 1), 2.0), np.zeros(4)[rows]),
+        means,
+        variances,
+        quad.product_rule(2, 8),
+    )
+    np.testing.assert_allclose(small[0], 2.0, atol=1e-13)
+    np.testing.assert_allclose(small[1], [[2.0, 0.0]] * 4, atol=1e-13)
+    np.testing.assert_allclose(small[2], 0.0, atol=1e-13)
+
+
+def test_rows_in_blocks_equal_rows_at_once(monkeypatch):
+    rng = np.random.default_rng(1)
+    means, variances = rng.normal(size=(103, 2)), rng.uniform(0.1, 1.0, (103, 2))
+    rule = quad.product_rule(2, 12)
+    whole = quad.expectation(_quadratic, _dquadratic, means, variances, rule, 1)
+    seen = []
+    monkeypatch.setattr(quad, "BLOCK", 10 * rule.size)
+
+    def log_p(rows, f, g):
+        seen.append(rows)
+        return _quadratic(rows, f, g)
+
+    blocks = quad.expectation(log_p, _dquadratic, means, variances, rule, 1)
+    assert len(seen) == 11
+    for a, b in zip(whole, blocks, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-13)
+
+
+def test_three_latents_by_grid_and_by_sobol_agree():
+    # log-logistic with a free location: smooth, three latents
+    rng = np.random.default_rng(2)
+    means, variances = 0.5 * rng.normal(size=(20, 3)), rng.uniform(0.1, 0.6, (20, 3))
+
+    def log_p(rows, f, g, h):
+        return -np.logaddexp(0.0, f + np.exp(0.5 * g)) - 0.5 * np.exp(-h) * (f - 1) ** 2 - 0.5 * h
+
+    def none(rows, *latents):
+        return ()
+
+    grid = quad.expectation(log_p, none, means, variances, quad.product_rule(3, 16))[0]
+    sobol = quad.expectation(log_p, none, means, variances, quad.sobol_rule(3, 20**3))[0]
+    assert np.max(np.abs(grid - sobol)) < 1e-3
+    wrong = quad.expectation(log_p, none, means, variances * 1.05, quad.product_rule(3, 16))[0]
+    assert np.max(np.abs(grid - wrong)) > 1e-3
+
+
+def test_sobol_is_deterministic_centred_and_scaled():
+    rule = quad.sobol_rule(5, 1000)
+    quad.sobol_rule.cache_clear()
+    again = quad.sobol_rule(5, 1000)
+    assert rule.size == 1024
+    for x, other in zip(rule.x, again.x, strict=True):
+        np.testing.assert_array_equal(x, other)
+        assert abs(np.sum(rule.weights * x)) < 1e-14
+        assert np.sum(rule.weights * x**2) == pytest.approx(1.0, abs=1e-13)
+        assert np.sum(rule.weights * x**4) == pytest.approx(3.0, abs=0.1)
+    assert not np.array_equal(rule.x[0], quad.sobol_rule(5, 1000, seed=1).x[0])
+    assert quad.rule_for(4, 12).size == 2048
+    assert quad.rule_for(3, 12).weights.shape == (12, 12, 12, 1)
+
+
+def test_monte_carlo_is_within_its_error():
+    rule = quad.monte_carlo_rule(2, 20_000, seed=3)
+    means, variances = np.array([[0.3, -0.2]]), np.array([[0.5, 0.2]])
+    value = quad.expectation(
+        lambda rows, f, g: np.exp(f + g), lambda rows, f, g: (), means, variances, rule
+    )[0]
+    truth = np.exp(0.1 + 0.35)
+    error = truth * np.sqrt(np.expm1(0.7) / 20_000)
+    assert abs(value[0] - truth) < 5 * error
+
+
+@pytest.mark.parametrize("shift", [0.0, -2000.0, 900.0])
+def test_log_expectation_does_not_underflow(shift):
+    # E N(y; f, 1) with f ~ N(m, v) is N(y; m, 1 + v)
+    y, m, v = np.array([0.3, -1.0, 2.0]), np.array([0.0, 0.5, 1.0]), np.array([0.3, 0.1, 0.8])
+    value = quad.log_expectation(
+        lambda rows, f: stats.norm.logpdf(y[rows], f) + shift,
+        m[:, None],
+        v[:, None],
+        quad.product_rule(1, 48),
+    )
+    np.testing.assert_allclose(value - shift, stats.norm.logpdf(y, m, np.sqrt(1 + v)), atol=1e-9)
+
+
+def test_log_expectation_of_zero_is_minus_infinity():
+    value = quad.log_expectation(
+        lambda rows, f: np.full_like(f, -np.inf),
+        np.zeros((2, 1)),
+        np.ones((2, 1)),
+        quad.product_rule(1, 8),
+    )
+    assert np.all(value == -np.inf)
+
+
+def test_expectation_equals_adaptive_integration():
+    m, v = 0.4, 0.7
+    value = quad.expectation(
+        lambda rows, f: -np.logaddexp(0.0, -f),
+        lambda rows, f: (),
+        np.array([[m]]),
+        np.array([[v]]),
+        quad.product_rule(1, 32),
+    )[0]
+    truth, _ = integrate.quad(
+        lambda f: -np.logaddexp(0.0, -f) * stats.norm.pdf(f, m, np.sqrt(v)), -9, 9, epsabs=1e-12
+    )
+    assert value[0] == pytest.approx(truth, abs=1e-10)

@@ -1,0 +1,130 @@
+"""Special functions against mpmath."""
+
+from functools import cache
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from chainedgp import special
+
+
+@cache
+def gaussian_mean(function, mean, variance):
+    """E f(x), x ~ N(mean, variance), by mpmath's adaptive quadrature."""
+    mean, sd = mp.mpf(mean), mp.sqrt(mp.mpf(variance))
+    low, high = mean - 11 * sd, mean + 11 * sd
+    inner = [x for x in (-30, -5, -1, 0, 1, 5, 30) if low < x < high]
+    points = sorted({low, mean - 3 * sd, mean, mean + 3 * sd, high, *map(mp.mpf, inner)})
+    return mp.quad(lambda x: function(x) * mp.npdf(x, mean, sd), points)
+
+
+def logistic(x):
+    return 1 / (1 + mp.exp(-x))
+
+
+STUDENT = (
+    lambda x: mp.log1p(x * x),
+    lambda x: 2 * x / (1 + x * x),
+    lambda x: (1 - x * x) / (1 + x * x) ** 2,
+)
+SOFTPLUS = (
+    lambda x: mp.log1p(mp.exp(x)),
+    logistic,
+    lambda x: logistic(x) * (1 - logistic(x)) / 2,
+)
+
+
+@pytest.mark.parametrize("mean", [0.0, -0.3, 5.0, 1e4])
+@pytest.mark.parametrize("variance", [1e-12, 1e-3, 1.0, 10.0, 1e5])
+def test_expected_log1p_square(mean, variance):
+    got = special.expected_log1p_square(np.array([mean]), np.array([variance]))
+    want = [float(gaussian_mean(f, mean, variance)) for f in STUDENT]
+    np.testing.assert_allclose([g[0] for g in got], want, rtol=5e-12, atol=3e-12)
+
+
+@pytest.mark.parametrize("mean", [0.0, -4.0, 1.5, 60.0])
+@pytest.mark.parametrize("variance", [1e-10, 0.2, 9.0, 1e4])
+@pytest.mark.parametrize(("terms", "tolerance"), [(16, 1e-11), (12, 1.5e-9)])
+def test_expected_softplus(mean, variance, terms, tolerance):
+    got = special.expected_softplus(np.array([mean]), np.array([variance]), terms)
+    want = [float(gaussian_mean(f, mean, variance)) for f in SOFTPLUS]
+    np.testing.assert_allclose([g[0] for g in got], want, rtol=1e-14, atol=tolerance)
+
+
+@pytest.mark.parametrize("function", [special.expected_log1p_square, special.expected_softplus])
+def test_no_width_is_the_function_itself(function):
+    x = np.linspace(-40, 40, 101)
+    want = np.log1p(x**2) if function is special.expected_log1p_square else np.logaddexp(0, x)
+    np.testing.assert_allclose(function(x, np.zeros(()))[0], want, rtol=1e-13, atol=1e-11)
+
+
+@pytest.mark.parametrize("function", [special.expected_log1p_square, special.expected_softplus])
+def test_derivatives_are_those_of_the_value(function):
+    rng = np.random.default_rng(0)
+    mean, variance = 3 * rng.normal(size=200), np.exp(2 * rng.normal(size=200))
+    _, dmean, dvariance = function(mean, variance)
+    for got, shift in ((dmean, (1e-3, 0.0)), (dvariance, (0.0, 1e-3))):
+
+        def at(k, shift=shift):
+            return function(mean + k * shift[0], variance * (1 + k * shift[1]))[0]
+
+        step = shift[0] + shift[1] * variance
+        want = (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step)
+        np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-10)
+
+
+def test_shapes_and_pieces_do_not_matter(monkeypatch):
+    rng = np.random.default_rng(1)
+    mean, variance = rng.normal(size=(3, 1, 5)), np.exp(rng.normal(size=(7, 5)))
+    for function in (special.expected_log1p_square, special.expected_softplus):
+        whole = function(mean, variance)
+        assert whole[0].shape == (3, 7, 5)
+        one = [function(mean[i, 0], variance[j])[0] for i in range(3) for j in range(7)]
+        np.testing.assert_allclose(whole[0].reshape(21, 5), one, rtol=1e-14)
+        long = function(np.tile(mean.ravel(), 2000), 1.0)[0]
+        np.testing.assert_allclose(long[-15:], function(mean.ravel(), 1.0)[0], rtol=1e-13)
+
+
+@pytest.mark.parametrize("log_x", [-300.0, -40.0, -5.0, -1.0, 0.0, 0.7, 2.0, 5.0, 20.0, 300.0])
+def test_stirling_remainder(log_x):
+    value, slope = special.stirling_remainder(np.array([np.exp(log_x)]))
+    with mp.workdps(300):
+        x = mp.mpf(float(np.exp(log_x)))
+        want = mp.loggamma(x) - (x - 0.5) * mp.log(x) + x - mp.log(2 * mp.pi) / 2
+        want_slope = x * (mp.digamma(x) - mp.log(x)) + 0.5
+        np.testing.assert_allclose(value, float(want), rtol=1e-14, atol=1e-14)
+        np.testing.assert_allclose(slope, float(want_slope), rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize("x", [1e-3, 0.25, 2.0, 50.0, 1e4, 1e12])
+def test_lgamma_half_step(x):
+    value, slope = special.lgamma_half_step(x)
+    with mp.workdps(60):
+        want = mp.loggamma(mp.mpf(x) + 0.5) - mp.loggamma(mp.mpf(x))
+        want_slope = mp.digamma(mp.mpf(x) + 0.5) - mp.digamma(mp.mpf(x))
+    assert float(value) == pytest.approx(float(want), rel=1e-13, abs=1e-13)
+    assert float(slope) == pytest.approx(float(want_slope), rel=1e-12, abs=1e-15)
+
+
+def test_log_differences():
+    x = -np.array([1e-300, 1e-20, 1e-5, 0.1, np.log(2), 1.0, 30.0, 700.0])
+    with mp.workdps(400):
+        want = [float(mp.log(-mp.expm1(mp.mpf(float(v))))) for v in x]
+    np.testing.assert_allclose(special.log1mexp(x), want, rtol=1e-14)
+    assert special.log1mexp(np.array(0.0)) == -np.inf
+    got = special.log_diff_exp(
+        np.array([-800.0, -1.0, -np.inf, 5.0]), [-801.0, -1.0, -np.inf, -np.inf]
+    )
+    np.testing.assert_allclose(got, [-800 + np.log(-np.expm1(-1.0)), -np.inf, -np.inf, 5.0])
+    np.testing.assert_allclose(
+        special.softplus(np.array([-800.0, 0.0, 900.0])), [0.0, np.log(2), 900.0]
+    )
+
+
+def test_a_wrong_formula_would_be_seen():
+    """The oracle tells the expectation from the two that are most easily taken for it."""
+    want = float(gaussian_mean(STUDENT[0], 0.5, 1.0))
+    plug_in = np.log1p(0.5**2)
+    half_width = special.expected_log1p_square(np.array([0.5]), np.array([0.5]))[0][0]  # τ² = v
+    assert min(abs(plug_in - want), abs(half_width - want)) > 0.05
