@@ -121,15 +121,11 @@ class ChainedGP(Prediction, Fitting, Model):
             _one_per_latent(kernels, b, "kernels", "a kernel", as_kernel),
             _one_per_latent(means, b, "mean_functions", "a mean function", _as_mean),
         ]
-        if parts[0] is None or parts[1] is None:
-            values, scales = start_latents(
-                self.likelihood, self._y, self._metadata, self.likelihood.parameter_values()
-            )
-            if parts[0] is None:
-                symmetric = bool(getattr(self.likelihood, "symmetric", False))
-                parts[0] = default_kernels(self._X, scales, symmetric)
-            if parts[1] is None:
-                parts[1] = default_means(values)
+        values, scales = start_latents(self.likelihood, self._y, self._metadata)
+        if parts[0] is None:
+            parts[0] = default_kernels(self._X, scales, self.likelihood.symmetric)
+        if parts[1] is None:
+            parts[1] = default_means(values)
         for kernel in parts[0]:
             kernel.check_columns(self._X.shape[1])
         for mean in parts[1]:
@@ -252,6 +248,15 @@ class ChainedGP(Prediction, Fitting, Model):
         """Whether q is N(0, I), as in a new model."""
         q = self._q()
         return all((part.mu == 0).all() and (part.S_minus_I == 0).all() for part in q)
+
+    def _reset_q(self) -> None:
+        """Put q back to the prior N(0, I)."""
+        self._write_q([Gaussian(np.zeros(M), np.eye(M), 0.0) for M in self._sizes])
+
+    def _use_threads(self, num_threads: int) -> None:
+        self.num_threads = num_threads
+        for shard in self._evaluator.shards:
+            shard.num_threads = num_threads
 
     def _write_q(self, q: Sequence[Gaussian]) -> None:
         mu = [part.mu for part in q]

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.interpolate import CubicSpline
 from scipy.special import gammaln, ndtr, ndtri, polygamma
 
 from .errors import QuadratureWarning
@@ -38,8 +39,10 @@ MASS = 1e-7
 """Largest error of the total weight of a lattice on which a cdf is computed."""
 NEGLIGIBLE = 1e-10
 """Sub-lattices of a cdf that agree to this are converged, whatever the density does."""
-FAR, KEEP, MOVES = 5.0, 3.0, 100
-"""A mode farther than FAR from the window's centre moves the window, to KEEP behind the mode."""
+KNOTS, SD_FLOOR = 400, 0.03
+"""Knots in log(sd + SD_FLOOR) of the interpolated mixing density."""
+KEEP, MOVES = 3.0, 100
+"""A window that moves has its centre KEEP standard deviations behind the mode."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +109,8 @@ class Mixture(Protocol):
     """p(y) = ∫ p(y | z) π(z) dz for each of n rows, z the `dim` standardised latents."""
 
     dim: int
+    far: float
+    """A mode of the integrand that lies this far from the window's centre moves the window."""
 
     def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """log π(z), (K, N) or (K, 1), and the latents (K, N) at z (dim, K, N or 1)."""
@@ -126,6 +131,8 @@ class Mixture(Protocol):
 
 class GaussianLatents:
     """p(y | f), f_j = m_j + sqrt(v_j) z_j: any likelihood. kw: its parameters and metadata."""
+
+    far = 5.0
 
     def __init__(
         self, likelihood: Any, means: np.ndarray, variances: np.ndarray, kw: dict[str, Any]
@@ -175,21 +182,42 @@ class ScaleMixture:
     """
 
     dim = 1
+    far = 7.0  # the window is not symmetric around the bulk
 
     def __init__(self, means: np.ndarray, variances: np.ndarray, shape: float) -> None:
         (self.m_f, self.m_g), (self.v_f, self.v_g) = means.T, variances.T
         self.shape, self.sd_g = shape, np.sqrt(self.v_g)
-        # the window: 7.5 sd of g, and e^{-32} of the mass of λ on either side
-        low, high = np.log1p(40.0 / shape), 32.0 / shape
+        # the window: 7.5 sd of g, and all but about e^{−32} of the mass of λ on either side
+        high, low = _log_gamma_range(shape, 32.0)
         low, high = np.hypot(REACH[1] * self.sd_g, low), np.hypot(REACH[1] * self.sd_g, high)
         self.centre = self.m_g + 0.5 * (high - low)
         self.scale = 0.5 * (high + low) / REACH[1] + 1e-12
+        # the length on which the density of log λ varies
+        self.width = min(float(np.sqrt(polygamma(1, shape))), 1.0) if np.isfinite(shape) else 0.0
+        self._splines: dict[int, CubicSpline] = {}
 
     def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """log density of z, and the variance v_f + e^s; see `Mixture`."""
+        """log density of z, and the inverse sd (v_f + e^s)^{−½}; see `Mixture`."""
         offset = (self.centre - self.m_g)[rows] + self.scale[rows] * z[0]  # s − m_g
-        log_base = self._log_density_s(offset, self.sd_g[rows]) + np.log(self.scale[rows])
-        return log_base, (self.v_f[rows] + np.exp(self.m_g[rows] + offset),)
+        if np.isfinite(self.shape) and z.shape[2] == 1 and len(self.m_f) > 2 * KNOTS:
+            log_base = self._spline(z[0])(np.log(self.sd_g[rows] + SD_FLOOR)).T
+        else:
+            log_base = self._log_density_s(offset, self.sd_g[rows]) + np.log(self.scale[rows])
+        return log_base, (1.0 / np.sqrt(self.v_f[rows] + np.exp(self.m_g[rows] + offset)),)
+
+    def _spline(self, z: np.ndarray) -> CubicSpline:
+        """log π at the nodes z (K, 1), a function of the standard deviation of g alone.
+
+        The convolution costs 40 exponentials a node: for many rows it is interpolated.
+        """
+        if z.size not in self._splines:
+            t = np.log(self.sd_g + SD_FLOOR)
+            t = np.linspace(t.min() - 0.01, t.max() + 0.01, KNOTS)
+            sd = np.maximum(np.exp(t) - SD_FLOOR, 0.0)
+            knots = ScaleMixture(np.zeros((KNOTS, 2)), np.stack([sd, sd], 1) ** 2, self.shape)
+            values = knots.nodes(np.arange(KNOTS), z[None])[0]  # (K, KNOTS)
+            self._splines[z.size] = CubicSpline(t, np.maximum(values, -700.0).T)
+        return self._splines[z.size]
 
     def _log_density_s(self, s: np.ndarray, sd: np.ndarray) -> np.ndarray:
         """log r(s + m_g), (K, N), for sd (N,) of g."""
@@ -197,7 +225,7 @@ class ScaleMixture:
         if np.isinf(self.shape):
             return -0.5 * (s / sd) ** 2 - np.log(sd) - LOG_SQRT_2PI
         result = np.empty(s.shape)
-        narrow = sd <= 0.6 * np.sqrt(polygamma(1, self.shape))
+        narrow = sd <= 0.45 * self.width
         for rows, part in ((narrow, self._over_g), (~narrow, self._over_u)):
             if rows.any():
                 result[:, rows] = part(s[:, rows], sd[rows])
@@ -222,27 +250,35 @@ class ScaleMixture:
 
     def _over_u(self, s: np.ndarray, sd: np.ndarray) -> np.ndarray:
         """log ∫ N(s + u; 0, sd²) p_u(u) du, on nodes of u: for sd above the width of p_u."""
-        step = 0.5 * min(float(np.sqrt(polygamma(1, self.shape))), 1.0)
-        nodes = np.arange(-40.0 / self.shape - step, np.log1p(40.0 / self.shape) + step, step)
+        step = 0.35 * self.width
+        low, high = _log_gamma_range(self.shape, 40.0)
+        nodes = np.arange(-low, high + step, step)
         total = np.zeros(s.shape)
         for u, log_p in zip(nodes, self._log_gamma_density(nodes), strict=True):
             total += np.exp(log_p - 0.5 * ((s + u) / sd) ** 2)
         return np.log(total) + (np.log(step) - np.log(sd) - LOG_SQRT_2PI)
 
     def log_density(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """log N(y; m_f, v); see `Mixture`."""
-        (v,) = latents
-        return -0.5 * ((y - self.m_f[rows]) ** 2 / v + np.log(v)) - LOG_SQRT_2PI
+        """log N(y; m_f, v_f + e^s); see `Mixture`."""
+        (inverse,) = latents
+        return np.log(inverse) - 0.5 * ((y - self.m_f[rows]) * inverse) ** 2 - LOG_SQRT_2PI
 
     def cdf(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """Φ((y − m_f)/sqrt(v)); see `Mixture`."""
-        return ndtr((y - self.m_f[rows]) / np.sqrt(latents[0]))
+        """Φ((y − m_f)/sqrt(v_f + e^s)); see `Mixture`."""
+        return ndtr((y - self.m_f[rows]) * latents[0])
 
     def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Normal quantiles with the variance at the centre of q(g)."""
         scale = np.sqrt(self.v_f[rows] + np.exp(self.m_g[rows]))
         middle = self.m_f[rows] + scale * ndtri(q)
         return middle, middle - 0.5 * scale, middle + 0.5 * scale
+
+
+def _log_gamma_range(shape: float, nats: float) -> tuple[float, float]:
+    """Distances l, r with P(u < −l), P(u > r) ≤ e^{−nats} for u = log λ, λ ~ Gamma(a, a)."""
+    x = nats / shape  # Chernoff bounds: λ > 1 + sqrt(2x) + x, and |u| − 1 + e^{−|u|} > x
+    reach = x + np.sqrt(2.0 * x)
+    return reach, np.log1p(reach)
 
 
 LogFunction = Callable[[np.ndarray, np.ndarray, tuple], np.ndarray]
@@ -319,9 +355,9 @@ def _window_sum(
         step = grid.x[:, best]
         mode = centre[:, todo] + step
         new = mode * np.maximum(0.0, 1.0 - KEEP / np.maximum(_radius(mode), 1e-300))
-        moving = follow & (_radius(step) > FAR) & np.isfinite(value[todo])
+        moving = follow & (_radius(step) > mixture.far) & np.isfinite(value[todo])
         moving &= _radius(new - centre[:, todo]) > 0.5
-        centre[:, todo] = new if follow else centre[:, todo]
+        centre[:, todo] = np.where(moving | centre[:, todo].any(axis=0), new, 0.0)
         todo = todo[moving]
         if not len(todo):
             break

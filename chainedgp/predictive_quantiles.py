@@ -40,7 +40,7 @@ LINKS: dict[str, tuple[Callable, Callable, float, float]] = {
 ENDS = {"real": (-np.inf, np.inf), "positive": (0.0, np.inf), "unit": (0.0, 1.0)}
 LOGIT_TOLERANCE = 1e-10
 POLISH = 0.05
-"""Width of the bracket around the root of a coarse lattice, relative to the first bracket."""
+"""Width of the bracket around the root of the last lattice, relative to the bracket there."""
 TABLE_ROWS = 32
 
 
@@ -102,7 +102,7 @@ def _refined(
             )
             if level >= 0:
                 coarse[part] = ~nodes.resolved(from_line(t[block]))
-        width[todo] *= POLISH if level < 0 else 1.0
+        width[todo] *= POLISH
         todo = todo[coarse]
         if not len(todo):
             return t

@@ -98,7 +98,7 @@ def main():
     parser = argparse.ArgumentParser(
         description="Fit three noise models to the corrupted motorcycle data."
     )
-    parser.add_argument("--output", type=Path, default=Path("corrupted_motorcycle.png"))
+    parser.add_argument("--output", type=Path, default=Path("results/corrupted_motorcycle.png"))
     parser.add_argument(
         "--seed", type=int, default=0, help="which rows are corrupted, and the folds"
     )
@@ -126,7 +126,7 @@ def main():
         )
 
     nu = float(models["CHt"].likelihood.nu[0])
-    print(f"\nCHt learnt {nu:.2f} degrees of freedom: the smaller, the heavier the tails")
+    print(f"\ndegrees of freedom of CHt, learnt: {nu:.2f} (few: heavy tails)")
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     draw_all(data, models, arguments.output)
     print(f"figure: {arguments.output}")

@@ -62,6 +62,8 @@ def constraints(m):
 
 
 def predictions(m):
+    if not type(m.likelihood).__module__.startswith("chainedgp"):
+        return [m.log_predictive_density(XNEW, np.zeros(len(XNEW)))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MomentWarning)
         moments = m.predict(XNEW)
@@ -109,6 +111,7 @@ def test_wrapped_likelihoods(tmp_path):
         lik.ConstantLatent(lik.HetGaussian(), 1, positive="noise"),
         lik.Gaussian(0.7),
         lik.StudentT(nu=7.0, log_scale2=-1.0),
+        lik.HetStudentT(nu=7.0).with_constant("log_scale2"),
     ):
         m = make(likelihood)
         again = round_trip(m, tmp_path)
@@ -125,10 +128,11 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(set(kern.__all__) - {"Kernel", "Stationary", "GPyKernel"}))
+NOT_ALONE = {"Kernel", "Stationary", "GPyKernel", "as_kernel"}
+
+
+@pytest.mark.parametrize("name", sorted(set(kern.__all__) - NOT_ALONE))
 def test_every_kernel(name, tmp_path):
-    if not isinstance(getattr(kern, name), type):
-        pytest.skip("a function")
     kernel = EXAMPLES.get(name, lambda: getattr(kern, name)(2))()
     m = make(kernels=kernel)
     again = round_trip(m, tmp_path)
@@ -195,13 +199,21 @@ def test_constraints_and_fixes(tmp_path):
 
 
 def test_a_value_that_its_constraint_would_change(tmp_path):
-    m = make()
+    m = make(lik.StudentT())
     m.kernels[0].variance.fix(warning=False)
     m.kernels[0].variance[:] = 0.0  # the constructor would refuse it
-    m.likelihood.name = "other"
     again = round_trip(m, tmp_path)
     assert again.kernels[0].variance.values[0] == 0.0
-    assert again.likelihood.name == "other"
+
+
+def test_names(tmp_path):
+    m = make(lik.StudentT(), kern.RBF(2, name="smooth") + kern.RBF(2))
+    m.likelihood.name = "noise"
+    m.kernels[0].smooth.name = "slow"
+    again = round_trip(m, tmp_path)
+    assert_same(m, again)
+    assert again.noise is again.likelihood
+    assert again.kernels[0].slow.lengthscale is again.kernels[0].parameters[0].lengthscale
 
 
 def test_options(tmp_path):
@@ -237,14 +249,12 @@ def test_memmap(tmp_path):
 
 def test_fit_goes_on(tmp_path):
     m = make()
-    result = m.optimize(max_iters=200)
+    result = m.optimize(only="variational")
     again = round_trip(m, tmp_path)
-    assert_same(m, again)
     sites = [x._evaluator.shards[0].sites() for x in (m, again)]
-    assert np.abs(sites[0]).max() > 0.0
-    more = round_trip(m, tmp_path).optimize(max_iters=200)
-    assert abs(more.bound - result.bound) < 1e-2
-    assert (sites[0] == sites[1]).all()
+    assert np.abs(sites[0]).max() > 0.0 and (sites[0] == sites[1]).all()
+    assert_same(m, again)
+    assert again.optimize(only="variational").bound == pytest.approx(result.bound, abs=1e-6)
 
 
 def test_last_result(tmp_path):
@@ -468,7 +478,7 @@ def good(tmp_path_factory):
     m.set_prior(".*lengthscale", priors.LogNormal())
     m.kernels[0].rbf.lengthscale[1:].fix(warning=False)
     m.kernels[0].bias.constrain_bounded(1e-3, 10, warning=False)
-    m.last_result = m.optimize(max_iters=100)
+    m.last_result = m.optimize(only="variational")
     save(m, path)
     return path.read_bytes()
 
@@ -541,30 +551,44 @@ def test_truncated(good, tmp_path):
         refused(good + other[:-1] + b"\0", tmp_path, "damaged")
 
 
-def loads_or_refuses(content, tmp_path):
-    """A change that nobody can see is harmless; any other gives our error. No other exception."""
+def loaded_or_refused(content, tmp_path):
+    """The model, or None where our error came; any other exception fails the test."""
     path = tmp_path / "bad"
     path.write_bytes(content)
-    tracemalloc.start()
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
     try:
-        load(path)
-        return True
+        return load(path)
     except FileFormatError:
-        return False
+        return None
     finally:
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak < 2**23 + 20 * len(content)
+        assert tracemalloc.get_traced_memory()[1] - before < 2**22 + 20 * len(content)
 
 
-def test_flipped_bytes_with_a_right_digest(good, tmp_path):
+@pytest.fixture
+def traced():
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+COUNTS = [60, pytest.param(1000, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_flipped_bytes_with_a_right_digest(count, good, tmp_path, traced):
     rng = np.random.default_rng(2)
+    (tmp_path / "good").write_bytes(good)
+    values = load(tmp_path / "good").param_array.tobytes()
     loaded = 0
-    for position in rng.integers(0, len(good) - 64, 200):
+    for position in rng.integers(0, len(good) - 64, count):
         bad = bytearray(good[:-64])
         bad[position] ^= rng.integers(1, 256)
-        loaded += loads_or_refuses(signed(bytes(bad)), tmp_path)
-    assert loaded < 20  # dates and the like; values have a CRC
+        m = loaded_or_refused(signed(bytes(bad)), tmp_path)
+        if m is not None:  # a date or the like; contents have a CRC
+            assert m.param_array.tobytes() == values
+            loaded += 1
+    assert loaded < 0.2 * count
 
 
 JUNK = [
@@ -576,16 +600,17 @@ JUNK = [
 
 def places(value, path=()):
     yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, child in items if isinstance(value, dict | list) else ():
-        yield from places(child, (*path, key))
+    if isinstance(value, dict | list):
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(child, (*path, key))
 
 
-def test_wrong_headers(good, tmp_path):
+@pytest.mark.parametrize("count", COUNTS)
+def test_wrong_headers(count, good, tmp_path, traced):
     rng = np.random.default_rng(3)
     everywhere = [p for p in places(header_of(good)) if p]
     loaded = 0
-    for _ in range(400):
+    for _ in range(count):
         header = header_of(good)
         *above, last = everywhere[rng.integers(len(everywhere))]
         place = header
@@ -596,8 +621,8 @@ def test_wrong_headers(good, tmp_path):
             del place[last]
         else:
             place[last] = JUNK[rng.integers(len(JUNK))]
-        loaded += loads_or_refuses(with_header(good, header), tmp_path)
-    assert loaded < 120
+        loaded += loaded_or_refused(with_header(good, header), tmp_path) is not None
+    assert loaded < 0.3 * count  # a name, a number in the last result, …
 
 
 def change(content, **fields):

@@ -93,9 +93,7 @@ def natural_gradients(model, data, gamma, limit):
         return value
 
     q = [model.q_mu.unconstrained_variable, model.q_sqrt.unconstrained_variable]
-    return run_steps(
-        step, lambda: [*q, *model.trainable_variables, *optimizer.variables], limit
-    )
+    return run_steps(step, lambda: [*q, *model.trainable_variables, *optimizer.variables], limit)
 
 
 def lbfgs(model, data, _, limit):

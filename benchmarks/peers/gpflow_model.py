@@ -1,4 +1,4 @@
-"""The two-latent model of this package in GPflow; imported by the workers that GPflow's Python runs."""
+"""The two-latent model in GPflow; imported by the workers that GPflow's interpreter runs."""
 
 import os
 

@@ -18,7 +18,8 @@ class Jittered(GPy.kern.Add):
 
     jitter = 0.0
 
-    def K(self, X, X2=None, which_parts=None):  # noqa: N802
+    def K(self, X, X2=None, which_parts=None):
+        """The covariance, with the jitter where X2 is left out: so GPy asks for Kuu."""
         K = super().K(X, X2, which_parts)
         return K + self.jitter * np.eye(X.shape[0]) if X2 is None else K
 
@@ -26,7 +27,9 @@ class Jittered(GPy.kern.Add):
 def make_likelihood(model):
     if str(model["likelihood"]) == "Gaussian":
         return GPy.likelihoods.Gaussian(variance=float(model["scale2"]))
-    likelihood = GPy.likelihoods.StudentT(deg_free=float(model["nu"]), sigma2=float(model["scale2"]))
+    likelihood = GPy.likelihoods.StudentT(
+        deg_free=float(model["nu"]), sigma2=float(model["scale2"])
+    )
     # the nodes are made once and kept: asking for them first sets their number for the bound
     if likelihood._gh_points(int(model["nodes"]))[0].size != int(model["nodes"]):
         raise RuntimeError("GPy did not take the number of quadrature nodes")

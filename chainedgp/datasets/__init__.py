@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import checks
 from ..errors import InputError
-from ..linalg import Array
+from ..linalg import Array, one_blas_thread
 
 __all__ = [
     "Corrupted",
@@ -221,5 +221,6 @@ def _gp_draw(x: Array, variance: float, lengthscale: float, rng: np.random.Gener
     """A draw of a zero-mean GP with an RBF kernel at x, (n,)."""
     K = variance * np.exp(-0.5 * ((x[:, None] - x) / lengthscale) ** 2)
     # by eigenvectors: K is singular to rounding, and this needs no jitter
-    values, vectors = np.linalg.eigh(K)
-    return vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(x.size))
+    with one_blas_thread():
+        values, vectors = np.linalg.eigh(K)
+        return vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(x.size))

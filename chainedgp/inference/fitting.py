@@ -9,6 +9,7 @@ from .. import checks
 from ..errors import InputError
 from .plain import fit_plain
 from .profile import fit_profile, fit_variational
+from .restarts import fit_restarts
 from .steps import RULES
 from .stochastic import fit_natgrad, fit_step_rule, read_settings
 from .result import Monitor, OptimizationResult
@@ -102,6 +103,40 @@ class Fitting:
             bound=model.log_likelihood(),
             iterations=outcome.iterations,
             counts=counts,
+        )
+
+    def optimize_restarts(
+        self,
+        num_restarts: int = 10,
+        *,
+        messages: bool | None = None,
+        max_iters: int = 1000,
+        rng: Any = 0,
+    ) -> OptimizationResult:
+        """Fit from several perturbed starts, the first from the model as it is; the best wins.
+
+        rng : seed or Generator of the perturbations. Restarts run in parallel on threads. One that
+        fails is reported in `result.warnings` and never wins.
+        """
+        num_restarts = checks.positive_int(num_restarts, "num_restarts")
+        max_iters = checks.positive_int(max_iters, "max_iters")
+        model: Any = self
+        monitor = Monitor("restarts", messages, None)
+        try:
+            (outcome, winner), notes = fit_restarts(
+                model, monitor, num_restarts, max_iters, checks.as_generator(rng)
+            )
+        finally:
+            monitor.close()
+        model._restore(winner._snapshot())
+        for note in notes:
+            monitor.note(note)
+        return monitor.result(
+            converged=outcome.converged,
+            reason=outcome.reason,
+            bound=model.log_likelihood(),
+            iterations=outcome.iterations,
+            counts=(winner._evaluator.num_likelihood, winner._evaluator.num_theta),
         )
 
 

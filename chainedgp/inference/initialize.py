@@ -47,16 +47,43 @@ def default_means(values: Sequence[float]) -> list[Any]:
 
 
 def start_latents(
-    likelihood: Any, y: Array, metadata: Mapping[str, Array], parameters: Mapping[str, float]
+    likelihood: Any, y: Array, metadata: Mapping[str, Array]
 ) -> tuple[Array, Array]:
-    """Constant starts (b,) of the latents, and the scales (b,) on which they vary."""
+    """Constant starts (b,) of the latents, and the scales (b,) on which they vary.
+
+    Parameters of the likelihood that its author or user left open are set on the way.
+    """
     rows = slice(None, None, max(1, y.size // SPREAD_ROWS))
-    some = {key: value[rows] for key, value in metadata.items()}
     y = np.asarray(y[rows], dtype=float)
-    values = np.asarray(likelihood.initial_latents(y, **{**parameters, **some}), dtype=float)
-    hook = getattr(likelihood, "initial_scales", None)
-    scales = np.ones(values.size) if hook is None else np.asarray(hook(y), dtype=float)
-    return np.where(np.isfinite(values), values, 0.0), scales
+    kw = {key: value[rows] for key, value in metadata.items()}
+    given = likelihood.parameter_values()
+    for key, value in likelihood.initial_parameters(y, **given, **kw).items():
+        leaf = getattr(likelihood, key)
+        if not leaf.is_fixed:
+            leaf[:] = value
+    kw.update(likelihood.parameter_values())
+    values = np.asarray(likelihood.initial_latents(y, **kw), dtype=float)
+    values = np.where(np.isfinite(values), values, 0.0)
+    return values, _latent_scales(likelihood, y, values, kw)
+
+
+def _latent_scales(likelihood: Any, y: Array, values: Array, kw: Mapping[str, Any]) -> Array:
+    """Prior standard deviations (b,) that suit the data: 1 for latents on a log or logit scale.
+
+    A latent of a real-valued target may be in the units of y: the curvature of log p at constant
+    latents tells, it is 1/scale² for a location and of order 1 for a log-scale.
+    """
+    scales = np.ones(values.size)
+    if likelihood.support != "real":
+        return scales
+    latents = [np.full(y.size, value) for value in values]
+    with np.errstate(all="ignore"):
+        second = likelihood.d2log_density(y, *latents, **kw)
+        for j, d2 in enumerate(second):
+            curvature = float(np.mean(np.abs(d2)))
+            if np.isfinite(curvature) and curvature > 0:
+                scales[j] = curvature**-0.5
+    return scales
 
 
 def warn_of_scaling(X: Array) -> None:

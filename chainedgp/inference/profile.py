@@ -23,7 +23,9 @@ from .vector import FreeVector
 __all__ = ["ProfiledBound", "fit_profile", "fit_variational", "start_sites"]
 
 LOOSEST, TIGHTEST = 1e-2, 1e-6  # inner tolerances in nats
-FINAL_TOLERANCE = 1e-8
+FINAL_TOLERANCE = 1e-7
+# factors on the lengthscales of the first and of all other latents, for symmetric likelihoods
+STARTS = ((1.0, 1.0), (0.5, 0.2), (1.5, 0.1), (0.15, 0.2))
 
 
 class ProfiledBound:
@@ -47,6 +49,7 @@ class ProfiledBound:
                 self.inner = find_q(self.evaluator, self.tolerance)
         except NumericalError:
             return np.inf
+        self.evaluator.each("freeze_nodes", True)
         return -(self.inner.state.bound + self.model.log_prior())
 
     def gradient(self) -> Array:
@@ -94,7 +97,7 @@ def fit_variational(model: Any, monitor: Monitor, max_iters: int) -> Outcome:
     """Find q alone, at the model's hyperparameters."""
     evaluator: Evaluator = model._evaluator
     start_sites(model)
-    inner = find_q(evaluator, FINAL_TOLERANCE, max_iters)
+    inner = find_q(evaluator, 0.1 * FINAL_TOLERANCE, max_iters)
     evaluator.each("commit")
     model._write_q(inner.state.q)
     bound = inner.state.bound
@@ -105,19 +108,34 @@ def fit_variational(model: Any, monitor: Monitor, max_iters: int) -> Outcome:
     return Outcome(np.empty(0), -bound, inner.steps, inner.converged, reason)
 
 
-def fit_profile(
-    model: Any, monitor: Monitor, max_iters: int, tolerance: float = 1e-3
-) -> Outcome:
+def fit_profile(model: Any, monitor: Monitor, max_iters: int, tolerance: float = 1e-3) -> Outcome:
     """Maximise the profiled bound over all free hyperparameters, then settle q.
+
+    A symmetric likelihood (its latents play the same role) has local optima that differ by which
+    latent takes which part: a new model is then fitted roughly from several lengthscales first,
+    and at the end q is also found from a cold start; the best bound is kept.
+    """
+    cold = model.likelihood.symmetric and model._q_is_prior()
+    if cold:
+        _choose_start(model, monitor, max_iters)
+    objective, outcome = _fit_stages(model, monitor, max_iters, tolerance)
+    return _settle(objective, outcome, cold)
+
+
+def _fit_stages(
+    model: Any, monitor: Monitor, max_iters: int, tolerance: float
+) -> tuple[ProfiledBound, Outcome]:
+    """Maximise in stages; leaves the best parameters in the model and its sites committed.
 
     Parameters that a likelihood names in `late_parameters` (a tail weight, for example) join after
     a first convergence without them: early on they would explain misfit as noise.
     """
     start_sites(model)
     evaluator: Evaluator = model._evaluator
-    late = tuple(getattr(model.likelihood, "late_parameters", ()))
-    stages = [late, ()] if late else [()]
-    done = 0
+    names = model.likelihood.late_parameters
+    late = [name for name in names if not getattr(model.likelihood, name).is_fixed]
+    stages: list[Collection[str]] = [late, ()] if late else [()]
+    done, outcome = 0, None
     objective = ProfiledBound(model, monitor)
     try:
         for stage, skip in enumerate(stages):
@@ -126,33 +144,66 @@ def fit_profile(
             outcome = minimise(
                 objective,
                 objective.vector.read(),
-                max_iters=max_iters - done,
-                tolerance=tolerance if last else 0.1,
+                max_iters=max(1, max_iters - done),
+                tolerance=tolerance if last else max(tolerance, 0.1),
                 stop=lambda: monitor.stopped,
             )
-            evaluator.each("freeze_nodes", True)
             done += outcome.iterations
             if not outcome.converged:
                 break
     except KeyboardInterrupt:
-        value, x = objective.best or (np.nan, objective.vector.read())
+        value, x = objective.best or (np.inf, objective.vector.read())
         outcome = Outcome(x, value, done, False, "interrupted")
     finally:
         evaluator.each("freeze_nodes", False)
         if objective.best is not None:
             objective.vector.write(objective.best[1])
-    return _settle(objective, outcome, done)
+    outcome.iterations = done
+    return objective, outcome
 
 
-def _settle(objective: ProfiledBound, outcome: Outcome, iterations: int) -> Outcome:
-    """Converge q at the best θ and give it to the model."""
+def _choose_start(model: Any, monitor: Monitor, max_iters: int) -> None:
+    """Rough fits from several lengthscales; the model is left at the start of the best."""
+    given = model._snapshot()
+    best: tuple[float, Any] | None = None
+    for first, others in STARTS:
+        model._restore(given)
+        for j, kernel in enumerate(model.kernels):
+            _scale_lengthscales(kernel, first if j == 0 else others)
+        rough = Monitor("start", False, None)
+        try:
+            outcome = _settle(*_fit_stages(model, rough, min(max_iters, 60), 0.3), cold=False)
+        except (NumericalError, FloatingPointError):
+            continue
+        if np.isfinite(outcome.value) and (best is None or outcome.value < best[0]):
+            best = (outcome.value, model._snapshot())  # q included
+    model._restore(given if best is None else best[1])
+    monitor.note(f"chose the best of {len(STARTS)} starts")
+
+
+def _scale_lengthscales(kernel: Any, factor: float) -> None:
+    """Multiply the free lengthscales of a kernel."""
+    for leaf in kernel.flattened_parameters:
+        if leaf.name == "lengthscale" and not leaf.is_fixed:
+            leaf[:] = leaf.values * factor
+
+
+def _settle(objective: ProfiledBound, outcome: Outcome, cold: bool) -> Outcome:
+    """Converge q at the best θ, from the sites at hand and perhaps from none; keep the better."""
     if objective.best is None:
         return outcome
+    model, evaluator, x = objective.model, objective.evaluator, objective.best[1]
     objective.tolerance = FINAL_TOLERANCE
-    value = objective.value(objective.best[1])
-    if np.isfinite(value) and objective.inner is not None:
-        objective.evaluator.each("commit")
-        objective.model._write_q(objective.inner.state.q)
-    return Outcome(
-        objective.best[1], value, iterations, outcome.converged, outcome.reason
-    )
+    outcome.x, outcome.value = x, objective.value(x)
+    if not np.isfinite(outcome.value) or objective.inner is None:
+        return outcome
+    evaluator.each("commit")
+    q = objective.inner.state.q
+    if cold:
+        evaluator.each("start_sites", len(model.latents))
+        again = objective.value(x)
+        if again < outcome.value - 1e-6:
+            outcome.value, q = again, objective.inner.state.q
+            evaluator.each("commit")
+    model._write_q(q)
+    return outcome

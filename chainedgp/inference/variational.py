@@ -152,6 +152,7 @@ class _Anderson:
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
         self.past: deque[tuple[Gram, Gram]] = deque(maxlen=ANDERSON_MEMORY)
+        self.pause, self.waiting = 1, 0  # plain steps after a failure, and how many are left
         evaluator.each("forget")
 
     def step(self, state: State) -> State | None:
@@ -160,7 +161,8 @@ class _Anderson:
             return None
         self.past.append((state.gram, state.proposal()))
         self.evaluator.each("remember")
-        if len(self.past) < 2:
+        if len(self.past) < 2 or self.waiting:
+            self.waiting = max(0, self.waiting - 1)
             return None
         weights = self._weights(state)
         target = _mix(weights, tuple(ahead for _, ahead in self.past))
@@ -168,7 +170,9 @@ class _Anderson:
         if new is None:
             self.past = deque([self.past[-1]], maxlen=ANDERSON_MEMORY)
             self.evaluator.each("forget", 1)
+            self.pause = self.waiting = min(2 * self.pause, 16)
             return None
+        self.pause = 1
         self.evaluator.each("accept_combination", weights)
         return new
 

@@ -24,6 +24,7 @@ class AdditivePoisson(Likelihood):
 
     latents = ("log_rate_1", "log_rate_2")
     support = "counts"
+    symmetric = True
 
     def log_density(
         self, y: np.ndarray, f: np.ndarray, g: np.ndarray, *, exposure: Exposure = None

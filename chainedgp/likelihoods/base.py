@@ -42,12 +42,17 @@ class Likelihood(Parameterized):
     exact_expectation: True if `expected_log_density` is closed and needs no nodes.
     domains: {"nu": "above_one"}; "positive" where nothing is said, "real" for any number.
 
+    symmetric: the latents play the same role, so they must start differently.
+    late_parameters: parameters that a fit sets free after a first convergence without them.
+
     Keyword-only arguments of `log_density` that are not parameters are metadata: one value per row,
     (n,); those with a default are optional. In every signature below, kw = parameters and metadata.
     """
 
     latents: tuple[str, ...] = ()
     support: str = "real"
+    symmetric: bool = False
+    late_parameters: tuple[str, ...] = ()
     exact_expectation: ClassVar[bool] = False
     domains: ClassVar[dict[str, str]] = {}
     _declared: ClassVar[dict[str, float]] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.special import betainc, betaincinv, expit, polygamma
 
@@ -149,20 +151,36 @@ def _shapes(f: np.ndarray, g: np.ndarray) -> Arrays:
 
 def _expected_remainder(means: np.ndarray, variances: np.ndarray, nodes: int) -> Arrays:
     """E[ρ(α+β) − ρ(α) − ρ(β)] on the grid: value (n,), d/dmeans (2, n), d/dvariances (2, n)."""
-    rule = quadrature.product_rule(2, nodes)
+    x, w = quadrature.gauss_hermite(nodes)
+    first, second, weights = _grid(nodes)
     n = len(means)
     value, dmeans, dvariances = np.empty(n), np.empty((2, n)), np.empty((2, n))
-    half_inverse = 0.5 / np.sqrt(np.maximum(variances.T, quadrature.VARIANCE_FLOOR))
-    for rows in quadrature.row_blocks(n, rule.size):
-        shapes = [np.exp(f) for f in rule.expand(means[rows], variances[rows])]
-        both = shapes[0] + shapes[1]  # (h, h, n)
+    sd = np.sqrt(np.maximum(variances.T, quadrature.VARIANCE_FLOOR))
+    single = np.stack([w, w * x])
+    for rows in quadrature.row_blocks(n, first.size):
+        shapes = np.exp(means.T[:, None, rows] + sd[:, None, rows] * x[:, None])  # (2, h, n)
+        parts = np.take(shapes[0], first, axis=0), np.take(shapes[1], second, axis=0)  # (s, n)
+        both = parts[0] + parts[1]
         rho, slope = special.stirling_remainder(both)
-        value[rows] = rule.sums(rho)[0]
+        alone, own = special.stirling_remainder(shapes)
+        value[rows] = weights[0] @ rho - w @ (alone[0] + alone[1])
         slope /= both
-        for j, shape in enumerate(shapes):
-            rho, own = special.stirling_remainder(shape)
-            value[rows] -= rule.sums(rho)[0]
-            first = rule.sums(slope * shape, j) - rule.sums(own, j)
-            dmeans[j, rows] = first[0]
-            dvariances[j, rows] = first[1] * half_inverse[j, rows]
+        for j, part in enumerate(parts):
+            part *= slope
+            dmeans[j, rows], dvariances[j, rows] = weights[[0, j + 1]] @ part - single @ own[j]
+    dvariances *= 0.5 / sd
     return value, dmeans, dvariances
+
+
+@lru_cache(maxsize=16)
+def _grid(nodes: int) -> Arrays:
+    """The product grid without nodes of weight below 1e-12, of which a bounded ρ feels nothing.
+
+    Indices (s,) into the nodes of α and of β, and rows w, w x_α, w x_β (3, s). A third of 20 × 20
+    nodes falls away, three quarters of 64 × 64.
+    """
+    x, w = quadrature.gauss_hermite(nodes)
+    weights = np.outer(w, w)
+    first, second = np.nonzero(weights > 1e-12)
+    weights = weights[first, second]
+    return first, second, np.stack([weights, weights * x[first], weights * x[second]])

@@ -59,7 +59,7 @@ class ConstantLatent(Likelihood):
         self._key = positive or base.latents[index]
         self._start = float(self._positive) if value is None else value
         self.latents = base.latents[:index] + base.latents[index + 1 :]
-        self.support = base.support
+        self.support, self.late_parameters = base.support, base.late_parameters
         super().__init__(name, **parameters)
 
     def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:

@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..model import ChainedGP
 from .archive import FileFormatError, read_archive, write_archive
 from .classes import Classes, kind_of, table_of
-from .reader import Reader
+from .reader import Reader, parts_of
 from .writer import FORMAT, Writer
 
 __all__ = ["FORMAT", "FileFormatError", "load", "save"]
@@ -90,8 +90,7 @@ def _check_rebuilds(header: dict[str, Any], writer: Writer, model: ChainedGP) ->
     reader = Reader(writer.arrays, writer.own)
     reader.columns = model.X.shape[1]
     nodes = [header["likelihood"], *header["kernels"], *header["means"]]
-    parts = [model.likelihood, *model.kernels, *model.mean_functions]
-    for node, part in zip(nodes, parts, strict=True):
+    for node, part in zip(nodes, parts_of(model), strict=True):
         name = type(part).__name__
         try:
             shapes = [leaf.shape for leaf in reader.build(node).flattened_parameters]

@@ -12,12 +12,14 @@ from paramz import transformations as tf
 
 from ..errors import InputError
 from ..inference.result import OptimizationResult, TracePoint
+from ..kernels import Kernel
 from ..linalg import Array
+from ..means import MeanFunction
 from ..model import ChainedGP
 from .archive import FileFormatError
 from .classes import SHIPPED, Classes, leaf_name, signature_of
 
-__all__ = ["Reader"]
+__all__ = ["Reader", "parts_of"]
 
 LARGEST_INT = 100_000  # of a constructor argument in a file: it may be a size
 MOST_PARTS = 10_000  # kernels, means and likelihoods in one file
@@ -57,6 +59,9 @@ class Reader:
             num_nodes=header["num_nodes"],
         )
         model.__class__ = ChainedGP
+        nodes = [header["likelihood"], *header["kernels"], *header["means"]]
+        for part, node in zip(parts_of(model), nodes, strict=True):
+            part.name = node["name"]  # the model has named them after its latents
         self.restore(model, header["leaves"])
         for name, prior in header["priors"].items():
             if name not in leaves:
@@ -187,6 +192,11 @@ class Reader:
         return OptimizationResult(**{**fields, "trace": points})
 
 
+def parts_of(model: ChainedGP) -> list[Any]:
+    """Likelihood, kernels and means, in the order of the header."""
+    return [model.likelihood, *model.kernels, *model.mean_functions]
+
+
 def _of_type(value: Any, kind: type, name: str) -> Any:
     if not isinstance(value, kind):
         raise FileFormatError(f"{name} is {value!r}, not a {kind.__name__}.")
@@ -206,9 +216,17 @@ class _NoRows:
 
 
 class _Rowless(ChainedGP):
-    """A model while it is built from its parts alone; `set_data` gives it rows."""
+    """A model while it is built from its parts alone: no rows, and no starts from them."""
 
     def _read_data(self, X: Any, Y: Any, Y_metadata: Any, missing: str) -> None:
         self._X, self._y, self._metadata, self._weights = X, Y, {}, None
         self._evaluator: Any = _NoRows()
         self._mark_stale()
+
+    def _make_parts(self, kernels: Any, means: Any) -> tuple[list[Kernel], list[MeanFunction]]:
+        for parts, kind in ((kernels, Kernel), (means, MeanFunction)):
+            if len(parts) != len(self.latents) or not all(isinstance(p, kind) for p in parts):
+                raise FileFormatError(f"it does not have a {kind.__name__} for each latent.")
+            for part in parts:
+                part.check_columns(self._X.shape[1])
+        return kernels, means

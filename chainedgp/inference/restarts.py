@@ -1,0 +1,68 @@
+"""Restarts from perturbed hyperparameters: seeded, in parallel, the best bound wins."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from ..errors import NumericalError
+from .profile import fit_profile
+from .result import Monitor
+
+__all__ = ["fit_restarts"]
+
+SPREAD = 1.0  # standard deviation of the logarithm of perturbed scales
+
+
+def perturb(model: Any, rng: np.random.Generator) -> None:
+    """Multiply the free positive parameters of kernels by e^N(0, 1); q goes back to the prior."""
+    for kernel in model.kernels:
+        for leaf in kernel.flattened_parameters:
+            fixed = np.zeros(leaf.size, dtype=bool)
+            for constraint, entries in leaf.constraints.items():
+                if constraint == "fixed":
+                    fixed[entries] = True
+            factor = np.exp(SPREAD * rng.standard_normal(leaf.size))
+            values = np.where(fixed, leaf.values.ravel(), leaf.values.ravel() * factor)
+            leaf[:] = values.reshape(leaf.shape)
+    model._reset_q()
+
+
+def fit_restarts(
+    model: Any, monitor: Monitor, num_restarts: int, max_iters: int, rng: np.random.Generator
+) -> tuple[Any, list[str]]:
+    """Fit copies of the model from perturbed starts (the first unperturbed); give the best copy.
+
+    Failed restarts are reported as notes and never win. Copies run on threads, one each.
+    """
+    copies = [model.copy() for _ in range(num_restarts)]
+    seeds = rng.spawn(num_restarts)
+    notes: list[str] = []
+
+    def run(k: int) -> tuple[float, Any]:
+        one = copies[k]
+        one._use_threads(1)
+        if k > 0:
+            perturb(one, seeds[k])
+        try:
+            outcome = fit_profile(one, Monitor(f"restart {k}", False, None), max_iters)
+        except (NumericalError, FloatingPointError) as error:
+            notes.append(f"restart {k} failed: {error}")
+            return -np.inf, None
+        value = -outcome.value
+        if not np.isfinite(value):
+            notes.append(f"restart {k} ended without a finite bound")
+            return -np.inf, None
+        monitor.point(value, int(one._evaluator.num_likelihood), one._evaluator.num_theta)
+        return value, (outcome, one)
+
+    with ThreadPoolExecutor(model.num_threads) as pool:
+        results = list(pool.map(run, range(num_restarts)))
+    best = max(range(num_restarts), key=lambda k: results[k][0])
+    if results[best][1] is None:
+        raise NumericalError("every restart failed: " + "; ".join(notes))
+    spread = ", ".join(f"{value:.2f}" for value, _ in results)
+    notes.append(f"bounds of the restarts: {spread}")
+    return results[best][1], notes

@@ -1,0 +1,553 @@
+"""The predictive mixture against adaptive integration, samples and its own laws."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+from scipy.special import expit
+
+from chainedgp import quadrature
+from chainedgp.errors import InputError, MomentWarning
+from chainedgp.likelihoods import (
+    AdditivePoisson,
+    Bernoulli,
+    Beta,
+    Gaussian,
+    HetGaussian,
+    HetStudentT,
+    Likelihood,
+    LogLogistic,
+    LogLogisticSurvival,
+    Poisson,
+    StudentT,
+)
+from chainedgp.predictive import Predictive
+from chainedgp.predictive_nodes import ScaleMixture, lattice
+
+KAPPAS = (1e-4, 1e-2, 1.0, 1e2, 1e3)
+LEVELS = np.array([1e-6, 1e-3, 0.1, 0.5, 0.9, 0.999, 1.0 - 1e-6])
+
+
+class HetLogistic(Likelihood):
+    """What a user writes: a density and nothing else."""
+
+    latents = ("location", "log_scale")
+
+    def log_density(self, y, f, g):
+        z = np.abs(y - f) * np.exp(-g)
+        return -z - g - 2.0 * np.log1p(np.exp(-z))
+
+
+def normal_logistic(y, m_f, v_f, scale):
+    """∫ logistic(y; f, scale) N(f; m_f, v_f) df by adaptive integration over the logistic's cdf."""
+    sd = np.sqrt(v_f)
+    # u = F(e/scale): y = f + e, so the density is E_e[N(y − e; m_f, v_f)]
+    points = sorted({float(expit((y - m_f + k * sd) / scale)) for k in (-3, 0, 3)})
+    inner = [p for p in points if 1e-12 < p < 1.0 - 1e-12]
+    return integrate.quad(
+        lambda u: stats.norm.pdf(y - scale * np.log(u / (1.0 - u)), m_f, sd),
+        0.0,
+        1.0,
+        points=inner or None,
+        epsabs=0.0,
+        epsrel=1e-8,
+        limit=400,
+    )[0]
+
+
+def over_g(function, m_g, v_g):
+    """∫ function(g) N(g; m_g, v_g) dg for a smooth function."""
+    x, w = np.polynomial.hermite_e.hermegauss(40)
+    return float(w @ [function(m_g + np.sqrt(v_g) * t) for t in x]) / w.sum()
+
+
+def one(likelihood, means, variances, **kw):
+    return Predictive(likelihood, np.array([means]), np.array([variances]), **kw)
+
+
+def near_and_far(kappa, width=0.6):
+    """Targets in units of the predictive's spread, none on a symmetric spot; v_f = 1."""
+    return np.array([-3.1, -0.73, 0.02, 1.4]) * np.hypot(1.0, width / np.sqrt(kappa))
+
+
+# ---- densities, pointwise ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kappa", KAPPAS)
+def test_gaussian_density_matches_adaptive_integration(kappa):
+    m_g, v_g = -np.log(kappa), 0.3
+    y = near_and_far(kappa)
+    expected = [
+        over_g(lambda g, t=t: stats.norm.pdf(t, 0.0, np.sqrt(1.0 + np.exp(g))), m_g, v_g) for t in y
+    ]
+    p = one(HetGaussian(), [0.0, m_g], [1.0, v_g])
+    np.testing.assert_allclose(p.pdf(y)[0], expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("kappa", KAPPAS)
+@pytest.mark.parametrize("nu", [1.5, 4.0])
+def test_student_density_matches_adaptive_integration(kappa, nu):
+    m_g, v_g = -np.log(kappa), 0.3
+
+    def over_f(y, g):
+        scale = np.exp(0.5 * g)  # substitute the t's own cdf: its peak becomes flat
+        def inner(u):
+            return stats.norm.pdf(y - scale * stats.t.ppf(u, nu))
+        points = [u for u in stats.t.cdf((y + np.array([-3.0, 0.0, 3.0])) / scale, nu)]
+        points = [u for u in points if 1e-9 < u < 1.0 - 1e-9]
+        return integrate.quad(inner, 0, 1, points=points or None, epsrel=1e-7, limit=400)[0]
+
+    x, w = np.polynomial.hermite_e.hermegauss(10)
+    y = near_and_far(kappa)[[1, 3]]
+    expected = [w @ [over_f(t, m_g + np.sqrt(v_g) * a) for a in x] / w.sum() for t in y]
+    p = one(HetStudentT(nu=nu), [0.0, m_g], [1.0, v_g])
+    np.testing.assert_allclose(p.pdf(y)[0], expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kappa", KAPPAS)
+def test_density_of_a_user_likelihood_matches_adaptive_integration(kappa):
+    m_g, v_g = -0.5 * np.log(kappa), 0.1
+    y = near_and_far(kappa)
+    expected = [over_g(lambda g, t=t: normal_logistic(t, 0.0, 1.0, np.exp(g)), m_g, v_g) for t in y]
+    p = one(HetLogistic(), [0.0, m_g], [1.0, v_g])
+    np.testing.assert_allclose(p.pdf(y)[0], expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kappa", KAPPAS)
+def test_log_logistic_density_matches_adaptive_integration(kappa):
+    m_g, v_g = 0.5 * np.log(kappa), 0.1  # log T is logistic with scale e^{−g}
+    log_t = near_and_far(kappa)
+    log_t = np.clip(log_t, -300, 300)
+    expected = [over_g(lambda g, t=t: normal_logistic(t, 0.0, 1.0, np.exp(-g)), m_g, v_g) for t in log_t]
+    p = one(LogLogisticSurvival(), [0.0, m_g], [1.0, v_g])
+    np.testing.assert_allclose(p.pdf(np.exp(log_t))[0] * np.exp(log_t), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("size", [-3.0, 0.0, 3.0, 6.0])
+def test_beta_density_matches_adaptive_integration(size):
+    """Up to shapes of 400: a ridge along f − g, ten times narrower than q."""
+    m, v = [size, size - 0.3], [0.5, 0.4]
+    p = one(Beta(), m, v)
+    sd = np.sqrt(v)
+    for y in (0.2, 0.55, 0.9):
+
+        def inner(a, y=y):
+            f = m[0] + sd[0] * a
+            peak = (f - np.log(y / (1.0 - y)) - m[1]) / sd[1]  # where α/β = y/(1 − y)
+            return integrate.quad(
+                lambda b: stats.norm.pdf(b) * stats.beta.pdf(y, np.exp(f), np.exp(m[1] + sd[1] * b)),
+                -8,
+                8,
+                points=[np.clip(peak, -7.9, 7.9), 0.0],
+                epsrel=1e-6,
+                limit=100,
+            )[0]
+
+        x, w = np.polynomial.legendre.leggauss(24)  # smooth in f once g is integrated
+        outer = 6.5 * w @ [stats.norm.pdf(6.5 * a) * inner(6.5 * a) for a in x]
+        np.testing.assert_allclose(p.pdf(y)[0, 0], outer, rtol=1e-4)
+
+
+@pytest.mark.parametrize("size", [-2.0, 1.0, 5.0])
+def test_count_probabilities_match_adaptive_integration(size):
+    grid = np.linspace(-8, 8, 1201)
+    q = stats.norm.pdf(grid) * (grid[1] - grid[0])
+    for y in (0.0, 3.0, np.round(np.exp(size))):
+        rate = np.exp(size + 0.7 * grid)
+        expected = q @ stats.poisson.pmf(y, rate)
+        value = one(Poisson(), [size], [0.49]).pdf(y)[0, 0]
+        np.testing.assert_allclose(value, expected, rtol=1e-4)
+        other = np.exp(size - 1.0 + 0.5 * grid)
+        expected = q @ stats.poisson.pmf(y, rate[:, None] + other) @ q
+        value = one(AdditivePoisson(), [size, size - 1.0], [0.49, 0.25]).pdf(y)[0, 0]
+        np.testing.assert_allclose(value, expected, rtol=1e-4)
+
+
+def test_bernoulli_probability_matches_adaptive_integration():
+    expected = integrate.quad(lambda x: stats.norm.pdf(x) * expit(0.4 + 1.5 * x), -10, 10)[0]
+    p = one(Bernoulli(), [0.4], [2.25])
+    np.testing.assert_allclose(p.pdf([0.0, 1.0])[0], [1.0 - expected, expected], rtol=1e-8)
+    np.testing.assert_allclose(p.mean, expected, rtol=1e-8)
+    np.testing.assert_allclose(p.variance, expected * (1.0 - expected), rtol=1e-8)
+
+
+def test_homoscedastic_gaussian_is_exactly_normal():
+    p = Predictive(Gaussian(0.3), np.array([[1.0], [2.0]]), np.array([[0.5], [40.0]]))
+    law = stats.norm([[1.0], [2.0]], np.sqrt([[0.8], [40.3]]))
+    y = np.linspace(-9.0, 11.0, 17)
+    np.testing.assert_allclose(p.logpdf(y), law.logpdf(y), rtol=1e-7)
+    np.testing.assert_allclose(p.cdf(y), law.cdf(y), atol=1e-9)
+    np.testing.assert_allclose(p.ppf(LEVELS), law.ppf(LEVELS), rtol=1e-7)
+    np.testing.assert_allclose(p.mean, law.mean(), rtol=1e-12)
+    np.testing.assert_allclose(p.variance, law.var(), rtol=1e-12)
+
+
+def test_a_fixed_grid_would_be_rejected():
+    """The mutant: 20 × 20 Gauss–Hermite nodes, κ = 100. The tests above would not let it pass."""
+    rule = quadrature.product_rule(2, 20)
+    y, m, v = near_and_far(100.0), np.array([[0.0, -np.log(100.0)]]), np.array([[1.0, 0.3]])
+    good = Predictive(HetGaussian(), m, v).logpdf(y)[0]
+    grid = [
+        quadrature.log_expectation(
+            lambda rows, f, g, t=t: HetGaussian().log_density(t, f, g), m, v, rule
+        )[0]
+        for t in y
+    ]
+    assert np.abs(np.expm1(np.array(grid) - good)).max() > 0.3
+    generic = Predictive(WithoutHook(), m, v).logpdf(y)[0]  # the adaptive lattice, no closed form
+    np.testing.assert_allclose(generic, good, atol=1e-5)
+
+
+class WithoutHook(HetGaussian):
+    normal_scale_mixture = None
+
+
+def test_the_unresolved_first_lattice_would_be_rejected():
+    """The mutant that never refines: the first lattice alone combs at κ = 100."""
+    y, m, v = near_and_far(100.0), np.array([[0.0, -np.log(100.0)]]), np.array([[1.0, 0.3]])
+    grid = lattice(2, 0)
+    f, g = m.T + np.sqrt(v.T) * grid.x
+    weights = np.exp(grid.log_volume - 0.5 * np.sum(grid.x**2, axis=0)) / (2.0 * np.pi)
+    comb = weights @ np.exp(HetGaussian().log_density(y, f[:, None], g[:, None]))
+    good = Predictive(HetGaussian(), m, v).pdf(y)[0]
+    assert np.abs(comb / good - 1.0).max() > 0.1
+    assert weights.sum() == pytest.approx(1.0, abs=1e-10)  # an integral to 1 does not see it
+
+
+def test_outliers_move_the_window():
+    """300 noise sds out, g would have to leave q by 30 of its sds: the log-density stays right."""
+    m, v, y = [0.0, 0.0], [0.5, 0.04], 300.0
+
+    def log_term(g):
+        return stats.norm.logpdf(y, 0.0, np.sqrt(0.5 + np.exp(g))) + stats.norm.logpdf(g, 0.0, 0.2)
+
+    g = np.linspace(-2.0, 14.0, 64001)
+    terms = log_term(g)
+    expected = terms.max() + np.log(np.exp(terms - terms.max()).sum() * (g[1] - g[0]))
+    for likelihood in (HetGaussian(), WithoutHook()):
+        value = one(likelihood, m, v).logpdf(y)[0, 0]
+        assert value == pytest.approx(expected, abs=1e-3)
+    still = stats.norm.logpdf(y, 0.0, np.sqrt(0.5 + np.exp(7.5 * 0.2)))
+    assert still < expected - 100.0  # what a window that does not move would say, at best
+
+
+@pytest.mark.parametrize("nu", [1.0, 3.0, 40.0])
+@pytest.mark.parametrize("sd", [0.02, 0.4, 0.6, 2.0])
+def test_mixing_density_is_the_convolution(nu, sd):
+    mixture = ScaleMixture(np.zeros((1, 2)), np.array([[1.0, sd * sd]]), 0.5 * nu)
+    for s in (-0.4, 0.0, 1.2):
+        # P-density of s = g − log λ: integrate over g
+        expected = integrate.quad(
+            lambda x, s=s: stats.norm.pdf(x)
+            * stats.gamma.pdf(np.exp(sd * x - s), 0.5 * nu, scale=2.0 / nu)
+            * np.exp(sd * x - s),
+            -9,
+            9,
+            points=[s / sd] if abs(s / sd) < 9 else None,
+            epsrel=1e-9,
+            limit=300,
+        )[0]
+        value = np.exp(mixture._log_density_s(np.array([[s]]), np.array([sd]))[0, 0])
+        assert value == pytest.approx(expected, rel=1e-5, abs=1e-9)
+
+
+# ---- cdf and quantiles -------------------------------------------------------------------------
+
+CONTINUOUS = [
+    (HetGaussian(), 2),
+    (HetStudentT(), 2),
+    (HetStudentT(nu=1.2), 2),
+    (StudentT(), 1),
+    (Beta(), 2),
+    (LogLogisticSurvival(), 2),
+    (LogLogistic(), 1),
+]
+
+
+def rows(b, n, seed=0, spread=0.5):
+    rng = np.random.default_rng(seed)
+    return 0.7 * rng.standard_normal((n, b)) + 0.8, 10.0 ** rng.uniform(-3.0, np.log10(spread), (n, b))
+
+
+@pytest.mark.parametrize(("likelihood", "b"), CONTINUOUS, ids=lambda x: getattr(x, "name", ""))
+def test_cdf_inverts_ppf(likelihood, b):
+    p = Predictive(likelihood, *rows(b, 8))
+    y = p.ppf(LEVELS)
+    assert y.shape == (8, len(LEVELS))
+    assert np.isfinite(y).all()
+    assert (np.diff(y, axis=1) > 0.0).all()
+    probability = np.stack([p.cdf(y[:, k : k + 1])[:, 0] for k in range(len(LEVELS))], axis=1)
+    np.testing.assert_allclose(probability, np.broadcast_to(LEVELS, y.shape), rtol=0, atol=1e-7)
+    np.testing.assert_allclose(probability[:, :3], np.tile(LEVELS[:3], (8, 1)), rtol=1e-3)
+
+
+@pytest.mark.parametrize("kappa", [1e-4, 1e3])
+@pytest.mark.parametrize("likelihood", [HetGaussian(), HetStudentT(), WithoutHook()])
+def test_cdf_inverts_ppf_whatever_the_width(likelihood, kappa):
+    p = one(likelihood, [2.0, -np.log(kappa)], [1.0, 0.2])
+    y = p.ppf(LEVELS)
+    np.testing.assert_allclose(p.cdf(y[0])[0], LEVELS, rtol=0, atol=1e-7)
+    if kappa == 1e3:  # nearly N(2, 1)
+        np.testing.assert_allclose(p.ppf(0.9), stats.norm.ppf(0.9, 2.0, np.sqrt(1.0011)), rtol=2e-3)
+
+
+def test_cdf_is_the_integral_of_the_density():
+    for likelihood, b in CONTINUOUS[1:6:2]:
+        p = Predictive(likelihood, *rows(b, 1, seed=3))
+        low, high = p.ppf([0.2, 0.7])[0]
+        mass = integrate.quad(lambda t, p=p: p.pdf(t)[0, 0], low, high, epsrel=1e-7)[0]
+        assert mass == pytest.approx(0.5, abs=1e-6)
+
+
+def test_a_density_alone_gives_cdf_and_quantiles():
+    p = Predictive(HetLogistic(), *rows(2, 3, seed=1, spread=0.3))
+    q = np.array([0.025, 0.5, 0.9])
+    y = p.ppf(q)
+    np.testing.assert_allclose(p.cdf(y), np.tile(q, (3, 1)), atol=1e-7)
+    draws = p.sample(40_000, rng=3)
+    below = (draws[:, :, None] <= y[:, None]).mean(axis=1)
+    assert np.all(np.abs(below - q) < 5.0 * np.sqrt(q * (1.0 - q) / 40_000))
+
+
+@pytest.mark.parametrize(("likelihood", "b"), [(Poisson(), 1), (AdditivePoisson(), 2), (Bernoulli(), 1)])
+def test_discrete_quantiles_are_the_smallest_integers(likelihood, b):
+    p = Predictive(likelihood, *rows(b, 6, seed=2))
+    q = np.array([0.01, 0.3, 0.5, 0.99])
+    y = p.ppf(q)
+    assert np.array_equal(y, np.floor(y))
+    assert (p.cdf(y) >= q - 1e-12).all()
+    assert (p.cdf(y - 1.0) < q).all()
+    last = 1 if likelihood.support == "binary" else 40
+    np.testing.assert_allclose(p.pdf(np.arange(last + 1.0)).sum(1), p.cdf(float(last))[:, 0], rtol=1e-6)
+    assert (p.pdf(0.5) == 0.0).all()
+    np.testing.assert_array_equal(p.cdf(0.5), p.cdf(0.0))
+
+
+def test_many_rows_agree_with_each_row_alone():
+    """More rows than knots: the interpolated mixing density, blocks, and rows in any order."""
+    means, variances = rows(2, 900, seed=5)
+    p = Predictive(HetStudentT(), means, variances)
+    some = np.array([0, 17, 512, 899])
+    q = [0.001, 0.6]
+    few = Predictive(HetStudentT(), means[some], variances[some])
+    np.testing.assert_allclose(p.ppf(q)[some], few.ppf(q), rtol=1e-6)
+    y = means[:, :1] + 1.0
+    np.testing.assert_allclose(p.logpdf(y)[some], few.logpdf(y[some]), rtol=1e-6)
+
+
+def test_extreme_rows_stay_finite_or_at_the_ends():
+    means = np.array([[30.0, -30.0], [-30.0, 30.0], [1e6, 0.0], [0.0, 0.0]])
+    variances = np.array([[1e-12, 1e-12], [25.0, 1e-12], [1.0, 9.0], [0.0, 0.0]])
+    for likelihood in (HetGaussian(), HetStudentT(), Beta()):
+        y = Predictive(likelihood, means, variances).ppf([0.05, 0.95])
+        assert not np.isnan(y).any()
+        assert (y[:, 0] <= y[:, 1]).all()
+    p = Predictive(HetGaussian(), means, variances)
+    np.testing.assert_allclose(p.ppf(0.95)[3], stats.norm.ppf(0.95), rtol=1e-9)
+
+
+# ---- moments, samples, parameters --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "b"),
+    [(HetGaussian(), 2), (HetStudentT(nu=9.0), 2), (Beta(), 2), (AdditivePoisson(), 2), (Poisson(), 1)],
+)
+def test_moments_match_samples(likelihood, b):
+    n, size = 3, 200_000
+    p = Predictive(likelihood, *rows(b, n, seed=4, spread=0.3))
+    draws = p.sample(size, rng=8)
+    error = draws.std(axis=1) / np.sqrt(size)
+    assert (np.abs(draws.mean(axis=1) - p.mean[:, 0]) < 5.0 * error).all()
+    square = (draws - draws.mean(axis=1, keepdims=True)) ** 2
+    assert (np.abs(square.mean(axis=1) - p.variance[:, 0]) < 5.0 * square.std(axis=1) / np.sqrt(size)).all()
+    np.testing.assert_allclose(p.variance, p.noise_variance + p.latent_variance)
+    assert (p.noise_variance >= 0.0).all() and (p.latent_variance >= 0.0).all()
+    # the mutant that forgets the latents' variance is 5 standard errors away
+    assert (np.abs(square.mean(axis=1) - p.noise_variance[:, 0]) > 5.0 * square.std(axis=1) / np.sqrt(size)).any()
+
+
+def test_log_normal_moments_far_out():
+    """E e^{2f} with sd 3 has its mass at 6 sd: the lattice must be widened."""
+    p = one(Poisson(), [0.2], [9.0])
+    rate = np.exp(0.2 + 4.5)
+    np.testing.assert_allclose(p.mean, rate, rtol=1e-6)
+    np.testing.assert_allclose(p.latent_variance, rate**2 * np.expm1(9.0), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "b", "mean"),
+    [(LogLogisticSurvival(), 2, np.inf), (HetStudentT(nu=1.5), 2, 0.5), (LogLogistic(log_shape=-0.1), 1, np.inf)],
+)
+def test_missing_moments_are_infinite_with_one_warning(likelihood, b, mean):
+    p = one(likelihood, [0.5, 1.0][:b], [0.1, 0.1][:b])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert p.mean[0, 0] == mean
+        assert p.variance[0, 0] == np.inf
+        assert p.noise_variance[0, 0] == np.inf
+    assert [w.category for w in caught] == [MomentWarning]
+    assert "median" in str(caught[0].message)
+
+
+def test_sampling_is_seeded_and_leaves_the_global_state_alone():
+    p = Predictive(HetStudentT(), *rows(2, 4))
+    state = np.random.get_state()[1].copy()  # noqa: NPY002 - to see that it does not move
+    a = p.sample(5, rng=1)
+    np.testing.assert_array_equal(a, p.sample(5, rng=np.random.default_rng(1)))
+    assert a.shape == (4, 5)
+    assert not np.array_equal(a, p.sample(5, rng=2))
+    np.testing.assert_array_equal(state, np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_parameters_have_quantiles_under_q():
+    means, variances = rows(2, 5)
+    levels = (5.0, 50.0, 95.0)
+    z = stats.norm.ppf([0.05, 0.5, 0.95])
+    table = Predictive(HetStudentT(), means, variances).parameters(levels)
+    scale = np.exp(0.5 * (means[:, 1:] + np.sqrt(variances[:, 1:]) * z))
+    np.testing.assert_allclose(table["scale"], scale, rtol=1e-12)
+    table = Predictive(AdditivePoisson(), means, variances).parameters(levels)
+    rng = np.random.default_rng(0)
+    f = means[:, None] + np.sqrt(variances[:, None]) * rng.standard_normal((5, 200_000, 2))
+    total = np.exp(f).sum(axis=2)
+    np.testing.assert_allclose(table["rate"], np.quantile(total, [0.05, 0.5, 0.95], axis=1).T, rtol=5e-3)
+
+
+# ---- survival ----------------------------------------------------------------------------------
+
+
+def survival_rows(**kw):
+    return Predictive(LogLogisticSurvival(), *rows(2, 4, seed=6), **kw)
+
+
+def test_survival_falls_from_one_and_agrees_with_cdf():
+    p = survival_rows()
+    t = np.array([0.0, 1e-9, 0.3, 1.0, 4.0, 50.0, 1e6])
+    s = p.sf(t)
+    np.testing.assert_allclose(s[:, 0], 1.0)
+    assert (np.diff(s, axis=1) <= 0.0).all()
+    np.testing.assert_allclose(s, 1.0 - p.cdf(t), atol=1e-8)
+    np.testing.assert_allclose(p.cumulative_hazard(t), -np.log(s), atol=1e-12)
+    np.testing.assert_allclose(p.sf(p.median()), 0.5, atol=1e-8)
+
+
+def test_hazard_is_the_slope_of_log_survival():
+    p = survival_rows()
+    t, h = np.array([0.4, 1.0, 3.0]), 1e-4
+    slope = -(np.log(p.sf(t + h)) - np.log(p.sf(t - h))) / (2.0 * h)
+    np.testing.assert_allclose(p.hazard(t), slope, rtol=1e-5)
+    means, variances = rows(2, 4, seed=6)
+    plug_in = np.exp(LogLogisticSurvival().log_hazard(t, *means.T[:, :, None]))
+    assert np.abs(plug_in / slope - 1.0).max() > 1e-3  # the mutant: hazard at the mean of q
+
+
+def test_bands_are_quantiles_of_the_curve_over_q():
+    p = survival_rows()
+    means, variances = rows(2, 4, seed=6)
+    rng = np.random.default_rng(1)
+    f, g = (means[:, None] + np.sqrt(variances[:, None]) * rng.standard_normal((4, 50_000, 2))).T
+    lik = LogLogisticSurvival()
+    curves = {
+        "sf": lambda t: np.exp(lik.log_survival(t, f, g)),
+        "hazard": lambda t: np.exp(lik.log_hazard(t, f, g)),
+        "cumulative_hazard": lambda t: -lik.log_survival(t, f, g),
+    }
+    for name, curve in curves.items():
+        estimate, lower, upper = getattr(p, name)(np.array([0.7, 2.0]), bands=(5, 95))
+        assert estimate.shape == lower.shape == upper.shape == (4, 2)
+        for k, t in enumerate((0.7, 2.0)):
+            low, high = np.quantile(curve(t), [0.05, 0.95], axis=0)
+            np.testing.assert_allclose(lower[:, k], low, rtol=0.03)
+            np.testing.assert_allclose(upper[:, k], high, rtol=0.03)
+    estimate, lower, upper = p.median(bands=(5, 95))
+    z = stats.norm.ppf(0.95)
+    np.testing.assert_allclose(upper[:, 0], np.exp(means[:, 0] + z * np.sqrt(variances[:, 0])), rtol=0.01)
+    assert (lower < estimate).all() and (estimate < upper).all()
+
+
+def test_restricted_mean_is_the_mean_of_the_capped_time():
+    p = survival_rows()
+    estimate, lower, upper = p.restricted_mean(3.0, bands=(5, 95))
+    draws = np.minimum(p.sample(200_000, rng=5), 3.0)
+    error = draws.std(axis=1) / np.sqrt(200_000)
+    assert (np.abs(draws.mean(axis=1) - estimate[:, 0]) < 5.0 * error).all()
+    assert (lower < estimate).all() and (estimate < upper).all()
+
+
+def test_censored_rows_score_what_was_seen():
+    censored = np.array([0.0, 1.0, 0.0, 1.0])
+    plain, seen = survival_rows(), survival_rows(metadata={"censored": censored})
+    t = np.full((4, 1), 1.7)
+    expected = np.where(censored[:, None] == 1.0, np.log(plain.sf(t)), plain.logpdf(t))
+    np.testing.assert_allclose(seen.logpdf(t), expected, rtol=1e-5)
+    np.testing.assert_array_equal(seen.cdf(t), plain.cdf(t))
+    np.testing.assert_array_equal(seen.hazard(t), plain.hazard(t))
+
+
+def test_a_wrapped_survival_likelihood_has_curves():
+    p = one(LogLogistic(log_shape=0.5), [0.3], [0.2])
+    np.testing.assert_allclose(p.sf(1.3), 1.0 - p.cdf(1.3), atol=1e-9)
+
+
+# ---- the object --------------------------------------------------------------------------------
+
+
+def test_shapes_of_grids_and_rows():
+    p = Predictive(HetGaussian(), *rows(2, 3))
+    grid, each = np.array([0.0, 1.0, 2.0]), np.array([[0.0], [1.0], [2.0]])
+    assert p.pdf(grid).shape == p.cdf(grid).shape == (3, 3)
+    assert p.pdf(0.5).shape == p.ppf(0.5).shape == p.mean.shape == (3, 1)
+    np.testing.assert_allclose(p.logpdf(each)[:, 0], np.diag(p.logpdf(grid)))
+    lower, upper = p.interval(0.9)
+    np.testing.assert_allclose(np.hstack([lower, upper]), p.ppf([0.05, 0.95]))
+    assert len(p) == 3
+
+
+def test_outside_the_support():
+    p = Predictive(LogLogisticSurvival(), *rows(2, 2))
+    assert (p.pdf([-1.0]) == 0.0).all()
+    np.testing.assert_array_equal(p.cdf([-1.0, 0.0, np.inf]), [[0.0, 0.0, 1.0]] * 2)
+    unit = Predictive(Beta(), *rows(2, 2))
+    np.testing.assert_array_equal(unit.cdf([-0.5, 1.5]), [[0.0, 1.0]] * 2)
+    assert (unit.pdf([1.5]) == 0.0).all()
+
+
+def test_the_object_is_a_snapshot():
+    likelihood = HetStudentT(nu=5.0)
+    means, variances = rows(2, 2)
+    p = Predictive(likelihood, means, variances)
+    before = p.logpdf(1.0)
+    likelihood.nu[:] = 50.0
+    means += 3.0
+    np.testing.assert_array_equal(p.logpdf(1.0), before)
+    assert np.abs(Predictive(likelihood, means, variances).logpdf(1.0) - before).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda p: p.ppf(1.0), "between 0 and 1"),
+        (lambda p: p.interval(95), "level"),
+        (lambda p: p.pdf(np.zeros((2, 1))), "each row"),
+        (lambda p: p.pdf([np.nan]), "missing"),
+        (lambda p: p.sf(1.0), "HetGaussian"),
+        (lambda p: p.median(), "HetGaussian"),
+        (lambda p: p.restricted_mean(1.0), "HetGaussian"),
+        (lambda p: p.parameters((0.0,)), "percentages"),
+        (lambda p: p.sample(0), "size"),
+        (lambda p: p.sample(1, rng="a"), "rng"),
+    ],
+)
+def test_bad_arguments_are_named(call, words):
+    p = Predictive(HetGaussian(), *rows(2, 3))
+    with pytest.raises(InputError, match=words):
+        call(p)
+
+
+def test_bad_moments_of_q_are_refused():
+    with pytest.raises(InputError, match="log_variance"):
+        Predictive(HetGaussian(), np.zeros((3, 1)), np.ones((3, 1)))
+    with pytest.raises(InputError, match="negative"):
+        Predictive(HetGaussian(), np.zeros((3, 2)), -np.ones((3, 2)))
