@@ -10,7 +10,16 @@ import numpy as np
 from .errors import InputError
 from .linalg import Array
 
-__all__ = ["as_generator", "as_inputs", "as_metadata", "as_targets", "one_of", "positive_int"]
+__all__ = [
+    "as_generator",
+    "as_inputs",
+    "as_metadata",
+    "as_name",
+    "as_targets",
+    "one_of",
+    "positive_int",
+    "without_weights",
+]
 
 WEIGHTS = "weights"
 
@@ -44,8 +53,8 @@ def as_inputs(X: Any, name: str = "X", columns: int | None = None) -> Array:
     return array
 
 
-def as_targets(Y: Any, rows: int, name: str = "Y") -> Array:
-    """Y as a finite float (n,) array; (n, 1) is accepted."""
+def as_targets(Y: Any, rows: int, name: str = "Y", allow_missing: bool = False) -> Array:
+    """Y as a finite float (n,) array; (n, 1) is accepted, and NaN with `allow_missing`."""
     array = Y if isinstance(Y, np.memmap) else _as_float(Y, name)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -58,12 +67,12 @@ def as_targets(Y: Any, rows: int, name: str = "Y") -> Array:
         raise InputError(f"{name} has {array.size} rows but X has {rows}; they must agree.")
     if not isinstance(Y, np.memmap):
         bad = np.flatnonzero(np.isnan(array))
-        if bad.size:
+        if bad.size and not allow_missing:
             raise InputError(
                 f"{name} has {bad.size} missing values (NaN), the first at row {bad[0]}. Drop "
                 'those rows, or build the model with missing="drop".'
             )
-        _check_finite(array, name)
+        _check_finite(array[~np.isnan(array)], name)
     return array
 
 
@@ -103,13 +112,27 @@ def _as_row_values(value: Any, name: str, rows: int) -> Array:
     return array
 
 
+def without_weights(metadata: Any) -> Any:
+    """Metadata for prediction, where row weights have no meaning."""
+    if isinstance(metadata, Mapping):
+        return {key: value for key, value in metadata.items() if key != WEIGHTS}
+    return metadata
+
+
+def as_name(name: Any) -> str:
+    """A name that paramz and regular expressions can work with."""
+    if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
+        raise InputError(f"name must be an ASCII identifier; got {name!r}.")
+    return name
+
+
 def as_generator(rng: Any) -> np.random.Generator:
     """A numpy Generator from an int, a Generator or None (fresh entropy)."""
+    if isinstance(rng, int | np.integer) and rng < 0:
+        raise InputError(f"rng must not be negative where it is an int; got {rng}.")
     if rng is None or isinstance(rng, int | np.integer | np.random.Generator):
         return np.random.default_rng(rng)
-    raise InputError(
-        f"rng must be an int, a numpy Generator or None; got {type(rng).__name__}."
-    )
+    raise InputError(f"rng must be an int, a numpy Generator or None; got {type(rng).__name__}.")
 
 
 def one_of(value: Any, allowed: Any, name: str) -> Any:
@@ -129,10 +152,12 @@ def positive_int(value: Any, name: str) -> int:
 
 def _as_float(value: Any, name: str) -> Array:
     """A new C-ordered float64 array; an error that names the way out where there is none."""
-    if np.iscomplexobj(value):
-        raise InputError(f"{name} is complex; expected real numbers.")
     try:
+        if np.iscomplexobj(value):
+            raise InputError(f"{name} is complex; expected real numbers.")
         return np.array(value, dtype=float, order="C")
+    except InputError:
+        raise
     except (TypeError, ValueError) as error:
         raise InputError(
             f"{name} could not be read as numbers ({error}). Encode categories as numbers "

@@ -21,7 +21,7 @@ from .kernels import Kernel, as_kernel
 from .likelihoods import Likelihood
 from .linalg import Array, cholesky, pack_lower, unpack_lower
 from .means import MeanFunction
-from .parameters import LargeParam, LatentList
+from .parameters import LargeParam, LatentList, Searchable, copy_of
 from .prediction import Prediction
 from .priors import Prior
 
@@ -30,7 +30,7 @@ __all__ = ["ChainedGP"]
 JITTER = 1e-8
 
 
-class ChainedGP(Prediction, Fitting, Model):
+class ChainedGP(Prediction, Fitting, Searchable, Model):
     """A likelihood whose b parameters are driven by b Gaussian processes, fitted variationally.
 
         y_i ~ p(y | f_1(x_i), …, f_b(x_i); θ),    f_j ~ GP(mean_j, k_j)
@@ -78,8 +78,8 @@ class ChainedGP(Prediction, Fitting, Model):
         num_threads: int | None = None,
         missing: str = "raise",
     ) -> None:
-        super().__init__(name)
-        self.priors: dict[str, Prior] = {}  # by name of the leaf
+        super().__init__(checks.as_name(name))
+        self.hyperpriors: dict[str, Prior] = {}  # by name of the leaf
         self.num_nodes = None if num_nodes is None else checks.positive_int(num_nodes, "num_nodes")
         self.num_threads = _thread_count(num_threads)
         self._jitter = _checked_jitter(jitter)
@@ -92,14 +92,18 @@ class ChainedGP(Prediction, Fitting, Model):
     # ---- construction ---------------------------------------------------------------------------
 
     def _read_data(self, X: Any, Y: Any, Y_metadata: Any, missing: str) -> None:
-        if missing == "drop":
-            X, Y, Y_metadata = _drop_missing(X, Y, Y_metadata)
-        self._X = checks.as_inputs(X)
-        self._y = checks.as_targets(Y, self._X.shape[0])
-        self._metadata, self._weights = checks.as_metadata(
-            Y_metadata, self.likelihood, self._X.shape[0]
-        )
-        self.likelihood.check_targets(np.asarray(self._y, dtype=float))
+        X = checks.as_inputs(X)
+        y = checks.as_targets(Y, X.shape[0], allow_missing=missing == "drop")
+        metadata, weights = checks.as_metadata(Y_metadata, self.likelihood, X.shape[0])
+        kept = ~np.isnan(y)
+        if missing == "drop" and not kept.all():
+            if not kept.any():
+                raise InputError("Y has no target that is not NaN: nothing is left to fit.")
+            X, y = X[kept], y[kept]
+            metadata = {name: value[kept] for name, value in metadata.items()}
+            weights = None if weights is None else weights[kept]
+        self.likelihood.check_targets(np.asarray(y, dtype=float))
+        self._X, self._y, self._metadata, self._weights = X, y, metadata, weights
         warn_of_scaling(self._X)
         self._make_evaluator()
 
@@ -314,9 +318,9 @@ class ChainedGP(Prediction, Fitting, Model):
         if not names:
             raise InputError(f"no parameter of this model matches {leaf!r}.")
         for name in names:
-            self.priors.pop(name, None)
+            self.hyperpriors.pop(name, None)
             if prior is not None:
-                self.priors[name] = prior
+                self.hyperpriors[name] = prior
         self._mark_stale()
 
     def _named_leaves(self) -> dict[str, Any]:
@@ -326,10 +330,10 @@ class ChainedGP(Prediction, Fitting, Model):
         }
 
     def _with_priors(self) -> list[tuple[Any, Prior]]:
-        if not self.priors:
+        if not self.hyperpriors:
             return []
         leaves = self._named_leaves()
-        return [(leaves[name], prior) for name, prior in self.priors.items()]
+        return [(leaves[name], prior) for name, prior in self.hyperpriors.items()]
 
     def log_prior(self) -> float:
         """Log-density of the hyperpriors at the current parameters; 0 where there are none."""
@@ -376,6 +380,43 @@ class ChainedGP(Prediction, Fitting, Model):
             else:
                 for part, value in zip(param, values, strict=True):
                     part.gradient[:] = value
+
+    # ---- paramz, mended ---------------------------------------------------------------------------
+
+    @property
+    def optimizer_array(self) -> Array:
+        """The free parameters as paramz transforms them: a copy, not its buffer."""
+        with np.errstate(over="ignore"):  # of the unused branch, for values above 709
+            array = np.array(Model.optimizer_array.fget(self))
+        # paramz remembers the array's id while it copies a model: keep the array alive
+        self.__dict__["_handed_out"] = array
+        return array
+
+    @optimizer_array.setter
+    def optimizer_array(self, x: Array) -> None:
+        Model.optimizer_array.fset(self, x)
+
+    def __setitem__(self, key: Any, value: Any, paramlist: Any = None) -> None:
+        super().__setitem__(key, value, paramlist)
+        self._sync_leaves(to_leaves=True)  # paramz leaves out what is fixed
+
+    def update_model(self, updates: bool | None = None) -> Any:
+        """Get or set whether changes are followed at once; nothing set meanwhile is lost."""
+        if updates:
+            self._sync_leaves(to_leaves=False)
+        return super().update_model(updates)
+
+    def _sync_leaves(self, *, to_leaves: bool) -> None:
+        """Copy paramz's flat array of all parameters into the leaves, or back."""
+        start = 0
+        for leaf in self.flattened_parameters:
+            part = self.param_array[start : start + leaf.size]
+            if to_leaves:
+                np.ndarray.__setitem__(leaf, Ellipsis, part.reshape(leaf.shape))
+            else:
+                part[:] = leaf.values.ravel()
+            start += leaf.size
+        self._mark_stale()
 
     # ---- printing -------------------------------------------------------------------------------
 
@@ -432,7 +473,7 @@ def _one_per_latent(value: Any, b: int, name: str, what: str, convert: Any) -> A
             f"{name} has {len(parts)} entries but the likelihood has {b} latents; give {what} for "
             "each latent, or one for all."
         )
-    return [convert(part).copy() for part in parts]
+    return [copy_of(convert(part)) for part in parts]
 
 
 def _as_mean(value: Any) -> MeanFunction:
@@ -451,7 +492,7 @@ def _checked_likelihood(likelihood: Any) -> Likelihood:
         raise InputError(
             f"likelihood must be a chainedgp Likelihood; got {type(likelihood).__name__}."
         )
-    return likelihood.copy()
+    return copy_of(likelihood)
 
 
 def _checked_jitter(value: Any) -> float:
@@ -469,17 +510,3 @@ def _thread_count(num_threads: int | None) -> int:
     if not setting.isdigit() or int(setting) < 1:
         raise InputError(f"CHAINEDGP_NUM_THREADS must be an integer of at least 1; got {setting!r}.")
     return int(setting)
-
-
-def _drop_missing(X: Any, Y: Any, Y_metadata: Any) -> tuple[Any, Any, Any]:
-    """Leave out the rows whose target is NaN, from all per-row values."""
-    y = np.asarray(Y, dtype=float).reshape(-1)
-    kept = ~np.isnan(y)
-    if not kept.any():
-        raise InputError("Y has no target that is not NaN: nothing is left to fit.")
-    X = np.asarray(X, dtype=float)
-    metadata = {
-        key: value if np.ndim(value) == 0 else np.asarray(value)[kept]
-        for key, value in (Y_metadata or {}).items()
-    }
-    return X[kept], y[kept], metadata

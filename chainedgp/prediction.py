@@ -41,8 +41,7 @@ class Prediction:
         """The predictive distribution of the targets at Xnew: p(y* | x*) under q (one per row)."""
         model: Any = self
         X = checks.as_inputs(Xnew, "Xnew", model.X.shape[1])
-        given = dict(Y_metadata or {})
-        given.pop(checks.WEIGHTS, None)
+        given = checks.without_weights(Y_metadata)
         metadata, _ = checks.as_metadata(given, model.likelihood, X.shape[0])
         means, variances = self.predict_latents(X)
         return Predictive(model.likelihood, means, variances, metadata)
@@ -56,8 +55,11 @@ class Prediction:
         self, Xnew: Any, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Any = None
     ) -> list[Array]:
         """Quantiles of the targets, in percent as in GPy: a list of (n, 1)."""
-        percent = np.atleast_1d(np.asarray(quantiles, dtype=float))
-        if not ((percent > 0) & (percent < 100)).all():
+        try:
+            percent = np.atleast_1d(np.asarray(quantiles, dtype=float))
+        except (TypeError, ValueError):
+            percent = np.empty(0)
+        if not (percent.size and ((percent > 0) & (percent < 100)).all()):
             raise InputError(
                 f"quantiles are percentages between 0 and 100 (not included); got {quantiles!r}."
             )

@@ -14,13 +14,15 @@ from . import quadrature
 from .checks import as_generator, positive_int
 from .errors import InputError, MomentWarning
 from .likelihoods.base import Likelihood
+from .likelihoods.gaussian import HetGaussian
+from .likelihoods.student_t import HetStudentT
+from .likelihoods.survival import LogLogisticSurvival
 from .predictive_nodes import GaussianLatents, Mixture, ScaleMixture, lattice, log_expectation
 from .predictive_quantiles import DISCRETE, DensityTables, mixture_cdf, mixture_ppf
-from .predictive_survival import CENSORING, SurvivalCurves, as_percent
+from .predictive_survival import BAND_NODES, CENSORING, SurvivalCurves, as_percent
 
 __all__ = ["Predictive"]
 
-BAND_NODES = 2048
 MOMENT_REACH = (7.5, 12.0, 24.0)
 """Radii, in standard deviations of q, tried until the outer shell adds nothing to a moment."""
 SHELL, NOTHING = 0.8, 1e-7
@@ -71,8 +73,9 @@ class Predictive(SurvivalCurves):
         self._event = GaussianLatents(likelihood, means, variances, {**self._parameters, **event})
         self._seen = GaussianLatents(likelihood, means, variances, {**self._parameters, **metadata})
         self._mixture: Mixture = self._event
-        if hook := getattr(likelihood, "normal_scale_mixture", None):
-            self._mixture = ScaleMixture(means, variances, float(hook(**self._parameters)))
+        mixing = _mixing_shape(likelihood, self._parameters)
+        if mixing is not None:
+            self._mixture = ScaleMixture(means, variances, mixing)
 
     def __len__(self) -> int:
         return len(self._means)
@@ -110,7 +113,7 @@ class Predictive(SurvivalCurves):
         """Mean, noise and latent variance, (n, 1) each; warns, once for the object."""
         if isinstance(self._mixture, ScaleMixture):
             moments = self._scale_mixture_moments(self._mixture.shape)
-        elif getattr(self._likelihood, "infinite_mean", False):
+        elif _has_infinite_mean(self._likelihood):
             moments = np.full((3, len(self)), np.inf)
         else:
             moments = self._node_moments()
@@ -144,7 +147,7 @@ class Predictive(SurvivalCurves):
                 moments[:, rows] = self._moments_on(rows, x, rule.weights.ravel())[0]
             return moments
         for reach in MOMENT_REACH:
-            grid = lattice(self._event.dim, 0, reach)
+            grid = lattice(self._event.dim, int(self._event.dim == 1), reach)
             log_phi = -0.5 * np.sum(grid.x**2, axis=0) + grid.log_volume
             weights = np.exp(log_phi - np.max(log_phi))
             wide = np.zeros(len(todo), dtype=bool)
@@ -215,7 +218,7 @@ class Predictive(SurvivalCurves):
         )
 
     def ppf(self, q: float | np.ndarray) -> np.ndarray:
-        """Quantiles, cdf(y) = q, or the smallest count with cdf(y) ≥ q: (n, k) for k values of q."""
+        """The y with cdf(y) = q, or the smallest count with cdf(y) ≥ q: (n, k) for k values."""
         q = np.array(q, dtype=float)
         if q.ndim > 1 or not np.all((q > 0.0) & (q < 1.0)):
             raise InputError(
@@ -240,7 +243,7 @@ class Predictive(SurvivalCurves):
         return result
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Central interval with probability `level` in (0, 1): lower and upper ends, (n, 1) each."""
+        """Central interval with probability `level` in (0, 1): lower and upper end, (n, 1) each."""
         if not 0.0 < level < 1.0:
             raise InputError(f"level must be strictly between 0 and 1; got {level!r}.")
         ends = self.ppf(np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level]))
@@ -249,13 +252,16 @@ class Predictive(SurvivalCurves):
     def sample(self, size: int = 1, rng: int | np.random.Generator | None = None) -> np.ndarray:
         """Independent draws for each row, (n, size): latents from q, then y given them."""
         size, generator = positive_int(size, "size"), as_generator(rng)
-        result = np.empty((len(self), size))
-        for rows in _blocks(np.arange(len(self)), size):
-            z = generator.standard_normal((self._event.dim, size, len(rows)))
-            _, latents = self._event.nodes(rows, z)
+        result = np.empty(len(self) * size)
+        # a numeric default of the likelihood tabulates hundreds of values for each draw
+        cost = 4 if _is_own(self._likelihood, "sample") or _is_own(self._likelihood, "ppf") else 600
+        for entries in _blocks(np.arange(len(result)), cost):
+            rows = entries // size
+            z = generator.standard_normal((self._event.dim, 1, len(rows)))
+            latents = [f[0] for f in self._event.nodes(rows, z)[1]]
             kw = self._event.keywords(rows)
-            result[rows] = self._likelihood.sample(generator, *latents, **kw).T
-        return result
+            result[entries] = self._likelihood.sample(generator, *latents, **kw)
+        return result.reshape(len(self), size)
 
     def parameters(self, quantiles: tuple[float, ...] = (2.5, 50.0, 97.5)) -> dict[str, np.ndarray]:
         """Quantiles (percent) under q of the likelihood's natural parameters: name -> (n, k).
@@ -356,6 +362,24 @@ class Predictive(SurvivalCurves):
             entry = rows[part], columns[part]
             result[entry] = function(y[entry], rows[part])
         return result
+
+
+def _mixing_shape(likelihood: Likelihood, parameters: dict[str, float]) -> float | None:
+    """The a of λ ~ Gamma(a, a) in y | f, g ~ N(f, e^g/λ), None where y is nothing of the kind.
+
+    By the exact class, not isinstance: a subclass may have changed the density.
+    """
+    if hook := getattr(likelihood, "normal_scale_mixture", None):
+        return float(hook(**parameters))
+    if type(likelihood) is HetGaussian:
+        return np.inf
+    return 0.5 * parameters["nu"] if type(likelihood) is HetStudentT else None
+
+
+def _has_infinite_mean(likelihood: Likelihood) -> bool:
+    """Whether E[y] is infinite for every Gaussian q: a Gaussian log-shape is below 0 sometimes."""
+    known = type(likelihood) is LogLogisticSurvival
+    return bool(getattr(likelihood, "infinite_mean", known))
 
 
 def _blocks(rows: np.ndarray, nodes: int) -> list[np.ndarray]:

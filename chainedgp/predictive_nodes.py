@@ -28,12 +28,12 @@ __all__ = ["GaussianLatents", "Lattice", "Mixture", "ScaleMixture", "lattice", "
 
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 GOLDEN = 0.5 * (1.0 + np.sqrt(5.0))
-SPACING = {1: 0.75, 2: 0.75, 3: 0.9}
+SPACING = 0.75
 REACH = {1: 7.5, 2: 7.5, 3: 6.5}
 LAST_LEVEL = {1: 12, 2: 8, 3: 5}
 SHARE = {1: 0.45, 2: 0.25, 3: 0.15}
 """Largest part of the sum that one node may hold; more, and the peak is not resolved."""
-SPREAD = 1e-3
+SPREAD = {1: 1e-3, 2: 1e-3, 3: 1e-2}
 """Largest relative disagreement of sub-lattices (spacing 2h); the error at h is its square."""
 MASS = 1e-7
 """Largest error of the total weight of a lattice on which a cdf is computed."""
@@ -67,13 +67,12 @@ def lattice(dim: int, level: int, reach: float | None = None) -> Lattice:
     """The rotated cubic lattice of volume SPACING^dim / 2^level in a ball; Sobol from 4 latents."""
     if dim > 3:
         return _sobol_lattice(dim, level)
-    h = SPACING[dim] * 2.0 ** (-level / dim)
+    h = SPACING * 2.0 ** (-level / dim)
     reach = REACH[dim] if reach is None else reach
     side = np.arange(-int(reach / h) - 1, int(reach / h) + 2)
     index = np.stack(np.meshgrid(*[side] * dim, indexing="ij")).reshape(dim, -1)  # (dim, K)
-    index = np.concatenate([index[:, _radius(index) <= reach / h * (1.0 + 1e-12)]], axis=1)
-    # residues modulo 2 for one and two dimensions, parity of the sum for three
-    label = index[0] % 2 + 2 * (index[1] % 2) if dim == 2 else index.sum(axis=0) % 2
+    index = index[:, _radius(index) <= reach / h * (1.0 + 1e-12)]
+    label = 2 ** np.arange(dim) @ (index % 2)  # 2^dim sub-lattices of spacing 2h
     order = np.argsort(label, kind="stable")
     starts = np.searchsorted(label[order], np.arange(label.max() + 1))
     x = _rotation(dim) @ (h * index[:, order])
@@ -340,7 +339,7 @@ def _window_sum(
     centre: np.ndarray,
     follow: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One lattice for all entries: log sums (N,), whether resolved (N,), window centres (dim, N)."""
+    """One lattice for all entries: log sums (N,), whether resolved (N,), new centres (dim, N)."""
     value, done = np.empty(len(y)), np.empty(len(y), dtype=bool)
     todo = np.arange(len(y))
     for _ in range(MOVES):
@@ -386,7 +385,7 @@ def _sum(terms: np.ndarray, grid: Lattice) -> tuple[np.ndarray, np.ndarray, np.n
     weights = np.exp(terms - np.where(finite, top, 0.0))  # the largest is 1
     parts = np.add.reduceat(weights, grid.starts, axis=0)  # (cosets, N)
     total = parts.sum(axis=0)
-    share = SHARE.get(len(grid.x), 0.15)
-    resolved = (np.ptp(parts, axis=0) * len(parts) < SPREAD * total) & (total * share > 1.0)
+    share, spread = SHARE.get(len(grid.x), 0.15), SPREAD.get(len(grid.x), 1e-2)
+    resolved = (np.ptp(parts, axis=0) * len(parts) < spread * total) & (total * share > 1.0)
     value = np.where(finite, top + np.log(total), top)
     return value, resolved | ~finite, best

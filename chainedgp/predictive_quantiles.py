@@ -42,6 +42,8 @@ LOGIT_TOLERANCE = 1e-10
 POLISH = 0.05
 """Width of the bracket around the root of the last lattice, relative to the bracket there."""
 TABLE_ROWS = 32
+TABLE_FLOOR = -200.0
+"""Log-densities below it add nothing to an integral over y: they are not refined."""
 
 
 def mixture_cdf(mixture: Mixture, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -263,7 +265,7 @@ class DensityTables:
                 y, row = np.broadcast_arrays(y, rows)
                 density = self.mixture.log_density
                 value = log_expectation(
-                    self.mixture, density, y.ravel(), row.ravel(), follow=False, floor=-1500.0
+                    self.mixture, density, y.ravel(), row.ravel(), floor=TABLE_FLOOR
                 )
                 return value.reshape(y.shape)
 

@@ -11,7 +11,7 @@ from . import quadrature
 from .errors import InputError
 from .predictive_nodes import GaussianLatents, log_expectation
 
-__all__ = ["CENSORING", "SurvivalCurves", "as_percent"]
+__all__ = ["BAND_NODES", "CENSORING", "SurvivalCurves", "as_percent"]
 
 CENSORING = ("censored", "y_upper", "entry")
 """Metadata that say what was seen of an event: they enter `logpdf`, not the event's own law."""
@@ -35,6 +35,10 @@ class SurvivalCurves:
 
     _likelihood: Any
     _event: GaussianLatents
+    _logpdf: Any
+    _as_targets: Any
+    _over_entries: Any
+    ppf: Any
 
     def sf(self, t: np.ndarray, bands: Bands | None = None) -> Estimate:
         """S(t) = P(T > t), (n, k) for a grid (k,)."""

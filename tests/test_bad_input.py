@@ -173,7 +173,7 @@ def test_unknown_keywords_are_type_errors(call):
         call(m)
 
 
-# ---- methods of a model: refused, and the model is as it was ----------------------------------------
+# ---- methods of a model: refused, and the model is as it was ----
 
 CALLS = {
     "unknown method": (lambda m: m.optimize("adamm"), ["method", "profile", "lbfgsb"]),
@@ -211,7 +211,7 @@ CALLS = {
     "rng is a name": (lambda m: m.posterior_samples(X, 2, rng="seed"), ["rng", "str"]),
     "rng is negative": (lambda m: m.posterior_samples(X, 2, rng=-1), ["rng", "-1"]),
     "rng is legacy": (
-        lambda m: m.posterior_samples_f(X, 2, rng=np.random.RandomState(0)),  # noqa: NPY002
+        lambda m: m.posterior_samples_f(X, 2, rng=np.random.RandomState(0)),
         ["rng", "Generator"],
     ),
     "latent out of range": (lambda m: m.kernels[2], ["latent", "mean, log_variance"]),
@@ -252,7 +252,7 @@ def test_thread_setting_of_the_environment_is_checked(monkeypatch):
     assert build().num_threads == 3
 
 
-# ---- names a likelihood may not have -----------------------------------------------------------------
+# ---- names a likelihood may not have ----
 
 NAMES = {
     "duplicate latents": ({"latents": ("f", "f")}, ["share a name"]),

@@ -38,7 +38,7 @@ def rbf(A, B, variance, lengthscale):
     return variance * np.exp(-0.5 * np.sum(d * d, axis=2))
 
 
-# ---- Gaussian noise: the exact GP and the collapsed sparse bound ----------------------------------
+# ---- Gaussian noise: the exact GP and the collapsed sparse bound ----
 
 THETA = (1.3, np.array([0.5, 0.7]))
 NOISE, LEVEL = 0.2, 0.4
@@ -119,11 +119,11 @@ def test_fewer_inducing_inputs_give_the_collapsed_bound(gaussian_data):
     assert m.log_likelihood() < exact - 1.0  # the two differ, or the test says nothing
 
 
-# ---- two latents: the paper's unwhitened formulas, with full matrices ------------------------------
+# ---- two latents: the paper's unwhitened formulas, with full matrices ----
 
 
 def naive_marginals_and_kl(m, X):
-    """q(f_j) at X and Σ KL by the unwhitened formulas, with n × n matrices and explicit inverses."""
+    """q(f_j) at X and Σ KL by the unwhitened formulas, with n × n matrices and inverses."""
     means, variances, kl = [], [], 0.0
     for j in range(len(m.latents)):
         k, mean = m.kernels[j], m.mean_functions[j]
@@ -216,7 +216,7 @@ def test_three_latents_equal_their_closed_form():
     assert m.log_likelihood() == pytest.approx(E.sum() - kl, rel=1e-7)
 
 
-# ---- gradients, leaf by leaf -----------------------------------------------------------------------
+# ---- gradients, leaf by leaf ----
 
 FEW_NODES = {"TwoMeans": 4, "OffsetLogistic": 8}  # the sum's gradient is exact with any number
 
@@ -274,6 +274,22 @@ def _forgotten_mean(chunk, g_m, g_v, left, sites=None):
     return part._replace(mean=0.0 * part.mean)
 
 
+def _one_entry_of_Z(prior, H):
+    d_theta, d_Z = sparse.reverse_prior(prior, H)
+    d_Z = d_Z.copy()
+    d_Z[2, 1] *= 1.01
+    return d_theta, d_Z
+
+
+def _one_entry_of_root(root, G):
+    packed = _true_root_gradient(root, G)
+    packed[4] *= 1.01
+    return packed
+
+
+_true_root_gradient = model_module._root_gradient
+
+
 def _no_log_determinant(root, G):
     return cgp.linalg.pack_lower(2.0 * G @ root - root)
 
@@ -289,6 +305,8 @@ MUTANTS = {
     "factor 2 of kff": (shards_module, "reverse_chunk", _double_variance, "kernels"),
     "no factor 2 of S": (shards_module, "reverse_chunk", _forgotten_factor_2, "Z"),
     "forgotten mean": (shards_module, "reverse_chunk", _forgotten_mean, "mean_functions"),
+    "one entry of Z by 1 %": (evaluator_module, "reverse_prior", _one_entry_of_Z, "Z"),
+    "one entry of q_sqrt by 1 %": (model_module, "_root_gradient", _one_entry_of_root, "q_sqrt"),
     "no log|S|": (model_module, "_root_gradient", _no_log_determinant, "q_sqrt"),
     "half of S": (model_module, "_root_gradient", _one_triangle, "q_sqrt"),
 }
@@ -335,7 +353,7 @@ def test_wrong_likelihood_gradient_is_caught():
     assert wrong_leaves(bound_gradient_errors(randomise_q(m)))
 
 
-# ---- the gradient with sites fixed -----------------------------------------------------------------
+# ---- the gradient with sites fixed ----
 
 
 def sites_fixed_errors(m, sites):

@@ -246,7 +246,13 @@ def _nearly_equal_inputs(m):
 
 
 HOSTILE = (
-    _wild_q, _tiny_q, _large_variance, _small_variance, _far_mean, _low_mean, _nearly_equal_inputs
+    _wild_q,
+    _tiny_q,
+    _large_variance,
+    _small_variance,
+    _far_mean,
+    _low_mean,
+    _nearly_equal_inputs,
 )
 
 

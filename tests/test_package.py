@@ -270,6 +270,31 @@ def import_graph(module, path):
     return list(walk(tree, "top"))
 
 
+def test_import_graph_sees_every_import(tmp_path):
+    path = tmp_path / "linalg.py"
+    path.write_text(
+        "import numpy as np\n"
+        "from .model import ChainedGP\n"
+        "from . import checks\n"
+        "if TYPE_CHECKING:\n    from .likelihoods.base import Likelihood\n"
+        "def f():\n    import chainedgp.means\n    from scipy import stats\n"
+    )
+    assert set(import_graph("linalg", path)) == {
+        ("other", "numpy", "top"),
+        ("ours", "model", "top"),
+        ("ours", "checks", "top"),
+        ("ours", "likelihoods.base", "typing"),
+        ("ours", "means", "local"),
+        ("other", "scipy", "local"),
+    }
+    path.write_text("from ..errors import InputError\nfrom .base import Kernel\n")
+    assert set(import_graph("kernels.linear", path)) == {
+        ("ours", "errors", "top"),
+        ("ours", "kernels.base", "top"),
+    }
+    assert RANK["linalg"] < RANK["likelihoods"] < RANK["bound"] < RANK["inference"] < RANK["model"]
+
+
 def component(module):
     return module.split(".")[0]
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from paramz import Param
 from paramz.transformations import Exponent, Logexp, Square
+from test_gpy_adapter import FakeGPyRBF
 
 import chainedgp as cgp
 from chainedgp import kernels as kern
@@ -223,7 +224,7 @@ def test_options(tmp_path):
     again = round_trip(m, tmp_path)
     assert_same(m, again)
     assert (again.jitter, again.num_nodes, again.name) == (m.jitter, 13, "my_model")
-    assert again.priors == m.priors and len(m.priors) == 3
+    assert again.hyperpriors == m.hyperpriors and len(m.hyperpriors) == 3
     assert again.objective_function() == m.objective_function()
 
 
@@ -366,7 +367,21 @@ def test_own_classes(tmp_path):
     assert again.likelihood._order == 2
     part = again.kernels[1].rbf
     assert part.factor == {"a": (1, 1.5)} and part.grid.tolist() == [0, 1, 2]
-    assert again.priors == m.priors
+    assert again.hyperpriors == m.hyperpriors
+
+
+class Stiff(kern.RBF):
+    def __init__(self, input_dim):
+        super().__init__(input_dim)
+        self.variance.fix(warning=False)
+
+
+def test_a_fix_of_the_constructor_that_was_lifted(tmp_path):
+    m = make(kernels=Stiff(2))
+    m.kernels[1].variance.unfix()
+    again = round_trip(m, tmp_path, classes=Stiff)
+    assert_same(m, again)
+    assert again.kernels[0].variance.is_fixed and not again.kernels[1].variance.is_fixed
 
 
 @pytest.mark.parametrize("missing", OWN)
@@ -446,6 +461,23 @@ def test_what_cannot_be_loaded_is_not_saved(tmp_path):
     with pytest.raises(InputError, match="path"):
         save(m, 3)
     assert not (tmp_path / "m").exists()
+
+
+def test_too_many_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr("chainedgp.persistence.writer.MOST_PARTS", 5)
+    save(make(), tmp_path / "m")
+    with pytest.raises(InputError, match="5 parts"):
+        save(make(kernels=kern.RBF(2) + kern.Bias(2)), tmp_path / "m")
+
+
+def test_kernels_of_gpy(tmp_path):
+    m = make(kernels=kern.RBF(2) + FakeGPyRBF(1, 1.3, 0.7, active_dims=[1]))
+    m.kernels[1].gpy.rbf.lengthscale.fix(warning=False)
+    with pytest.raises(FileFormatError, match="FakeGPyRBF"):
+        round_trip(m, tmp_path)
+    again = load(tmp_path / "model.cgp", FakeGPyRBF)
+    assert_same(m, again)
+    assert again.kernels[1].gpy.rbf.lengthscale.is_fixed
 
 
 def test_the_old_file_survives_a_failure(tmp_path, monkeypatch):
@@ -663,12 +695,15 @@ def test_sizes_that_lie(good, tmp_path):
         huge, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)}
     )
     for name in entries:
-        refused(packed({**entries, name: huge.getvalue() + b"0" * 64}.items()), tmp_path)
+        bad = packed({**entries, name: huge.getvalue() + b"0" * 64}.items())
+        refused(bad, tmp_path, "not as large")
+        longer = packed({**entries, name: entries[name] + b"0"}.items())
+        refused(longer, tmp_path, "not as large")
     refused(packed({**entries, "a0.npy": npy(np.zeros(3, "f4"))}.items()), tmp_path, "header says")
     refused(packed({**entries, "extra.npy": npy(np.zeros(3))}.items()), tmp_path, "lists")
     refused(packed([item for item in entries.items() if item[0] != "a0.npy"]), tmp_path, "lists")
     zeros = {**entries, "a0.npy": npy(np.zeros(10**6))}
-    refused(packed(zeros.items(), zipfile.ZIP_DEFLATED), tmp_path, "compressed")
+    refused(packed(zeros.items(), zipfile.ZIP_DEFLATED), tmp_path, "are compressed")
     with pytest.warns(UserWarning, match="Duplicate"):
         doubled = packed([*entries.items(), ("a0.npy", entries["a0.npy"])])
     refused(doubled, tmp_path, "doubled")
@@ -682,18 +717,30 @@ def test_models_that_would_be_huge(good, tmp_path):
         rbf["args"]["input_dim"] = size
         refused(with_header(good, header), tmp_path, "larger")
     rbf["args"]["input_dim"] = 2
-    refused(with_header(good, {**header, "kernels": [kernel] * 5000}), tmp_path, "more parameters")
+    refused(with_header(good, {**header, "kernels": [kernel] * 50}), tmp_path, "more parameters")
     deep = rbf
-    for _ in range(3000):
+    for _ in range(25):
         deep = {**kernel, "args": {"parts": {"list": [{"object": deep}]}}}
-    with pytest.raises(RecursionError):  # not even json writes it
-        with_header(good, {**header, "kernels": [deep]})
+    refused(with_header(good, {**header, "kernels": [deep]}), tmp_path, "too deeply")
+    nested = np.frombuffer(b"[" * 10**5 + b"]" * 10**5, np.uint8)
+    refused(packed({**unpacked(good), "header.npy": npy(nested)}.items()), tmp_path, "recursion")
     # one column, many rows: q would have M² / 2 entries
     key = next(leaf for leaf in header["leaves"] if leaf["name"] == "Z")["values"]["array"]
     Z = np.zeros((20_000, 2))
     header["arrays"][key] = ["<f8", [20_000, 2]]
     entries = unpacked(with_header(good, header))
     refused(packed({**entries, f"{key}.npy": npy(Z)}.items()), tmp_path, "q_sqrt")
+
+
+def test_constraints_out_of_range(good, tmp_path):
+    header = header_of(good)
+    leaf = next(leaf for leaf in header["leaves"] if leaf["name"].endswith("lengthscale"))
+    index = next(index for _, index in leaf["constraints"] if index is not None)
+    for wrong in (np.array([2]), np.array([-1]), np.array([[0]]), np.array([0.0])):
+        header["arrays"][index["array"]] = [wrong.dtype.str, list(wrong.shape)]
+        entries = unpacked(with_header(good, header))
+        bad = packed({**entries, f"{index['array']}.npy": npy(wrong)}.items())
+        refused(bad, tmp_path, "out of range")
 
 
 def test_names_reach_nothing(good, tmp_path):
@@ -706,3 +753,6 @@ def test_names_reach_nothing(good, tmp_path):
         {"class": "LogNormal", "kind": "prior", "own": False, "name": "x", "args": {}},
     ):
         refused(with_header(good, {**header, "likelihood": node}), tmp_path)
+    ((name, _),) = header["priors"].items()
+    refused(change(good, priors={name: header["likelihood"]}), tmp_path, "no prior")
+    refused(change(good, priors={"x": header["priors"][name]}), tmp_path, "no parameter")

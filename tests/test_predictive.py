@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from scipy.special import expit
+from scipy.special import betaln, expit, gammaln, xlogy
 
 from chainedgp import quadrature
 from chainedgp.errors import InputError, MomentWarning
@@ -39,27 +39,33 @@ class HetLogistic(Likelihood):
         return -z - g - 2.0 * np.log1p(np.exp(-z))
 
 
-def normal_logistic(y, m_f, v_f, scale):
-    """∫ logistic(y; f, scale) N(f; m_f, v_f) df by adaptive integration over the logistic's cdf."""
-    sd = np.sqrt(v_f)
-    # u = F(e/scale): y = f + e, so the density is E_e[N(y − e; m_f, v_f)]
-    points = sorted({float(expit((y - m_f + k * sd) / scale)) for k in (-3, 0, 3)})
-    inner = [p for p in points if 1e-12 < p < 1.0 - 1e-12]
-    return integrate.quad(
-        lambda u: stats.norm.pdf(y - scale * np.log(u / (1.0 - u)), m_f, sd),
-        0.0,
-        1.0,
-        points=inner or None,
-        epsabs=0.0,
-        epsrel=1e-8,
-        limit=400,
-    )[0]
+def brute(noise, y, scale):
+    """∫ noise((y − f)/scale)/scale N(f; 0, 1) df by brute force: 20,001 nodes where it matters.
+
+    Over f where the noise is wide, else over e = y − f = scale · sinh(x), which resolves its peak.
+    """
+    x = np.linspace(-1.0, 1.0, 20_001)
+    if scale > 1.0:
+        f = 9.0 * x
+        return 9.0 * (x[1] - x[0]) * (noise((y - f) / scale) / scale) @ stats.norm.pdf(f)
+    reach = np.arcsinh((abs(y) + 9.0) / scale)
+    e = np.sinh(reach * x)
+    step = reach * (x[1] - x[0]) * np.cosh(reach * x)
+    return (step * noise(e)) @ stats.norm.pdf(y - scale * e)
 
 
 def over_g(function, m_g, v_g):
-    """∫ function(g) N(g; m_g, v_g) dg for a smooth function."""
-    x, w = np.polynomial.hermite_e.hermegauss(40)
+    """∫ function(g) N(g; m_g, v_g) dg for a function that is smooth once f is integrated."""
+    x, w = np.polynomial.hermite_e.hermegauss(24)
     return float(w @ [function(m_g + np.sqrt(v_g) * t) for t in x]) / w.sum()
+
+
+def normal(y, variance):
+    return np.exp(-0.5 * y * y / variance) / np.sqrt(2.0 * np.pi * variance)
+
+
+def logistic(z):
+    return expit(z) * expit(-z)
 
 
 def one(likelihood, means, variances, **kw):
@@ -75,96 +81,79 @@ def near_and_far(kappa, width=0.6):
 
 
 @pytest.mark.parametrize("kappa", KAPPAS)
-def test_gaussian_density_matches_adaptive_integration(kappa):
+def test_gaussian_density_matches_the_exact_mixture(kappa):
     m_g, v_g = -np.log(kappa), 0.3
     y = near_and_far(kappa)
-    expected = [
-        over_g(lambda g, t=t: stats.norm.pdf(t, 0.0, np.sqrt(1.0 + np.exp(g))), m_g, v_g) for t in y
-    ]
+    expected = [over_g(lambda g, t=t: normal(t, 1.0 + np.exp(g)), m_g, v_g) for t in y]
     p = one(HetGaussian(), [0.0, m_g], [1.0, v_g])
     np.testing.assert_allclose(p.pdf(y)[0], expected, rtol=1e-7)
 
 
 @pytest.mark.parametrize("kappa", KAPPAS)
 @pytest.mark.parametrize("nu", [1.5, 4.0])
-def test_student_density_matches_adaptive_integration(kappa, nu):
+def test_student_density_matches_brute_force(kappa, nu):
     m_g, v_g = -np.log(kappa), 0.3
-
-    def over_f(y, g):
-        scale = np.exp(0.5 * g)  # substitute the t's own cdf: its peak becomes flat
-        def inner(u):
-            return stats.norm.pdf(y - scale * stats.t.ppf(u, nu))
-        points = [u for u in stats.t.cdf((y + np.array([-3.0, 0.0, 3.0])) / scale, nu)]
-        points = [u for u in points if 1e-9 < u < 1.0 - 1e-9]
-        return integrate.quad(inner, 0, 1, points=points or None, epsrel=1e-7, limit=400)[0]
-
-    x, w = np.polynomial.hermite_e.hermegauss(10)
-    y = near_and_far(kappa)[[1, 3]]
-    expected = [w @ [over_f(t, m_g + np.sqrt(v_g) * a) for a in x] / w.sum() for t in y]
+    y = near_and_far(kappa)
+    noise = stats.t(nu).pdf
+    expected = [over_g(lambda g, t=t: brute(noise, t, np.exp(0.5 * g)), m_g, v_g) for t in y]
     p = one(HetStudentT(nu=nu), [0.0, m_g], [1.0, v_g])
-    np.testing.assert_allclose(p.pdf(y)[0], expected, rtol=1e-4)
+    np.testing.assert_allclose(p.pdf(y)[0], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kappa", KAPPAS)
-def test_density_of_a_user_likelihood_matches_adaptive_integration(kappa):
+def test_density_of_a_user_likelihood_matches_brute_force(kappa):
     m_g, v_g = -0.5 * np.log(kappa), 0.1
     y = near_and_far(kappa)
-    expected = [over_g(lambda g, t=t: normal_logistic(t, 0.0, 1.0, np.exp(g)), m_g, v_g) for t in y]
+    expected = [over_g(lambda g, t=t: brute(logistic, t, np.exp(g)), m_g, v_g) for t in y]
     p = one(HetLogistic(), [0.0, m_g], [1.0, v_g])
     np.testing.assert_allclose(p.pdf(y)[0], expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kappa", KAPPAS)
-def test_log_logistic_density_matches_adaptive_integration(kappa):
+def test_log_logistic_density_matches_brute_force(kappa):
     m_g, v_g = 0.5 * np.log(kappa), 0.1  # log T is logistic with scale e^{−g}
     log_t = near_and_far(kappa)
-    log_t = np.clip(log_t, -300, 300)
-    expected = [over_g(lambda g, t=t: normal_logistic(t, 0.0, 1.0, np.exp(-g)), m_g, v_g) for t in log_t]
+    expected = [over_g(lambda g, t=t: brute(logistic, t, np.exp(-g)), m_g, v_g) for t in log_t]
     p = one(LogLogisticSurvival(), [0.0, m_g], [1.0, v_g])
     np.testing.assert_allclose(p.pdf(np.exp(log_t))[0] * np.exp(log_t), expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("size", [-3.0, 0.0, 3.0, 6.0])
-def test_beta_density_matches_adaptive_integration(size):
+def test_beta_density_matches_brute_force(size):
     """Up to shapes of 400: a ridge along f − g, ten times narrower than q."""
-    m, v = [size, size - 0.3], [0.5, 0.4]
-    p = one(Beta(), m, v)
-    sd = np.sqrt(v)
-    for y in (0.2, 0.55, 0.9):
-
-        def inner(a, y=y):
-            f = m[0] + sd[0] * a
-            peak = (f - np.log(y / (1.0 - y)) - m[1]) / sd[1]  # where α/β = y/(1 − y)
-            return integrate.quad(
-                lambda b: stats.norm.pdf(b) * stats.beta.pdf(y, np.exp(f), np.exp(m[1] + sd[1] * b)),
-                -8,
-                8,
-                points=[np.clip(peak, -7.9, 7.9), 0.0],
-                epsrel=1e-6,
-                limit=100,
-            )[0]
-
-        x, w = np.polynomial.legendre.leggauss(24)  # smooth in f once g is integrated
-        outer = 6.5 * w @ [stats.norm.pdf(6.5 * a) * inner(6.5 * a) for a in x]
-        np.testing.assert_allclose(p.pdf(y)[0, 0], outer, rtol=1e-4)
+    x = np.linspace(-7.5, 7.5, 601)
+    q = stats.norm.pdf(x) * (x[1] - x[0])
+    alpha, beta = np.exp(size + np.sqrt(0.5) * x)[:, None], np.exp(size - 0.3 + np.sqrt(0.4) * x)
+    y = np.array([0.2, 0.55, 0.9])
+    log_beta = betaln(alpha, beta)
+    expected = [
+        q @ np.exp((alpha - 1.0) * np.log(t) + (beta - 1.0) * np.log1p(-t) - log_beta) @ q
+        for t in y
+    ]
+    p = one(Beta(), [size, size - 0.3], [0.5, 0.4])
+    np.testing.assert_allclose(p.pdf(y)[0], expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("size", [-2.0, 1.0, 5.0])
-def test_count_probabilities_match_adaptive_integration(size):
-    grid = np.linspace(-8, 8, 1201)
+def test_count_probabilities_match_brute_force(size):
+    grid = np.linspace(-7.5, 7.5, 401)
+
+    def pmf(y, rate):
+        return np.exp(xlogy(y, rate) - rate - gammaln(y + 1.0))
+
     q = stats.norm.pdf(grid) * (grid[1] - grid[0])
     for y in (0.0, 3.0, np.round(np.exp(size))):
         rate = np.exp(size + 0.7 * grid)
-        expected = q @ stats.poisson.pmf(y, rate)
+        expected = q @ pmf(y, rate)
         value = one(Poisson(), [size], [0.49]).pdf(y)[0, 0]
         np.testing.assert_allclose(value, expected, rtol=1e-4)
         other = np.exp(size - 1.0 + 0.5 * grid)
-        expected = q @ stats.poisson.pmf(y, rate[:, None] + other) @ q
+        expected = q @ pmf(y, rate[:, None] + other) @ q
         value = one(AdditivePoisson(), [size, size - 1.0], [0.49, 0.25]).pdf(y)[0, 0]
         np.testing.assert_allclose(value, expected, rtol=1e-4)
 
 
-def test_bernoulli_probability_matches_adaptive_integration():
+def test_bernoulli_matches_adaptive_integration():
     expected = integrate.quad(lambda x: stats.norm.pdf(x) * expit(0.4 + 1.5 * x), -10, 10)[0]
     p = one(Bernoulli(), [0.4], [2.25])
     np.testing.assert_allclose(p.pdf([0.0, 1.0])[0], [1.0 - expected, expected], rtol=1e-8)
@@ -200,7 +189,23 @@ def test_a_fixed_grid_would_be_rejected():
 
 
 class WithoutHook(HetGaussian):
-    normal_scale_mixture = None
+    """A subclass may change the density: it is not taken for a normal mixture."""
+
+
+class ThreeLatents(Likelihood):
+    """N(f + h, e^g): three latents whose predictive is that of HetGaussian."""
+
+    latents = ("first", "second", "log_variance")
+
+    def log_density(self, y, f, h, g):
+        return HetGaussian().log_density(y, f + h, g)
+
+
+def test_three_latents_match_two():
+    p = one(ThreeLatents(), [0.0, 1.0, -3.0], [0.3, 0.7, 0.3])
+    exact = one(HetGaussian(), [1.0, -3.0], [1.0, 0.3])
+    y = np.array([-2.0, 0.3, 1.0, 4.1])
+    np.testing.assert_allclose(p.logpdf(y), exact.logpdf(y), atol=1e-4)
 
 
 def test_the_unresolved_first_lattice_would_be_rejected():
@@ -239,9 +244,11 @@ def test_mixing_density_is_the_convolution(nu, sd):
     for s in (-0.4, 0.0, 1.2):
         # P-density of s = g − log λ: integrate over g
         expected = integrate.quad(
-            lambda x, s=s: stats.norm.pdf(x)
-            * stats.gamma.pdf(np.exp(sd * x - s), 0.5 * nu, scale=2.0 / nu)
-            * np.exp(sd * x - s),
+            lambda x, s=s: (
+                stats.norm.pdf(x)
+                * stats.gamma.pdf(np.exp(sd * x - s), 0.5 * nu, scale=2.0 / nu)
+                * np.exp(sd * x - s)
+            ),
             -9,
             9,
             points=[s / sd] if abs(s / sd) < 9 else None,
@@ -267,7 +274,9 @@ CONTINUOUS = [
 
 def rows(b, n, seed=0, spread=0.5):
     rng = np.random.default_rng(seed)
-    return 0.7 * rng.standard_normal((n, b)) + 0.8, 10.0 ** rng.uniform(-3.0, np.log10(spread), (n, b))
+    return 0.7 * rng.standard_normal((n, b)) + 0.8, 10.0 ** rng.uniform(
+        -3.0, np.log10(spread), (n, b)
+    )
 
 
 @pytest.mark.parametrize(("likelihood", "b"), CONTINUOUS, ids=lambda x: getattr(x, "name", ""))
@@ -301,16 +310,18 @@ def test_cdf_is_the_integral_of_the_density():
 
 
 def test_a_density_alone_gives_cdf_and_quantiles():
-    p = Predictive(HetLogistic(), *rows(2, 3, seed=1, spread=0.3))
+    p = Predictive(HetLogistic(), *rows(2, 1, seed=1, spread=0.3))
     q = np.array([0.025, 0.5, 0.9])
     y = p.ppf(q)
-    np.testing.assert_allclose(p.cdf(y), np.tile(q, (3, 1)), atol=1e-7)
-    draws = p.sample(40_000, rng=3)
+    np.testing.assert_allclose(p.cdf(y[0]), q[None], atol=1e-7)
+    draws = p.sample(1000, rng=3)
     below = (draws[:, :, None] <= y[:, None]).mean(axis=1)
-    assert np.all(np.abs(below - q) < 5.0 * np.sqrt(q * (1.0 - q) / 40_000))
+    assert np.all(np.abs(below - q) < 5.0 * np.sqrt(q * (1.0 - q) / 1000))
 
 
-@pytest.mark.parametrize(("likelihood", "b"), [(Poisson(), 1), (AdditivePoisson(), 2), (Bernoulli(), 1)])
+@pytest.mark.parametrize(
+    ("likelihood", "b"), [(Poisson(), 1), (AdditivePoisson(), 2), (Bernoulli(), 1)]
+)
 def test_discrete_quantiles_are_the_smallest_integers(likelihood, b):
     p = Predictive(likelihood, *rows(b, 6, seed=2))
     q = np.array([0.01, 0.3, 0.5, 0.99])
@@ -319,7 +330,9 @@ def test_discrete_quantiles_are_the_smallest_integers(likelihood, b):
     assert (p.cdf(y) >= q - 1e-12).all()
     assert (p.cdf(y - 1.0) < q).all()
     last = 1 if likelihood.support == "binary" else 40
-    np.testing.assert_allclose(p.pdf(np.arange(last + 1.0)).sum(1), p.cdf(float(last))[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(
+        p.pdf(np.arange(last + 1.0)).sum(1), p.cdf(float(last))[:, 0], rtol=1e-6
+    )
     assert (p.pdf(0.5) == 0.0).all()
     np.testing.assert_array_equal(p.cdf(0.5), p.cdf(0.0))
 
@@ -352,7 +365,13 @@ def test_extreme_rows_stay_finite_or_at_the_ends():
 
 @pytest.mark.parametrize(
     ("likelihood", "b"),
-    [(HetGaussian(), 2), (HetStudentT(nu=9.0), 2), (Beta(), 2), (AdditivePoisson(), 2), (Poisson(), 1)],
+    [
+        (HetGaussian(), 2),
+        (HetStudentT(nu=9.0), 2),
+        (Beta(), 2),
+        (AdditivePoisson(), 2),
+        (Poisson(), 1),
+    ],
 )
 def test_moments_match_samples(likelihood, b):
     n, size = 3, 200_000
@@ -361,11 +380,16 @@ def test_moments_match_samples(likelihood, b):
     error = draws.std(axis=1) / np.sqrt(size)
     assert (np.abs(draws.mean(axis=1) - p.mean[:, 0]) < 5.0 * error).all()
     square = (draws - draws.mean(axis=1, keepdims=True)) ** 2
-    assert (np.abs(square.mean(axis=1) - p.variance[:, 0]) < 5.0 * square.std(axis=1) / np.sqrt(size)).all()
+    assert (
+        np.abs(square.mean(axis=1) - p.variance[:, 0]) < 5.0 * square.std(axis=1) / np.sqrt(size)
+    ).all()
     np.testing.assert_allclose(p.variance, p.noise_variance + p.latent_variance)
     assert (p.noise_variance >= 0.0).all() and (p.latent_variance >= 0.0).all()
     # the mutant that forgets the latents' variance is 5 standard errors away
-    assert (np.abs(square.mean(axis=1) - p.noise_variance[:, 0]) > 5.0 * square.std(axis=1) / np.sqrt(size)).any()
+    assert (
+        np.abs(square.mean(axis=1) - p.noise_variance[:, 0])
+        > 5.0 * square.std(axis=1) / np.sqrt(size)
+    ).any()
 
 
 def test_log_normal_moments_far_out():
@@ -378,7 +402,11 @@ def test_log_normal_moments_far_out():
 
 @pytest.mark.parametrize(
     ("likelihood", "b", "mean"),
-    [(LogLogisticSurvival(), 2, np.inf), (HetStudentT(nu=1.5), 2, 0.5), (LogLogistic(log_shape=-0.1), 1, np.inf)],
+    [
+        (LogLogisticSurvival(), 2, np.inf),
+        (HetStudentT(nu=1.5), 2, 0.5),
+        (LogLogistic(log_shape=-0.1), 1, np.inf),
+    ],
 )
 def test_missing_moments_are_infinite_with_one_warning(likelihood, b, mean):
     p = one(likelihood, [0.5, 1.0][:b], [0.1, 0.1][:b])
@@ -412,7 +440,9 @@ def test_parameters_have_quantiles_under_q():
     rng = np.random.default_rng(0)
     f = means[:, None] + np.sqrt(variances[:, None]) * rng.standard_normal((5, 200_000, 2))
     total = np.exp(f).sum(axis=2)
-    np.testing.assert_allclose(table["rate"], np.quantile(total, [0.05, 0.5, 0.95], axis=1).T, rtol=5e-3)
+    np.testing.assert_allclose(
+        table["rate"], np.quantile(total, [0.05, 0.5, 0.95], axis=1).T, rtol=5e-3
+    )
 
 
 # ---- survival ----------------------------------------------------------------------------------
@@ -438,7 +468,7 @@ def test_hazard_is_the_slope_of_log_survival():
     t, h = np.array([0.4, 1.0, 3.0]), 1e-4
     slope = -(np.log(p.sf(t + h)) - np.log(p.sf(t - h))) / (2.0 * h)
     np.testing.assert_allclose(p.hazard(t), slope, rtol=1e-5)
-    means, variances = rows(2, 4, seed=6)
+    means = rows(2, 4, seed=6)[0]
     plug_in = np.exp(LogLogisticSurvival().log_hazard(t, *means.T[:, :, None]))
     assert np.abs(plug_in / slope - 1.0).max() > 1e-3  # the mutant: hazard at the mean of q
 
@@ -458,12 +488,13 @@ def test_bands_are_quantiles_of_the_curve_over_q():
         estimate, lower, upper = getattr(p, name)(np.array([0.7, 2.0]), bands=(5, 95))
         assert estimate.shape == lower.shape == upper.shape == (4, 2)
         for k, t in enumerate((0.7, 2.0)):
-            low, high = np.quantile(curve(t), [0.05, 0.95], axis=0)
-            np.testing.assert_allclose(lower[:, k], low, rtol=0.03)
-            np.testing.assert_allclose(upper[:, k], high, rtol=0.03)
+            below = (curve(t) < lower[:, k]).mean(axis=0), (curve(t) < upper[:, k]).mean(axis=0)
+            np.testing.assert_allclose(below, np.outer([0.05, 0.95], np.ones(4)), atol=0.006)
     estimate, lower, upper = p.median(bands=(5, 95))
     z = stats.norm.ppf(0.95)
-    np.testing.assert_allclose(upper[:, 0], np.exp(means[:, 0] + z * np.sqrt(variances[:, 0])), rtol=0.01)
+    np.testing.assert_allclose(
+        upper[:, 0], np.exp(means[:, 0] + z * np.sqrt(variances[:, 0])), rtol=0.01
+    )
     assert (lower < estimate).all() and (estimate < upper).all()
 
 

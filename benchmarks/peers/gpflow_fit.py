@@ -23,16 +23,17 @@ class TimeIsUp(Exception):
 
 
 class Clock:
-    """Bounds against seconds since the start."""
+    """Seconds since the start, bound, and processor seconds of all threads since the start."""
 
     def __init__(self, limit):
-        self.limit, self.start, self.trace = limit, time.perf_counter(), []
+        self.limit, self.trace = limit, []
+        self.start, self.start_cpu = time.perf_counter(), time.process_time()
 
     def point(self, bound):
         """Record a bound; False when the time is up."""
         now = time.perf_counter() - self.start
         if now < self.limit:
-            self.trace.append((now, bound))
+            self.trace.append((now, bound, time.process_time() - self.start_cpu))
         return now < self.limit
 
 
@@ -44,7 +45,8 @@ def failures_shown():
     except TimeIsUp:
         pass
     except tf.errors.InvalidArgumentError as error:
-        cause = "Cholesky failed" if "Cholesky" in str(error) else str(error)
+        words = ("Cholesky", "NaN values")
+        cause = next((word for word in words if word in str(error)), str(error).splitlines()[0])
         print(f"    stopped by an error: {cause}", flush=True)
 
 
@@ -135,13 +137,14 @@ def main(source, target, seconds):
     traces = {}
     for name, method, setting in RUNS:
         trace = np.array(method(make_model(arrays), data, setting, float(seconds)))
-        trace = trace.reshape(-1, 2)
+        trace = trace.reshape(-1, 3)
         traces[name] = trace
         finite = np.where(np.isfinite(trace[:, 1]), trace[:, 1], -np.inf)
         best = int(np.argmax(finite))
         print(
             f"  {name:<24} {len(trace):6d} evaluations, start {trace[0, 1]:.6g}, "
-            f"best {finite[best]:.6g} at {trace[best, 0]:.1f} s",
+            f"best {finite[best]:.6g} at {trace[best, 0]:.1f} s "
+            f"({trace[best, 2]:.1f} processor s)",
             flush=True,
         )
     np.savez(target, **traces)

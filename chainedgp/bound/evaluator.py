@@ -77,6 +77,9 @@ class Evaluator:
         self.num_theta = 0  # hyperparameter settings
         self._task: Task | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_task": None}  # holds closures; made anew when needed
+
     @property
     def num_rows(self) -> int:
         """Number of rows over all shards."""

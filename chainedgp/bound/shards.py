@@ -134,6 +134,11 @@ class Shard:
         self._cache_key: int | None = None
         self._cache_bytes = 0
 
+    def __getstate__(self) -> dict[str, Any]:
+        self.drop_cache()  # closures cannot be pickled, and a copy must not share them
+        self._history.clear()
+        return self.__dict__
+
     # ---- sites --------------------------------------------------------------------------------
 
     @property

@@ -73,6 +73,8 @@ class Fitting:
         if only is not None:
             checks.one_of(only, ("variational",), "only")
             method = "variational"
+        if callback is not None and not callable(callback):
+            raise InputError(f"callback must be a function of a TracePoint; got {callback!r}.")
         monitor = Monitor(method, messages, callback)
         model: Any = self
         before = model._evaluator.num_likelihood, model._evaluator.num_theta

@@ -98,6 +98,11 @@ def fit_variational(model: Any, monitor: Monitor, max_iters: int) -> Outcome:
     evaluator: Evaluator = model._evaluator
     start_sites(model)
     inner = find_q(evaluator, 0.1 * FINAL_TOLERANCE, max_iters)
+    if not inner.converged and not model._q_is_prior():
+        # a q far from anything sensible: the prior may be a better place to start from
+        evaluator.each("start_sites", len(model.latents))
+        cold = find_q(evaluator, 0.1 * FINAL_TOLERANCE, max_iters)
+        inner = cold if cold.state.bound > inner.state.bound else inner
     evaluator.each("commit")
     model._write_q(inner.state.q)
     bound = inner.state.bound

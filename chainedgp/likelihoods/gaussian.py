@@ -84,10 +84,6 @@ class HetGaussian(Likelihood):
         noise = rng.standard_normal(self._draw_shape(size, (f, g), {}))
         return f + np.exp(0.5 * g) * noise
 
-    def normal_scale_mixture(self) -> float:
-        """y | f, g is N(f, e^g/λ) with λ = 1: a = ∞ in `Predictive`, which integrates f exactly."""
-        return np.inf
-
     def natural_parameters(self, f: np.ndarray, g: np.ndarray) -> dict[str, np.ndarray]:
         """The mean f and variance e^g."""
         return {"mean": np.asarray(f), "variance": np.exp(g)}

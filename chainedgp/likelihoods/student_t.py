@@ -124,10 +124,6 @@ class HetStudentT(Likelihood):
         shape = self._draw_shape(size, (f, g), {})
         return f + np.exp(0.5 * np.asarray(g)) * rng.standard_t(nu, size=shape)
 
-    def normal_scale_mixture(self, *, nu: float) -> float:
-        """y | f, g is N(f, e^g/λ), λ ~ Gamma(a, a), a = ν/2: `Predictive` integrates f exactly."""
-        return 0.5 * nu
-
     def natural_parameters(
         self, f: np.ndarray, g: np.ndarray, *, nu: float
     ) -> dict[str, np.ndarray]:

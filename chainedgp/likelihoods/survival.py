@@ -131,7 +131,6 @@ class LogLogisticSurvival(Survival):
     """
 
     latents = ("log_median", "log_shape")
-    infinite_mean = True  # of the predictive: a Gaussian log-shape falls below 0 sometimes
 
     def log_hazard(self, t: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
         """The log-hazard, g − log t − softplus(−a)."""

@@ -138,8 +138,10 @@ def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.Z
         info.compress_type == zipfile.ZIP_STORED and info.file_size == info.compress_size
         for info in infos
     )
-    if not plain or len(entries) < len(infos) or sum(info.file_size for info in infos) > size:
-        raise FileFormatError("its entries are compressed, doubled or larger than the file.")
+    if not plain:
+        raise FileFormatError("its entries are compressed.")
+    if len(entries) < len(infos) or sum(info.file_size for info in infos) > size:
+        raise FileFormatError("its entries are doubled, or larger than the file.")
     return entries
 
 

@@ -13,7 +13,20 @@ from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..means import MeanFunction
 
-__all__ = ["SHIPPED", "Classes", "kind_of", "leaf_name", "signature_of", "table_of"]
+__all__ = [
+    "MOST_LEVELS",
+    "MOST_PARTS",
+    "SHIPPED",
+    "Classes",
+    "kind_of",
+    "leaf_name",
+    "signature_of",
+    "table_of",
+]
+
+# kernels, means and likelihoods in one file, and how deep they may be nested: the time that paramz
+# takes grows with the square of the one and the cube of the other
+MOST_PARTS, MOST_LEVELS = 300, 20
 
 #: by kind and name
 Classes = dict[tuple[str, str], type]

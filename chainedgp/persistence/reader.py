@@ -16,13 +16,13 @@ from ..kernels import Kernel
 from ..linalg import Array
 from ..means import MeanFunction
 from ..model import ChainedGP
+from ..priors import Prior
 from .archive import FileFormatError
-from .classes import SHIPPED, Classes, leaf_name, signature_of
+from .classes import MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, leaf_name, signature_of
 
 __all__ = ["Reader", "parts_of"]
 
 LARGEST_INT = 100_000  # of a constructor argument in a file: it may be a size
-MOST_PARTS = 10_000  # kernels, means and likelihoods in one file
 
 
 class Reader:
@@ -35,7 +35,7 @@ class Reader:
         self.arrays, self.own = arrays, own
         self.columns = 0  # of X
         self.room = sum(array.size for array in arrays.values())  # parameters yet to be built
-        self.parts = 0
+        self.parts, self.level = 0, 0  # built so far; how deep inside each other
 
     def model(self, header: dict[str, Any]) -> ChainedGP:
         """The model."""
@@ -66,7 +66,7 @@ class Reader:
         for name, prior in header["priors"].items():
             if name not in leaves:
                 raise FileFormatError(f"there is a prior for {name!r}, which is no parameter.")
-            model.priors[name] = self.find(prior)(**prior["args"])
+            model.hyperpriors[name] = self.prior(prior)
         if header["data"] is not None:
             model.set_data(**self.decode(header["data"]))
             self.sites(model, header["sites"])
@@ -123,11 +123,14 @@ class Reader:
         cls, name = self.find(node), _of_type(node["name"], str, "a name")
         if not issubclass(cls, Parameterized) or not (name.isascii() and name.isidentifier()):
             raise FileFormatError(f"{node['class']!r} of the name {name!r} is no part of a model.")
-        self.parts += 1
+        self.parts, self.level = self.parts + 1, self.level + 1
+        if self.parts > MOST_PARTS or self.level > MOST_LEVELS:
+            raise FileFormatError("it has too many parts, or they are nested too deeply.")
         args = {key: self.decode(v) for key, v in node["args"].items()}
+        self.level -= 1
         ints = [v for v in args.values() if isinstance(v, int)]
         too_large = not node["own"] and any(abs(v) > LARGEST_INT for v in ints)
-        if too_large or args.get("input_dim", 0) > self.columns or self.parts > MOST_PARTS:
+        if too_large or args.get("input_dim", 0) > self.columns:
             raise FileFormatError(f"{node['class']} has an argument larger than the model.")
         signature = signature_of(cls)
         if "name" in signature and signature["name"].default is inspect.Parameter.empty:
@@ -146,12 +149,13 @@ class Reader:
         leaves = root.flattened_parameters
         names = [leaf_name(leaf) for leaf in leaves]
         if names != [record["name"] for record in records]:
-            raise FileFormatError(f"its parameters do not belong to its parts, which have {names}.")
+            raise FileFormatError("its parameters are not those of its parts.")
         for leaf, record in zip(leaves, records, strict=True):
             leaf.constraints.clear()
             for what, index in record["constraints"]:
                 rows = np.arange(leaf.size) if index is None else self.array(index)
-                if rows.dtype.kind != "i" or rows.ndim != 1 or not (rows < leaf.size).all():
+                inside = rows.dtype.kind == "i" and rows.ndim == 1 and (rows >= 0).all()
+                if not inside or not (rows < leaf.size).all():
                     raise FileFormatError(f"a constraint of {record['name']} is out of range.")
                 leaf.constraints.add(self.constraint(what), rows)
         root._connect_fixes()
@@ -169,6 +173,14 @@ class Reader:
         if bounds and not bounds[0] < bounds[1]:
             raise FileFormatError(f"the bounds of a constraint are out of order: {bounds}.")
         return cls(*bounds)
+
+    def prior(self, node: dict[str, Any]) -> Prior:
+        """A hyperprior."""
+        cls = self.find(node)
+        if not issubclass(cls, Prior):
+            raise FileFormatError(f"{node['class']!r} is no prior.")
+        prior: Prior = cls(**self.decode(node["args"]))
+        return prior
 
     def sites(self, model: ChainedGP, reference: Any) -> None:
         """The sites of all rows, (2, b, n), dealt out to the shards."""

@@ -15,7 +15,15 @@ from ..inference.result import OptimizationResult
 from ..likelihoods import ConstantLatent
 from ..linalg import Array
 from ..model import ChainedGP
-from .classes import SHIPPED, Classes, kind_of, leaf_name, signature_of
+from .classes import (
+    MOST_LEVELS,
+    MOST_PARTS,
+    SHIPPED,
+    Classes,
+    kind_of,
+    leaf_name,
+    signature_of,
+)
 
 __all__ = ["FORMAT", "Writer"]
 
@@ -28,6 +36,7 @@ class Writer:
     def __init__(self) -> None:
         self.arrays: dict[str, Array] = {}
         self.own: Classes = {}  # classes of the user's
+        self.parts, self.level = 0, 0
 
     def put(self, array: Any) -> dict[str, str]:
         """Keep an array; the reference to it."""
@@ -65,8 +74,15 @@ class Writer:
 
     def node(self, obj: Parameterized) -> dict[str, Any]:
         """A kernel, mean or likelihood: its class, its name and its constructor's arguments."""
+        self.parts, self.level = self.parts + 1, self.level + 1
+        if self.parts > MOST_PARTS or self.level > MOST_LEVELS:
+            raise InputError(
+                f"a model of more than {MOST_PARTS} parts, or of parts nested deeper than "
+                f"{MOST_LEVELS}, cannot be saved."
+            )
         try:
             args = {key: self.encode(v) for key, v in _arguments(obj).items()}
+            self.level -= 1
         except InputError as error:
             raise InputError(f"{type(obj).__name__} cannot be saved: {error}") from None
         node = {**self.class_of(obj), "name": obj.name, "args": args}
@@ -114,8 +130,8 @@ class Writer:
             "shared_Z": model._shared_Z,
             "leaves": self.leaves(model),
             "priors": {
-                name: {**self.class_of(prior), "args": dataclasses.asdict(prior)}
-                for name, prior in getattr(model, "priors", {}).items()
+                name: {**self.class_of(prior), "args": self.encode(vars(prior))}
+                for name, prior in model.hyperpriors.items()
             },
             "data": self.encode(rows) if data and model.X.shape[0] else None,
             "sites": self.put(np.concatenate([s.sites() for s in shards], 2)) if sites else None,
