@@ -86,15 +86,17 @@ def as_metadata(
     if metadata is None:
         metadata = {}
     if not isinstance(metadata, Mapping):
-        raise InputError(
-            f"{name} must be a dict of per-row values; got {type(metadata).__name__}."
-        )
-    values = {key: _as_row_values(value, f"{name}[{key!r}]", rows) for key, value in metadata.items()}
+        raise InputError(f"{name} must be a dict of per-row values; got {type(metadata).__name__}.")
+    values = {
+        key: _as_row_values(value, f"{name}[{key!r}]", rows) for key, value in metadata.items()
+    }
     weights = values.pop(WEIGHTS, None)
     likelihood.check_metadata(values)
     if weights is not None and (weights < 0).any():
         first = int(np.flatnonzero(weights < 0)[0])
-        raise InputError(f"{name}['weights'] must not be negative; row {first} is {weights[first]}.")
+        raise InputError(
+            f"{name}['weights'] must not be negative; row {first} is {weights[first]}."
+        )
     return values, weights
 
 

@@ -1,4 +1,4 @@
-"""Dense linear algebra of the small (M, M) matrices, and the one guard that holds BLAS to a thread."""
+"""Linear algebra of the small (M, M) matrices, and the guard that holds BLAS to one thread."""
 
 from __future__ import annotations
 
@@ -56,31 +56,32 @@ def unpack_lower(packed: Array, M: int) -> Array:
 
 
 class _BlasGuard:
-    """Holds BLAS to one thread while at least one holder is inside; restores it after the last.
+    """Holds BLAS to one thread while the main thread is inside; restores it when that leaves.
 
     The rows are already split over threads, so threads inside BLAS would only compete with them
-    (two BLAS threads make an evaluation about four times slower on two cores).
+    (two BLAS threads make an evaluation about four times slower on two cores). The setting belongs
+    to the process and OpenBLAS ignores requests from other threads, so only the main thread asks.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._holders = 0
+        self._depth = 0
         self._limiter: Any = None
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        with self._lock:
-            if self._holders == 0:
-                self._limiter = _blas_controller().limit(limits=1, user_api="blas")
-            self._holders += 1
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        if self._depth == 0:
+            self._limiter = _blas_controller().limit(limits=1, user_api="blas")
+        self._depth += 1
         try:
             yield
         finally:
-            with self._lock:
-                self._holders -= 1
-                if self._holders == 0:
-                    self._limiter.restore_original_limits()
-                    self._limiter = None
+            self._depth -= 1
+            if self._depth == 0:
+                self._limiter.restore_original_limits()
+                self._limiter = None
 
 
 @cache

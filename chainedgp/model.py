@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from paramz import Model, Param
+from paramz import Model
 
 from . import checks
 from .bound.evaluator import Evaluator, Gradient, Hyperparameters, State
 from .bound.gaussian import Gaussian, from_root
 from .bound.shards import Shard
+from .construction import (
+    as_mean,
+    checked_jitter,
+    checked_likelihood,
+    list_of,
+    one_per_latent,
+    stacked,
+    thread_count,
+)
 from .errors import InputError
 from .inference.fitting import Fitting
 from .inference.inducing import select_inducing
@@ -21,16 +29,15 @@ from .kernels import Kernel, as_kernel
 from .likelihoods import Likelihood
 from .linalg import Array, cholesky, pack_lower, unpack_lower
 from .means import MeanFunction
-from .parameters import LargeParam, LatentList, Searchable, copy_of
+from .parameters import LargeParam, LatentList, ParamzModel
 from .prediction import Prediction
-from .priors import Prior
 
 __all__ = ["ChainedGP"]
 
 JITTER = 1e-8
 
 
-class ChainedGP(Prediction, Fitting, Searchable, Model):
+class ChainedGP(Prediction, Fitting, ParamzModel):
     """A likelihood whose b parameters are driven by b Gaussian processes, fitted variationally.
 
         y_i ~ p(y | f_1(x_i), …, f_b(x_i); θ),    f_j ~ GP(mean_j, k_j)
@@ -79,11 +86,10 @@ class ChainedGP(Prediction, Fitting, Searchable, Model):
         missing: str = "raise",
     ) -> None:
         super().__init__(checks.as_name(name))
-        self.hyperpriors: dict[str, Prior] = {}  # by name of the leaf
         self.num_nodes = None if num_nodes is None else checks.positive_int(num_nodes, "num_nodes")
-        self.num_threads = _thread_count(num_threads)
-        self._jitter = _checked_jitter(jitter)
-        self.likelihood = _checked_likelihood(likelihood)
+        self.num_threads = thread_count(num_threads)
+        self._jitter = checked_jitter(jitter)
+        self.likelihood = checked_likelihood(likelihood)
         self._read_data(X, Y, Y_metadata, checks.one_of(missing, ("raise", "drop"), "missing"))
         parts = self._make_parts(kernels, mean_functions)
         inducing = self._make_inducing(Z, checks.positive_int(num_inducing, "num_inducing"), parts)
@@ -122,8 +128,8 @@ class ChainedGP(Prediction, Fitting, Searchable, Model):
     def _make_parts(self, kernels: Any, means: Any) -> tuple[list[Kernel], list[MeanFunction]]:
         b = len(self.latents)
         parts = [
-            _one_per_latent(kernels, b, "kernels", "a kernel", as_kernel),
-            _one_per_latent(means, b, "mean_functions", "a mean function", _as_mean),
+            one_per_latent(kernels, b, "kernels", "a kernel", as_kernel),
+            one_per_latent(means, b, "mean_functions", "a mean function", as_mean),
         ]
         values, scales = start_latents(self.likelihood, self._y, self._metadata)
         if parts[0] is None:
@@ -139,9 +145,7 @@ class ChainedGP(Prediction, Fitting, Searchable, Model):
     def _make_inducing(self, Z: Any, num_inducing: int, parts: Any) -> Array | list[Array]:
         D, b = self._X.shape[1], len(self.latents)
         if Z is None:
-            return select_inducing(
-                parts[0][0], self._X, num_inducing, np.random.default_rng(0)
-            )
+            return select_inducing(parts[0][0], self._X, num_inducing, np.random.default_rng(0))
         if isinstance(Z, list | tuple) and len(Z) == b and all(np.ndim(z) == 2 for z in Z):
             return [checks.as_inputs(z, f"Z[{j}]", D) for j, z in enumerate(Z)]
         return checks.as_inputs(Z, "Z", D)
@@ -158,9 +162,9 @@ class ChainedGP(Prediction, Fitting, Searchable, Model):
             "kernels": LatentList(kernels, names, "kernels"),
             "mean_functions": LatentList(means, names, "mean_functions"),
             "likelihood": self.likelihood,
-            "Z": LargeParam("Z", Z) if not isinstance(Z, list) else _list_of("Z", Z, names),
-            "q_mu": _stacked("q_mu", mu, names, self._same_size),
-            "q_sqrt": _stacked("q_sqrt", root, names, self._same_size),
+            "Z": LargeParam("Z", Z) if not isinstance(Z, list) else list_of("Z", Z, names),
+            "q_mu": stacked("q_mu", mu, names, self._same_size),
+            "q_sqrt": stacked("q_sqrt", root, names, self._same_size),
         }
         self.likelihood.name = "likelihood"
         for attribute, child in children.items():
@@ -204,8 +208,17 @@ class ChainedGP(Prediction, Fitting, Searchable, Model):
 
     @jitter.setter
     def jitter(self, value: float) -> None:
-        self._jitter = _checked_jitter(value)
+        self._jitter = checked_jitter(value)
         self._mark_stale()
+
+    def save(self, path: Any, data: bool = True) -> None:
+        """Write the model to one file (npz with a JSON header, no pickle); see `chainedgp.load`.
+
+        data : False leaves the rows out; the loaded model then predicts, and fits after `set_data`.
+        """
+        from .persistence import save  # it builds on this module
+
+        save(self, path, data)
 
     def set_data(self, X: Any, Y: Any, Y_metadata: Any = None) -> None:
         """New rows for the same model; parameters and q stay, as a warm start."""
@@ -272,14 +285,6 @@ class ChainedGP(Prediction, Fitting, Searchable, Model):
                 for part, value in zip(param, values, strict=True):
                     part[:] = value
 
-    def _snapshot(self) -> dict[str, Array]:
-        """Values of all leaves by name, to be put back by `_restore`."""
-        return {name: np.array(leaf.values) for name, leaf in self._named_leaves().items()}
-
-    def _restore(self, snapshot: dict[str, Array]) -> None:
-        for name, leaf in self._named_leaves().items():
-            leaf[:] = snapshot[name]
-
     # ---- the bound ------------------------------------------------------------------------------
 
     def _mark_stale(self) -> None:
@@ -303,46 +308,6 @@ class ChainedGP(Prediction, Fitting, Searchable, Model):
     def log_likelihood(self) -> float:
         """The variational lower bound on log p(Y) at the current q, without priors (eq. 9)."""
         return float(self._evaluated().bound)
-
-    def set_prior(self, leaf: Any, prior: Prior | None) -> None:
-        """Put a hyperprior on a parameter, or take it off with None; it enters the objective.
-
-        leaf : a parameter such as `m.kernels[0].lengthscale`, or a regular expression over names,
-            as in `m.set_prior(".*lengthscale", priors.LogNormal(0, 1))`.
-        """
-        if prior is not None and not isinstance(prior, Prior):
-            raise InputError(f"prior must be a chainedgp.priors.Prior; got {type(prior).__name__}.")
-        leaves = [leaf] if isinstance(leaf, Param) else self.grep_param_names(str(leaf))
-        known = {id(part): name for name, part in self._named_leaves().items()}
-        names = [known[id(part)] for part in leaves if id(part) in known]
-        if not names:
-            raise InputError(f"no parameter of this model matches {leaf!r}.")
-        for name in names:
-            self.hyperpriors.pop(name, None)
-            if prior is not None:
-                self.hyperpriors[name] = prior
-        self._mark_stale()
-
-    def _named_leaves(self) -> dict[str, Any]:
-        """All leaves by name, without the name of the model."""
-        return {
-            leaf.hierarchy_name().partition(".")[2]: leaf for leaf in self.flattened_parameters
-        }
-
-    def _with_priors(self) -> list[tuple[Any, Prior]]:
-        if not self.hyperpriors:
-            return []
-        leaves = self._named_leaves()
-        return [(leaves[name], prior) for name, prior in self.hyperpriors.items()]
-
-    def log_prior(self) -> float:
-        """Log-density of the hyperpriors at the current parameters; 0 where there are none."""
-        return float(sum(prior.log_density(leaf.values).sum() for leaf, prior in self._with_priors()))
-
-    def _add_prior_gradients(self) -> None:
-        """Add the gradients of the log-priors to the leaves'."""
-        for leaf, prior in self._with_priors():
-            leaf.gradient[:] += prior.gradient(leaf.values)
 
     def objective_function(self) -> float:
         """−(bound + log-priors): what an optimiser minimises."""
@@ -381,43 +346,6 @@ class ChainedGP(Prediction, Fitting, Searchable, Model):
                 for part, value in zip(param, values, strict=True):
                     part.gradient[:] = value
 
-    # ---- paramz, mended ---------------------------------------------------------------------------
-
-    @property
-    def optimizer_array(self) -> Array:
-        """The free parameters as paramz transforms them: a copy, not its buffer."""
-        with np.errstate(over="ignore"):  # of the unused branch, for values above 709
-            array = np.array(Model.optimizer_array.fget(self))
-        # paramz remembers the array's id while it copies a model: keep the array alive
-        self.__dict__["_handed_out"] = array
-        return array
-
-    @optimizer_array.setter
-    def optimizer_array(self, x: Array) -> None:
-        Model.optimizer_array.fset(self, x)
-
-    def __setitem__(self, key: Any, value: Any, paramlist: Any = None) -> None:
-        super().__setitem__(key, value, paramlist)
-        self._sync_leaves(to_leaves=True)  # paramz leaves out what is fixed
-
-    def update_model(self, updates: bool | None = None) -> Any:
-        """Get or set whether changes are followed at once; nothing set meanwhile is lost."""
-        if updates:
-            self._sync_leaves(to_leaves=False)
-        return super().update_model(updates)
-
-    def _sync_leaves(self, *, to_leaves: bool) -> None:
-        """Copy paramz's flat array of all parameters into the leaves, or back."""
-        start = 0
-        for leaf in self.flattened_parameters:
-            part = self.param_array[start : start + leaf.size]
-            if to_leaves:
-                np.ndarray.__setitem__(leaf, Ellipsis, part.reshape(leaf.shape))
-            else:
-                part[:] = leaf.values.ravel()
-            start += leaf.size
-        self._mark_stale()
-
     # ---- printing -------------------------------------------------------------------------------
 
     def _header(self) -> list[tuple[str, str]]:
@@ -449,64 +377,3 @@ def _root_gradient(root: Array, G: Array) -> Array:
     d_root = 2.0 * G @ root - root
     d_root.flat[:: root.shape[0] + 1] += 1.0 / np.diag(root)
     return pack_lower(d_root)
-
-
-def _stacked(name: str, values: list[Array], latents: Sequence[str], same_size: bool) -> Any:
-    """One parameter with a column per latent, or a list of parameters where sizes differ."""
-    if same_size:
-        return LargeParam(name, np.stack(values, axis=1))
-    return _list_of(name, values, latents)
-
-
-def _list_of(name: str, values: list[Array], latents: Sequence[str]) -> LatentList:
-    parts = [LargeParam(latent, value) for latent, value in zip(latents, values, strict=True)]
-    return LatentList(parts, latents, name)
-
-
-def _one_per_latent(value: Any, b: int, name: str, what: str, convert: Any) -> Any:
-    """A list of b copies, one per latent, or None where the user left it open."""
-    if value is None:
-        return None
-    parts = list(value) if isinstance(value, list | tuple) else [value] * b
-    if len(parts) != b:
-        raise InputError(
-            f"{name} has {len(parts)} entries but the likelihood has {b} latents; give {what} for "
-            "each latent, or one for all."
-        )
-    return [copy_of(convert(part)) for part in parts]
-
-
-def _as_mean(value: Any) -> MeanFunction:
-    if isinstance(value, MeanFunction):
-        return value
-    raise InputError(
-        "mean_functions must be chainedgp.means.MeanFunction objects, for example "
-        f"means.Constant(); got {type(value).__name__}."
-    )
-
-
-def _checked_likelihood(likelihood: Any) -> Likelihood:
-    if isinstance(likelihood, type) and issubclass(likelihood, Likelihood):
-        raise InputError(f"likelihood must be an object: write {likelihood.__name__}().")
-    if not isinstance(likelihood, Likelihood):
-        raise InputError(
-            f"likelihood must be a chainedgp Likelihood; got {type(likelihood).__name__}."
-        )
-    return copy_of(likelihood)
-
-
-def _checked_jitter(value: Any) -> float:
-    if not (isinstance(value, int | float | np.floating) and 0.0 < value < 1.0):
-        raise InputError(f"jitter must be a number between 0 and 1; got {value!r}.")
-    return float(value)
-
-
-def _thread_count(num_threads: int | None) -> int:
-    if num_threads is not None:
-        return checks.positive_int(num_threads, "num_threads")
-    setting = os.environ.get("CHAINEDGP_NUM_THREADS")
-    if setting is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    if not setting.isdigit() or int(setting) < 1:
-        raise InputError(f"CHAINEDGP_NUM_THREADS must be an integer of at least 1; got {setting!r}.")
-    return int(setting)

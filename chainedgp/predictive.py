@@ -14,9 +14,6 @@ from . import quadrature
 from .checks import as_generator, positive_int
 from .errors import InputError, MomentWarning
 from .likelihoods.base import Likelihood
-from .likelihoods.gaussian import HetGaussian
-from .likelihoods.student_t import HetStudentT
-from .likelihoods.survival import LogLogisticSurvival
 from .predictive_nodes import GaussianLatents, Mixture, ScaleMixture, lattice, log_expectation
 from .predictive_quantiles import DISCRETE, DensityTables, mixture_cdf, mixture_ppf
 from .predictive_survival import BAND_NODES, CENSORING, SurvivalCurves, as_percent
@@ -317,7 +314,10 @@ class Predictive(SurvivalCurves):
 
     def _as_targets(self, y: np.ndarray, name: str = "y") -> np.ndarray:
         """y as (n, k): a scalar or a grid (k,) for all rows, or (n, k) as it is."""
-        values = np.array(y, dtype=float)
+        try:
+            values = np.array(y, dtype=float)
+        except (TypeError, ValueError):
+            raise InputError(f"{name} must be numbers; got {y!r}.") from None
         if np.isnan(values).any():
             raise InputError(f"{name} has {int(np.isnan(values).sum())} missing values (NaN).")
         if values.ndim < 2:
@@ -365,21 +365,23 @@ class Predictive(SurvivalCurves):
 
 
 def _mixing_shape(likelihood: Likelihood, parameters: dict[str, float]) -> float | None:
-    """The a of λ ~ Gamma(a, a) in y | f, g ~ N(f, e^g/λ), None where y is nothing of the kind.
-
-    By the exact class, not isinstance: a subclass may have changed the density.
-    """
-    if hook := getattr(likelihood, "normal_scale_mixture", None):
-        return float(hook(**parameters))
-    if type(likelihood) is HetGaussian:
-        return np.inf
-    return 0.5 * parameters["nu"] if type(likelihood) is HetStudentT else None
+    """The a of λ ~ Gamma(a, a) in y | f, g ~ N(f, e^g/λ), None where y is nothing of the kind."""
+    if not _goes_with_density(likelihood, "normal_scale_mixture"):
+        return None
+    return float(likelihood.normal_scale_mixture(**parameters))
 
 
 def _has_infinite_mean(likelihood: Likelihood) -> bool:
     """Whether E[y] is infinite for every Gaussian q: a Gaussian log-shape is below 0 sometimes."""
-    known = type(likelihood) is LogLogisticSurvival
-    return bool(getattr(likelihood, "infinite_mean", known))
+    return _goes_with_density(likelihood, "infinite_mean") and bool(likelihood.infinite_mean)
+
+
+def _goes_with_density(likelihood: Likelihood, hook: str) -> bool:
+    """Whether the class that gives `log_density` gives the hook too, and not a parent of it."""
+    for cls in type(likelihood).__mro__:
+        if "log_density" in vars(cls) or hook in vars(cls):
+            return "log_density" in vars(cls) and hook in vars(cls)
+    return False
 
 
 def _blocks(rows: np.ndarray, nodes: int) -> list[np.ndarray]:

@@ -305,7 +305,7 @@ def test_blas_threads_are_as_before_after_an_exception(threads, monkeypatch):
 
 
 @pytest.mark.parametrize("main_leaves_last", [True, False])
-def test_the_guard_restores_after_the_last_holder_only(main_leaves_last):
+def test_the_guard_follows_the_main_thread(main_leaves_last):
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         before = blas_threads()
         entered, leave = threading.Event(), threading.Event()
@@ -316,15 +316,14 @@ def test_the_guard_restores_after_the_last_holder_only(main_leaves_last):
                 leave.wait(10)
 
         thread = threading.Thread(target=hold)
-        with one_blas_thread():
+        with one_blas_thread(), one_blas_thread():
             thread.start()
             assert entered.wait(10)
             if main_leaves_last:
                 leave.set()
                 thread.join()
             assert {count for _, count in blas_threads()} == {1}
-        if not main_leaves_last:
-            assert {count for _, count in blas_threads()} == {1}  # the other is still inside
+        assert blas_threads() == before
         leave.set()
         thread.join()
         assert blas_threads() == before

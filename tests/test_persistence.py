@@ -143,9 +143,11 @@ def test_every_kernel(name, tmp_path):
 
 def test_deep_kernel(tmp_path):
     one = kern.RBF(1, active_dims=[1], name="slow") + kern.RBF(1, 2.0, 0.3, active_dims=[0])
-    kernel = (one * kern.Matern32(2, ARD=True) + kern.White(2, 0.1)) * kern.Periodic(
-        1, active_dims=[1]
-    ) + kern.RBF(2) + kern.RBF(2)
+    kernel = (
+        (one * kern.Matern32(2, ARD=True) + kern.White(2, 0.1)) * kern.Periodic(1, active_dims=[1])
+        + kern.RBF(2)
+        + kern.RBF(2)
+    )
     m = make(kernels=kernel)
     m.kernels[0].product.fix()
     again = round_trip(m, tmp_path)

@@ -1,0 +1,1 @@
+"""The variational bound: one latent on a chunk, shards of rows, the evaluator."""

@@ -1,7 +1,7 @@
 """The bound and its gradients at given hyperparameters: what the model and every optimiser call.
 
-    L(θ, q) = Σ_i E_q[log p(y_i | f_1(x_i), …, f_b(x_i))] − Σ_j KL(q(u_j) ‖ p(u_j))
-                                                              (Saul et al. 2016, eq. 9)
+L(θ, q) = Σ_i E_q[log p(y_i | f_1(x_i), …, f_b(x_i))] − Σ_j KL(q(u_j) ‖ p(u_j))
+(Saul et al. 2016, eq. 9)
 """
 
 from __future__ import annotations

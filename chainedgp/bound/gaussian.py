@@ -1,4 +1,4 @@
-"""The whitened Gaussian q(v) = N(μ, S) of one latent: from its sites, from μ and a root, and its KL."""
+"""The whitened Gaussian q(v) = N(μ, S) of one latent: from sites or a root, and its KL."""
 
 from __future__ import annotations
 

@@ -302,7 +302,7 @@ class Shard:
             left = task.left[j]
             m = chunk.mean + task.q[j].mu @ chunk.A
             g_v, g_m = -0.5 * new2[j], new1[j] - new2[j] * m
-            sites = None
+            sites: Any = None
             if left.beta is not None:
                 r = lam1[j] - lam2[j] * chunk.mean
                 sites = (r, lam2[j], left.beta, left.P2, left.S_mu_bar)

@@ -1,0 +1,1 @@
+"""Finding parameters: q at fixed hyperparameters, the profiled bound, stochastic methods."""

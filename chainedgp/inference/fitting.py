@@ -10,9 +10,9 @@ from ..errors import InputError
 from .plain import fit_plain
 from .profile import fit_profile, fit_variational
 from .restarts import fit_restarts
+from .result import Monitor, OptimizationResult
 from .steps import RULES
 from .stochastic import fit_natgrad, fit_step_rule, read_settings
-from .result import Monitor, OptimizationResult
 
 __all__ = ["METHODS", "Fitting"]
 
@@ -99,13 +99,14 @@ class Fitting:
             model._evaluator.num_likelihood - before[0],
             model._evaluator.num_theta - before[1],
         )
-        return monitor.result(
+        model.last_result = monitor.result(
             converged=outcome.converged,
             reason=outcome.reason,
             bound=model.log_likelihood(),
             iterations=outcome.iterations,
             counts=counts,
         )
+        return model.last_result
 
     def optimize_restarts(
         self,

@@ -26,7 +26,7 @@ def input_spread(X: Array) -> Array:
     return np.where(constant, 1.0, spread)
 
 
-def default_kernels(X: Array, scales: Sequence[float], symmetric: bool) -> list[Any]:
+def default_kernels(X: Array, scales: Sequence[float] | Array, symmetric: bool) -> list[Any]:
     """One ARD RBF per latent: lengthscale √D standard deviations, variance the latent's scale².
 
     In D dimensions typical distances grow with √D. Latents that play the same role start with
@@ -41,14 +41,12 @@ def default_kernels(X: Array, scales: Sequence[float], symmetric: bool) -> list[
     ]
 
 
-def default_means(values: Sequence[float]) -> list[Any]:
+def default_means(values: Sequence[float] | Array) -> list[Any]:
     """A constant mean function per latent."""
     return [Constant(float(value)) for value in values]
 
 
-def start_latents(
-    likelihood: Any, y: Array, metadata: Mapping[str, Array]
-) -> tuple[Array, Array]:
+def start_latents(likelihood: Any, y: Array, metadata: Mapping[str, Array]) -> tuple[Array, Array]:
     """Constant starts (b,) of the latents, and the scales (b,) on which they vary.
 
     Parameters of the likelihood that its author or user left open are set on the way.

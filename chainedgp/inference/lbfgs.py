@@ -1,4 +1,4 @@
-"""L-BFGS that never ends in NaN, never loses the best point, and asks for a gradient only if needed."""
+"""L-BFGS that never ends in NaN, keeps the best point, and asks for gradients only if needed."""
 
 from __future__ import annotations
 

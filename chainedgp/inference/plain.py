@@ -108,8 +108,9 @@ def _scg(objective: PlainBound, x: Array, max_iters: int) -> Outcome:
             recent.append(value)
             if len(recent) > 10 and recent[-11] - value < 1e-3:
                 return Outcome(x, value, iteration + 1, True, "10 steps gained less than 0.001")
-        beta = float(np.clip(beta * (4.0 if ratio < 0.25 else 0.5 if ratio > 0.75 else 1.0),
-                             1e-15, 1e60))
+        beta = float(
+            np.clip(beta * (4.0 if ratio < 0.25 else 0.5 if ratio > 0.75 else 1.0), 1e-15, 1e60)
+        )
         if beta >= 1e60:
             return Outcome(x, value, iteration, True, "no step lowers the objective")
     return Outcome(x, value, max_iters, False, f"{max_iters} iterations were not enough")

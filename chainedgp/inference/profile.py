@@ -140,7 +140,7 @@ def _fit_stages(
     names = model.likelihood.late_parameters
     late = [name for name in names if not getattr(model.likelihood, name).is_fixed]
     stages: list[Collection[str]] = [late, ()] if late else [()]
-    done, outcome = 0, None
+    done, outcome = 0, Outcome(np.empty(0), np.inf, 0, False, "interrupted")
     objective = ProfiledBound(model, monitor)
     try:
         for stage, skip in enumerate(stages):

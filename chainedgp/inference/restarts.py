@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import NumericalError
+from ..linalg import one_blas_thread
 from .profile import fit_profile
 from .result import Monitor
 
@@ -58,7 +59,7 @@ def fit_restarts(
         monitor.point(value, int(one._evaluator.num_likelihood), one._evaluator.num_theta)
         return value, (outcome, one)
 
-    with ThreadPoolExecutor(model.num_threads) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(model.num_threads) as pool:
         results = list(pool.map(run, range(num_restarts)))
     best = max(range(num_restarts), key=lambda k: results[k][0])
     if results[best][1] is None:

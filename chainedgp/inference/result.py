@@ -109,7 +109,13 @@ class Monitor:
             self._bar.close()
 
     def result(
-        self, *, converged: bool, reason: str, bound: float, iterations: int, counts: tuple[int, int]
+        self,
+        *,
+        converged: bool,
+        reason: str,
+        bound: float,
+        iterations: int,
+        counts: tuple[int, int],
     ) -> OptimizationResult:
         """The result object; warns if the optimisation did not converge."""
         status = "converged" if converged else "stopped"
@@ -123,8 +129,18 @@ class Monitor:
             self.note(text)
             warnings.warn(text, ConvergenceWarning, stacklevel=4)
         return OptimizationResult(
-            self.method, converged, status, reason, bound, iterations, *counts, self.seconds,
-            self.trace, self.notes, self.held_out, self.estimates,
+            self.method,
+            converged,
+            status,
+            reason,
+            bound,
+            iterations,
+            *counts,
+            self.seconds,
+            self.trace,
+            self.notes,
+            self.held_out,
+            self.estimates,
         )
 
 

@@ -340,7 +340,9 @@ def read_settings(
     if patience is not None:
         checks.positive_int(patience, "patience")
         if holdout is None:
-            raise InputError("patience counts epochs without a better held-out score: give holdout.")
+            raise InputError(
+                "patience counts epochs without a better held-out score: give holdout."
+            )
     if learning_rate is not None and not learning_rate > 0:
         raise InputError(f"learning_rate must be positive; got {learning_rate!r}.")
     return Settings(

@@ -116,9 +116,7 @@ def _try(evaluator: Evaluator, state: State, target: Gram) -> State | None:
     return None
 
 
-def _plain_step(
-    evaluator: Evaluator, state: State, rho: float
-) -> tuple[State | None, float]:
+def _plain_step(evaluator: Evaluator, state: State, rho: float) -> tuple[State | None, float]:
     if state.gram is None:
         raise RuntimeError("the inner loop starts from sites")
     ahead = state.proposal()
@@ -134,11 +132,12 @@ def _mix(weights: tuple[float, ...] | Array, grams: tuple[Gram, ...]) -> Gram:
     """Σ_k c_k (Λ_k, b_k)."""
 
     def combine(parts: list[Array]) -> Array:
-        return sum(c * part for c, part in zip(weights, parts, strict=True))  # type: ignore[return-value]
+        return sum(c * part for c, part in zip(weights, parts, strict=True))
 
     b = range(len(grams[0].b))
     return Gram(
-        [combine([g.Lam[j] for g in grams]) for j in b], [combine([g.b[j] for g in grams]) for j in b]
+        [combine([g.Lam[j] for g in grams]) for j in b],
+        [combine([g.b[j] for g in grams]) for j in b],
     )
 
 

@@ -20,7 +20,7 @@ class _Block:
     """Free entries of one leaf under one transformation: None (scaled), "log", or paramz's own."""
 
     leaf: Any
-    entries: Array  # flat indices into the leaf
+    entries: Any  # flat indices into the leaf
     transform: Any
     scale: Array
 

@@ -15,7 +15,7 @@ __all__ = ["Array", "Kernel", "Pullback", "PullbackDiag", "positive"]
 
 Array = np.ndarray
 #: dL_dK (n, m), wrt_second=True -> dL_dtheta (size,), dL_dX (n, D), dL_dZ (m, D) or None
-Pullback = Callable[..., tuple[Array, Array, Array | None]]
+Pullback = Callable[..., tuple[Array, Any, Any]]
 #: dL_dk (n,) -> dL_dtheta (size,), dL_dX (n, D) or None where identically zero
 PullbackDiag = Callable[[Array], tuple[Array, Array | None]]
 

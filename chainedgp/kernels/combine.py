@@ -57,7 +57,7 @@ class Combination(Kernel):
         return tuple(self.parameters)
 
     @property
-    def has_white(self) -> bool:  # type: ignore[override]
+    def has_white(self) -> bool:
         """Whether any part has independent noise on the diagonal of K(X)."""
         return any(part.has_white for part in self.parts)
 

@@ -84,6 +84,10 @@ class HetGaussian(Likelihood):
         noise = rng.standard_normal(self._draw_shape(size, (f, g), {}))
         return f + np.exp(0.5 * g) * noise
 
+    def normal_scale_mixture(self) -> float:
+        """y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a) with a = ∞: predictions integrate f exactly."""
+        return np.inf
+
     def natural_parameters(self, f: np.ndarray, g: np.ndarray) -> dict[str, np.ndarray]:
         """The mean f and variance e^g."""
         return {"mean": np.asarray(f), "variance": np.exp(g)}

@@ -124,6 +124,10 @@ class HetStudentT(Likelihood):
         shape = self._draw_shape(size, (f, g), {})
         return f + np.exp(0.5 * np.asarray(g)) * rng.standard_t(nu, size=shape)
 
+    def normal_scale_mixture(self, *, nu: float) -> float:
+        """y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a) with a = ν/2: predictions integrate f exactly."""
+        return 0.5 * nu
+
     def natural_parameters(
         self, f: np.ndarray, g: np.ndarray, *, nu: float
     ) -> dict[str, np.ndarray]:

@@ -131,6 +131,9 @@ class LogLogisticSurvival(Survival):
     """
 
     latents = ("log_median", "log_shape")
+    infinite_mean = (
+        True  # E[y] needs a shape above 1, and a Gaussian log-shape is below 0 sometimes
+    )
 
     def log_hazard(self, t: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
         """The log-hazard, g − log t − softplus(−a)."""

@@ -1,0 +1,94 @@
+"""What the model's constructor needs: parts per latent, checked arguments, leaves for q."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import checks
+from .errors import InputError
+from .likelihoods import Likelihood
+from .linalg import Array
+from .means import MeanFunction
+from .parameters import LargeParam, LatentList, copy_of
+
+__all__ = [
+    "as_mean",
+    "checked_jitter",
+    "checked_likelihood",
+    "list_of",
+    "one_per_latent",
+    "stacked",
+    "thread_count",
+]
+
+
+def stacked(name: str, values: list[Array], latents: Sequence[str], same_size: bool) -> Any:
+    """One parameter with a column per latent, or a list of parameters where sizes differ."""
+    if same_size:
+        return LargeParam(name, np.stack(values, axis=1))
+    return list_of(name, values, latents)
+
+
+def list_of(name: str, values: list[Array], latents: Sequence[str]) -> LatentList:
+    """A list of parameters, one for each latent."""
+    parts = [LargeParam(latent, value) for latent, value in zip(latents, values, strict=True)]
+    return LatentList(parts, latents, name)
+
+
+def one_per_latent(value: Any, b: int, name: str, what: str, convert: Any) -> Any:
+    """A list of b copies, one per latent, or None where the user left it open."""
+    if value is None:
+        return None
+    parts = list(value) if isinstance(value, list | tuple) else [value] * b
+    if len(parts) != b:
+        raise InputError(
+            f"{name} has {len(parts)} entries but the likelihood has {b} latents; give {what} for "
+            "each latent, or one for all."
+        )
+    return [copy_of(convert(part)) for part in parts]
+
+
+def as_mean(value: Any) -> MeanFunction:
+    """A mean function, or an error that says what one is."""
+    if isinstance(value, MeanFunction):
+        return value
+    raise InputError(
+        "mean_functions must be chainedgp.means.MeanFunction objects, for example "
+        f"means.Constant(); got {type(value).__name__}."
+    )
+
+
+def checked_likelihood(likelihood: Any) -> Likelihood:
+    """A copy of a likelihood object; a class or anything else is an error."""
+    if isinstance(likelihood, type) and issubclass(likelihood, Likelihood):
+        raise InputError(f"likelihood must be an object: write {likelihood.__name__}().")
+    if not isinstance(likelihood, Likelihood):
+        raise InputError(
+            f"likelihood must be a chainedgp Likelihood; got {type(likelihood).__name__}."
+        )
+    return copy_of(likelihood)
+
+
+def checked_jitter(value: Any) -> float:
+    """A relative jitter in (0, 1)."""
+    if not (isinstance(value, int | float | np.floating) and 0.0 < value < 1.0):
+        raise InputError(f"jitter must be a number between 0 and 1; got {value!r}.")
+    return float(value)
+
+
+def thread_count(num_threads: int | None) -> int:
+    """Threads by argument, by CHAINEDGP_NUM_THREADS, or one for each core we may use."""
+    if num_threads is not None:
+        return checks.positive_int(num_threads, "num_threads")
+    setting = os.environ.get("CHAINEDGP_NUM_THREADS")
+    if setting is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if not setting.isdigit() or int(setting) < 1:
+        raise InputError(
+            f"CHAINEDGP_NUM_THREADS must be an integer of at least 1; got {setting!r}."
+        )
+    return int(setting)
