@@ -21,7 +21,8 @@ def name(mean):
 
 
 def test_every_mean_is_covered():
-    assert {c.__name__ for c in MeanFunction.__subclasses__()} == {name(m) for m in MEANS}
+    ours = [c for c in MeanFunction.__subclasses__() if c.__module__.startswith("chainedgp.")]
+    assert {c.__name__ for c in ours} == {name(m) for m in MEANS}
 
 
 @pytest.mark.parametrize("mean", MEANS, ids=name)

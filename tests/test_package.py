@@ -27,7 +27,7 @@ LAYERS = [
     {"bound"},
     {"inference"},
     {"predictive", "predictive_nodes", "predictive_quantiles", "predictive_survival", "prediction"},
-    {"model"},
+    {"construction", "model"},
     {"persistence", "metrics", "baselines", "datasets", "plotting", "testing"},
     {"sklearn", "distributed"},
     {""},  # the package's own __init__
@@ -37,7 +37,7 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 # Imports inside functions are for heavy or optional things, which most users never load.
 HEAVY = {"dask", "distributed", "matplotlib", "pandas", "scipy", "sklearn", "threadpoolctl", "tqdm"}
 # ... and for these pairs of our own modules, which build on each other.
-LOCAL_PAIRS = {("likelihoods.base", "likelihoods.wrappers")}
+LOCAL_PAIRS = {("likelihoods.base", "likelihoods.wrappers"), ("model", "persistence")}
 
 
 # ---- README and commands ------------------------------------------------------------------------
@@ -306,9 +306,10 @@ def test_module_imports_only_its_layer_and_below(module):
         if where == "typing":
             continue  # nothing is imported when the program runs
         if kind == "ours":
-            assert RANK.get(component(name), 0) <= RANK[component(module)], f"{module}: {name}"
             if where == "local":
                 assert (module, name) in LOCAL_PAIRS, f"{module} imports {name} in a function"
+                continue
+            assert RANK.get(component(name), 0) <= RANK[component(module)], f"{module}: {name}"
         elif where == "local":
             assert name in HEAVY, f"{module} imports {name} in a function"
 

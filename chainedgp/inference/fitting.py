@@ -37,6 +37,8 @@ class Fitting:
         patience: int | None = None,
         learning_rate: float | None = None,
         callback: Callable[[Any], Any] | None = None,
+        checkpoint: Any = None,
+        checkpoint_every: int = 10,
         optimizer: str | None = None,
     ) -> OptimizationResult:
         """Fit the model; afterwards it holds the best parameters seen.
@@ -56,6 +58,8 @@ class Fitting:
             which is kept; stop after so many epochs without a better one.
         learning_rate : of the step rule; None takes the rule's own.
         callback : called with every accepted `TracePoint`; a true return value stops.
+        checkpoint, checkpoint_every : path of a file that gets the model every so many iterations
+            (epochs of a stochastic method); `chainedgp.load(path).optimize()` goes on from there.
 
         Returns
         -------
@@ -75,8 +79,10 @@ class Fitting:
             method = "variational"
         if callback is not None and not callable(callback):
             raise InputError(f"callback must be a function of a TracePoint; got {callback!r}.")
-        monitor = Monitor(method, messages, callback)
         model: Any = self
+        every = checks.positive_int(checkpoint_every, "checkpoint_every")
+        save = None if checkpoint is None else lambda: model.save(checkpoint)
+        monitor = Monitor(method, messages, callback, save, every)
         before = model._evaluator.num_likelihood, model._evaluator.num_theta
         try:
             if method == "variational":

@@ -75,6 +75,8 @@ class ProfiledBound:
                 value = again
         self.best = (value, x.copy())
         counts = self.evaluator.num_likelihood, self.evaluator.num_theta
+        if self.inner is not None and self.monitor.checkpoint_is_due():
+            self.model._write_q(self.inner.state.q)
         self.monitor.point(-value - self.model.log_prior(), *counts)
         return value
 

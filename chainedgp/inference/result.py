@@ -67,9 +67,11 @@ class Monitor:
         method: str,
         messages: bool | None,
         callback: Callable[[Any], Any] | None,
-        on_point: Callable[[int], None] | None = None,
+        checkpoint: Callable[[], None] | None = None,
+        every: int = 10,
     ) -> None:
-        self.method, self.callback, self.on_point = method, callback, on_point
+        self.method, self.callback = method, callback
+        self.checkpoint, self.every = checkpoint, every
         self.trace: list[TracePoint] = []
         self.notes: list[str] = []
         self.stopped = False
@@ -91,8 +93,12 @@ class Monitor:
             self._bar.update()
         if self.callback is not None and self.callback(self.trace[-1]):
             self.stopped = True
-        if self.on_point is not None:
-            self.on_point(len(self.trace))
+        if self.checkpoint is not None and len(self.trace) % self.every == 0:
+            self.checkpoint()
+
+    def checkpoint_is_due(self) -> bool:
+        """Whether the next point will be written to the checkpoint: q must be current then."""
+        return self.checkpoint is not None and (len(self.trace) + 1) % self.every == 0
 
     def estimate(self, bound: float, error: float, steps: int) -> None:
         """Record the bound that the batches of an epoch estimate, with its standard error."""

@@ -174,8 +174,8 @@ def fit_natgrad(model: Any, monitor: Monitor, settings: Settings) -> Outcome:
             gram, q = _natural_step(gram, ahead, q, NATURAL_STEP * decay)
             move = rate * decay * rule.step(vector.gradient())
             gram, q = _theta_step(model, vector, move, evaluator, gram, q)
-            if settings.holdout and run.ends_epoch(step):
-                model._write_q(q)
+            if run.ends_epoch(step):
+                model._write_q(q)  # for the held-out score and a checkpoint
             run.record(step, state.bound)
     except KeyboardInterrupt:
         reason = "interrupted"
