@@ -266,7 +266,9 @@ def _double_variance(chunk, g_m, g_v, left, sites=None):
 
 
 def _forgotten_factor_2(chunk, g_m, g_v, left, sites=None):
-    return sparse.reverse_chunk(chunk, g_m, g_v, (left[0], 0.5 * left[1]), sites)
+    left = left.copy()
+    left[:, : left.shape[0]] *= 0.5
+    return sparse.reverse_chunk(chunk, g_m, g_v, left, sites)
 
 
 def _forgotten_mean(chunk, g_m, g_v, left, sites=None):
@@ -421,8 +423,8 @@ def test_plain_gradient_is_not_the_sites_fixed_one(monkeypatch):
 
 
 def _sites_forget_mean(chunk, g_m, g_v, left, sites=None):
-    r, lam2, *rest = sites
-    return sparse.reverse_chunk(chunk, g_m, g_v, left, (r + lam2 * chunk.mean, lam2, *rest))
+    lam2, r, S_mu_bar = sites
+    return sparse.reverse_chunk(chunk, g_m, g_v, left, (lam2, r + lam2 * chunk.mean, S_mu_bar))
 
 
 def _sites_do_not_move_the_mean(chunk, g_m, g_v, left, sites=None):
@@ -431,8 +433,9 @@ def _sites_do_not_move_the_mean(chunk, g_m, g_v, left, sites=None):
 
 
 def _sites_factor_2(chunk, g_m, g_v, left, sites=None):
-    r, lam2, beta, P2, S_mu_bar = sites
-    return sparse.reverse_chunk(chunk, g_m, g_v, left, (r, lam2, beta, 0.5 * P2, S_mu_bar))
+    M, left = left.shape[0], left.copy()
+    left[:, M + 1 : 2 * M + 1] *= 0.5
+    return sparse.reverse_chunk(chunk, g_m, g_v, left, sites)
 
 
 @pytest.mark.parametrize(

@@ -136,19 +136,17 @@ class Evaluator:
         mu_bar = [a - q.mu for a, q in zip(ev.A_gm, state.q, strict=True)]
         with one_blas_thread():
             for j, (prior, q) in enumerate(zip(self.task.priors, state.q, strict=True)):
-                L_invT = prior.L_inv.T
-                factors = LeftFactors(L_invT @ q.mu, L_invT @ q.S_minus_I)
+                columns = [q.S_minus_I, q.mu[:, None]]
                 Hj = np.outer(q.mu, ev.A_gm[j]) + 2.0 * q.S_minus_I @ ev.G[j]
+                S_mu_bar = None
                 if sites_fixed:
                     if state.gram is None:
                         raise RuntimeError("this q was not made from sites")
                     S_mu_bar, Pi = _site_factors(q, mu_bar[j], ev.G[j])
-                    factors = factors._replace(
-                        beta=L_invT @ S_mu_bar, P2=L_invT @ Pi, S_mu_bar=S_mu_bar
-                    )
+                    columns += [Pi, S_mu_bar[:, None]]
                     Hj += np.outer(S_mu_bar, state.gram.b[j])
                     Hj += 2.0 * Pi @ state.gram.Lam[j]
-                left.append(factors)
+                left.append(LeftFactors(prior.L_inv.T @ np.hstack(columns), S_mu_bar))
                 H.append(Hj)
             task = replace(self.task, q=state.q, left=tuple(left))
             sums = self._sum(lambda shard: shard.gradient(task))

@@ -12,9 +12,10 @@ define q), `proposal` (from the gradients at the current q) and `trial` (from th
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -33,11 +34,8 @@ CACHE_BYTES = 128 * 2**20  # projections kept between the passes at the same hyp
 class LeftFactors(NamedTuple):
     """Small matrices of one latent that turn gradients in m and v into gradients in Kuf."""
 
-    alpha: Array  # L⁻ᵀμ (M,)
-    P: Array  # L⁻ᵀ(S − I) (M, M)
-    beta: Array | None = None  # L⁻ᵀSμ̄ (M,)
-    P2: Array | None = None  # L⁻ᵀΠ (M, M)
-    S_mu_bar: Array | None = None  # Sμ̄ (M,)
+    left: Array  # [L⁻ᵀ(S − I), L⁻ᵀμ] (M, M + 1), or with [L⁻ᵀΠ, L⁻ᵀSμ̄] too (M, 2M + 2)
+    S_mu_bar: Array | None = None  # Sμ̄ (M,), where q follows the hyperparameters at fixed sites
 
 
 @dataclass(frozen=True)
@@ -133,11 +131,12 @@ class Shard:
         self._cache: dict[tuple[int, int], list[Projection]] = {}
         self._cache_key: int | None = None
         self._cache_bytes = 0
+        self._pool: tuple[tuple[int, int], ThreadPoolExecutor] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         self.drop_cache()  # closures cannot be pickled, and a copy must not share them
         self._history.clear()
-        return self.__dict__
+        return {**self.__dict__, "_pool": None}
 
     # ---- sites --------------------------------------------------------------------------------
 
@@ -302,11 +301,10 @@ class Shard:
             left = task.left[j]
             m = chunk.mean + task.q[j].mu @ chunk.A
             g_v, g_m = -0.5 * new2[j], new1[j] - new2[j] * m
-            sites: Any = None
-            if left.beta is not None:
-                r = lam1[j] - lam2[j] * chunk.mean
-                sites = (r, lam2[j], left.beta, left.P2, left.S_mu_bar)
-            parts.append(reverse_chunk(chunk, g_m, g_v, (left.alpha, left.P), sites))
+            sites = None
+            if left.S_mu_bar is not None:
+                sites = (lam2[j], lam1[j] - lam2[j] * chunk.mean, left.S_mu_bar)
+            parts.append(reverse_chunk(chunk, g_m, g_v, left.left, sites))
         return Gradients(parts)
 
     def _nodes(
@@ -372,11 +370,22 @@ class Shard:
             for rows in slices:
                 yield work(task, rows)
             return
-        with ThreadPoolExecutor(self.num_threads) as pool:
-            flying: deque[Future[Any]] = deque()
+        pool, flying = self._threads(), deque[Future[Any]]()
+        try:
             for rows in slices:
                 flying.append(pool.submit(work, task, rows))
                 if len(flying) > 2 * self.num_threads:
                     yield flying.popleft().result()
             while flying:
                 yield flying.popleft().result()
+        finally:  # after an error nothing may go on in the background
+            for future in flying:
+                future.cancel()
+            wait(flying)
+
+    def _threads(self) -> ThreadPoolExecutor:
+        """The pool of this process; threads do not survive a fork."""
+        key = (os.getpid(), self.num_threads)
+        if self._pool is None or self._pool[0] != key:
+            self._pool = (key, ThreadPoolExecutor(self.num_threads))
+        return self._pool[1]

@@ -88,8 +88,7 @@ def project(prior: Prior, X: Array) -> Projection:
 def marginals(chunk: Projection, q: Gaussian) -> tuple[Array, Array, Array]:
     """Mean and variance of q(f_i) for a chunk, each (n,), and where the variance hit its floor."""
     SA = q.S_minus_I @ chunk.A  # (M, n)
-    SA *= chunk.A
-    v = chunk.kff + SA.sum(0)
+    v = chunk.kff + np.einsum("ij,ij->j", SA, chunk.A)
     floor = VARIANCE_FLOOR * chunk.kff
     floored = v <= floor
     if floored.any():
@@ -101,29 +100,26 @@ def reverse_chunk(
     chunk: Projection,
     g_m: Array,
     g_v: Array,
-    left: tuple[Array, Array],
-    sites: tuple[Array, Array, Array, Array, Array] | None = None,
+    left: Array,
+    sites: tuple[Array, Array, Array] | None = None,
 ) -> KernelGradient:
     """Gradients from ∂E/∂m and ∂E/∂v of a chunk, all but the part that goes through L.
 
-    `left` = (L⁻ᵀμ, L⁻ᵀ(S − I)) of shapes (M,), (M, M), so that
-    ∂/∂Kuf = L⁻ᵀμ g_mᵀ + 2 L⁻ᵀ(S − I) A diag(g_v).
-    `sites` = (r, λ2, L⁻ᵀSμ̄, L⁻ᵀΠ, Sμ̄) adds what follows from q being a function of the
-    hyperparameters at fixed sites: L⁻ᵀSμ̄ rᵀ + 2 L⁻ᵀΠ A diag(λ2), r = λ1 − λ2 mean(X).
+    ∂/∂Kuf = L⁻ᵀ(S − I) A diag(2 g_v) + L⁻ᵀμ g_mᵀ, one product with `left` = [L⁻ᵀ(S − I), L⁻ᵀμ].
+    `sites` = (λ2, r, Sμ̄) adds what follows from q being a function of the hyperparameters at fixed
+    sites: L⁻ᵀΠ A diag(2 λ2) + L⁻ᵀSμ̄ rᵀ with r = λ1 − λ2 mean(X); `left` then has their factors too.
     """
-    alpha, P = left
-    W = P @ chunk.A
-    W *= 2.0 * g_v
-    W += alpha[:, None] * g_m
+    M, n = chunk.A.shape
+    right = np.empty((left.shape[1], n))
+    np.multiply(chunk.A, 2.0 * g_v, out=right[:M])
+    right[M] = g_m
     dL_dmean = g_m
     if sites is not None:
-        r, lam2, beta, P2, S_mu_bar = sites
-        V = P2 @ chunk.A
-        V *= 2.0 * lam2
-        W += V
-        W += beta[:, None] * r
+        lam2, r, S_mu_bar = sites
+        np.multiply(chunk.A, 2.0 * lam2, out=right[M + 1 : -1])
+        right[-1] = r
         dL_dmean = g_m - lam2 * (S_mu_bar @ chunk.A)
-    d_theta, d_Z, _ = chunk.pull_Kuf(W, wrt_second=False)
+    d_theta, d_Z, _ = chunk.pull_Kuf(left @ right, wrt_second=False)
     d_theta_diag, _ = chunk.pull_kff(g_v)
     return KernelGradient(d_theta + d_theta_diag, d_Z, chunk.pull_mean(dL_dmean))
 

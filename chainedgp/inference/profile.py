@@ -22,7 +22,7 @@ from .vector import FreeVector
 
 __all__ = ["ProfiledBound", "fit_profile", "fit_variational", "start_sites"]
 
-LOOSEST, TIGHTEST = 1e-2, 1e-6  # inner tolerances in nats
+LOOSEST, TIGHTEST = 1.0, 1e-6  # inner tolerances in nats
 FINAL_TOLERANCE = 1e-7
 # factors on the lengthscales of the first and of all other latents, for symmetric likelihoods
 STARTS = ((1.0, 1.0), (0.5, 0.2), (1.5, 0.1), (0.15, 0.2))
