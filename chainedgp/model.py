@@ -42,7 +42,7 @@ class ChainedGP(Prediction, Fitting, ParamzModel):
 
         y_i ~ p(y | f_1(x_i), …, f_b(x_i); θ),    f_j ~ GP(mean_j, k_j)
 
-    Sparse inducing-point posterior q(u_1) … q(u_b), whitened (Saul et al. 2016, eqs. 3–9).
+    Sparse inducing-point posterior q(u_1) … q(u_b), whitened (Saul et al. 2016, eqs. 2 to 7).
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ class ChainedGP(Prediction, Fitting, ParamzModel):
         return self._state
 
     def log_likelihood(self) -> float:
-        """The variational lower bound on log p(Y) at the current q, without priors (eq. 9)."""
+        """The variational lower bound on log p(Y) at the current q, without priors (Saul et al. 2016, eq. 7)."""
         return float(self._evaluated().bound)
 
     def objective_function(self) -> float:

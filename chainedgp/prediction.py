@@ -24,7 +24,7 @@ class Prediction:
     """Prediction methods of the model: latents, and the distribution of new targets."""
 
     def predict_latents(self, Xnew: Any, full_cov: bool = False) -> tuple[Array, Array]:
-        """q(f*) of every latent at Xnew (Saul et al. 2016, eqs. 7 and 8).
+        """q(f*) of every latent at Xnew (Saul et al. 2016, eqs. 4 and 5).
 
         Returns mean (n, b) and variance (n, b), or with `full_cov` the covariance (b, n, n).
         """

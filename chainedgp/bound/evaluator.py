@@ -1,7 +1,7 @@
 """The bound and its gradients at given hyperparameters: what the model and every optimiser call.
 
 L(θ, q) = Σ_i E_q[log p(y_i | f_1(x_i), …, f_b(x_i))] − Σ_j KL(q(u_j) ‖ p(u_j))
-(Saul et al. 2016, eq. 9)
+(Saul et al. 2016, eq. 7)
 """
 
 from __future__ import annotations
@@ -112,6 +112,11 @@ class Evaluator:
     def gram(self) -> Gram:
         """Λ and b of the current sites."""
         return self._sum(lambda shard: shard.gram(self.task))
+
+    def positive_proposal(self, q: Sequence[Gaussian]) -> Gram:
+        """Natural parameters of a full step without the sites of negative precision."""
+        task = replace(self.task, q=tuple(q))
+        return self._sum(lambda shard: shard.positive_proposal(task))
 
     def evaluate(self, q: Sequence[Gaussian], gram: Gram | None = None) -> State:
         """The bound at (θ, q); rows keep the proposed sites as `trial`."""

@@ -33,7 +33,7 @@ class Gaussian:
 
     @cached_property
     def kl(self) -> float:
-        """KL(q(v) ‖ N(0, I)) = ½ (tr S + μᵀμ − M − log|S|), (Saul et al. 2016, eq. 9)."""
+        """KL(q(v) ‖ N(0, I)) = ½ (tr S + μᵀμ − M − log|S|), (Saul et al. 2016, eq. 7)."""
         M = self.mu.size
         return 0.5 * float(np.trace(self.S) + self.mu @ self.mu - M - self.log_det_S)
 

@@ -209,6 +209,10 @@ class Shard:
         lam1[negative] = 0.0
         lam2[negative] = 0.0
 
+    def clear(self) -> None:
+        """Current sites 0, q the prior; the committed ones stay."""
+        self._sites["current"][:] = 0.0
+
     def take_proposal(self) -> None:
         """The proposal becomes the current sites: rebuilds them after one evaluation at any q."""
         self._sites["current"][:] = self._sites["proposal"]
@@ -218,6 +222,14 @@ class Shard:
     def gram(self, task: Task) -> Gram:
         """Λ and b of the current sites: no likelihood is evaluated."""
         return self._sum(self._gram_chunk, task)
+
+    def positive_proposal(self, task: Task) -> Gram:
+        """Replace the proposal by one without negative curvature; its Λ and b.
+
+        λ2⁺ = max(λ2, 0) and λ1⁺ = g_m + λ2⁺ m: the same gradient, and a precision that is positive
+        definite for every step length.
+        """
+        return self._sum(self._positive_chunk, task)
 
     def evaluate(self, task: Task) -> Evaluation:
         """Expected log-density at q and its gradients in m and v, kept as trial sites."""
@@ -260,6 +272,17 @@ class Shard:
         lam1, lam2 = self._sites["current"][:, :, rows]
         Lam, b = [], []
         for j, chunk in enumerate(self._projections(task, rows)):
+            Lam.append((chunk.A * lam2[j]) @ chunk.A.T)
+            b.append(chunk.A @ (lam1[j] - lam2[j] * chunk.mean))
+        return Gram(Lam, b)
+
+    def _positive_chunk(self, task: Task, rows: slice) -> Gram:
+        lam1, lam2 = self._sites["proposal"][:, :, rows]  # views
+        Lam, b = [], []
+        for j, chunk in enumerate(self._projections(task, rows)):
+            negative = np.minimum(lam2[j], 0.0)
+            lam1[j] -= negative * (chunk.mean + task.q[j].mu @ chunk.A)
+            lam2[j] -= negative
             Lam.append((chunk.A * lam2[j]) @ chunk.A.T)
             b.append(chunk.A @ (lam1[j] - lam2[j] * chunk.mean))
         return Gram(Lam, b)

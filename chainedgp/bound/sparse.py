@@ -2,7 +2,7 @@
 
 Whitened: u = L v + mean(Z), Kuu + jitter = L Lᵀ, q(v) = N(μ, S), A = L⁻¹ Kuf (M, n). Then
 
-    m = mean(X) + Aᵀμ,    v = kff + Σ_M A ∘ (S − I) A        (Saul et al. 2016, eqs. 5 and 6).
+    m = mean(X) + Aᵀμ,    v = kff + Σ_M A ∘ (S − I) A        (Saul et al. 2016, eqs. 4 and 5).
 
 Everything here is a pure function of arrays and of kernels and mean functions that are only read.
 """

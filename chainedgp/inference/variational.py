@@ -52,9 +52,11 @@ def find_q(evaluator: Evaluator, tolerance: float, max_steps: int = 500) -> Inne
         if accelerated is not None:
             state = accelerated
             continue
-        new, rho = _plain_step(evaluator, state, rho)
+        new, rho = _step(evaluator, state, state.proposal(), rho)
+        if new is None and gap > 1e3 * tolerance:
+            new, rho = _positive_step(evaluator, state)
         if new is None:
-            # No step, however short, raises the bound beyond rounding: this is the optimum.
+            # no step, however short, raises the bound beyond rounding: this is the optimum
             return InnerResult(state, gap, step, gap <= 1e3 * tolerance)
         evaluator.each("accept", rho)
         acceleration.forget_if_short(rho)
@@ -77,10 +79,8 @@ def slack(evaluator: Evaluator, state: State) -> float:
 
 def _start(evaluator: Evaluator) -> State:
     """Evaluate at the q of the current sites; where that q or its bound fails, at a safer one."""
-    for repair in (None, "clip", "start_sites"):
-        if repair == "start_sites":
-            evaluator.each(repair, len(evaluator.task.priors))
-        elif repair is not None:
+    for repair in (None, "clip", "clear"):
+        if repair is not None:
             evaluator.each(repair)
         try:
             gram = evaluator.gram()
@@ -116,16 +116,27 @@ def _try(evaluator: Evaluator, state: State, target: Gram) -> State | None:
     return None
 
 
-def _plain_step(evaluator: Evaluator, state: State, rho: float) -> tuple[State | None, float]:
+def _step(
+    evaluator: Evaluator, state: State, ahead: Gram, rho: float
+) -> tuple[State | None, float]:
+    """The state after the longest step towards `ahead` that keeps q and does not lower the bound."""
     if state.gram is None:
         raise RuntimeError("the inner loop starts from sites")
-    ahead = state.proposal()
     while rho >= SHORTEST_STEP:
         new = _try(evaluator, state, _mix((1.0 - rho, rho), (state.gram, ahead)))
         if new is not None:
             return new, rho
         rho *= 0.5
     return None, rho
+
+
+def _positive_step(evaluator: Evaluator, state: State) -> tuple[State | None, float]:
+    """A step without negative curvature, where the natural gradient leads nowhere."""
+    new, rho = _step(evaluator, state, evaluator.positive_proposal(state.q), 1.0)
+    if new is None:  # put the true proposal back: gradients are read from it
+        evaluator.evaluate(state.q, state.gram)
+        evaluator.each("accept", 0.0)
+    return new, rho
 
 
 def _mix(weights: tuple[float, ...] | Array, grams: tuple[Gram, ...]) -> Gram:

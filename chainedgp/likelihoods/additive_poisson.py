@@ -6,11 +6,11 @@ import numpy as np
 from scipy.special import expit, pdtr, pdtrik, xlogy
 
 from .. import quadrature, special
-from .base import Arrays, FourArrays, Likelihood
+from .base import Array, Arrays, FourArrays, Likelihood
 
 __all__ = ["AdditivePoisson"]
 
-Exposure = np.ndarray | None
+Exposure = Array | None
 
 
 class AdditivePoisson(Likelihood):
@@ -26,9 +26,7 @@ class AdditivePoisson(Likelihood):
     support = "counts"
     symmetric = True
 
-    def log_density(
-        self, y: np.ndarray, f: np.ndarray, g: np.ndarray, *, exposure: Exposure = None
-    ) -> np.ndarray:
+    def log_density(self, y: Array, f: Array, g: Array, *, exposure: Exposure = None) -> Array:
         """The log-density log p(y | f, g), in the broadcast shape of y, f and g."""
         scale = _exposure(exposure)
         with np.errstate(over="ignore"):
@@ -36,23 +34,19 @@ class AdditivePoisson(Likelihood):
         log_rate = f + special.softplus(np.subtract(g, f))
         return y * log_rate - rate + xlogy(y, scale) - special.log_factorial(y)
 
-    def dlog_density(
-        self, y: np.ndarray, f: np.ndarray, g: np.ndarray, *, exposure: Exposure = None
-    ) -> Arrays:
+    def dlog_density(self, y: Array, f: Array, g: Array, *, exposure: Exposure = None) -> Arrays:
         """∂ log p / ∂f = y e^f/(e^f + e^g) − E e^f, and the same in g."""
         scale = _exposure(exposure)
         share = expit(np.subtract(f, g))
         return y * share - scale * np.exp(f), y * expit(np.subtract(g, f)) - scale * np.exp(g)
 
     def dlog_density_dtheta(
-        self, y: np.ndarray, f: np.ndarray, g: np.ndarray, *, exposure: Exposure = None
+        self, y: Array, f: Array, g: Array, *, exposure: Exposure = None
     ) -> Arrays:
         """No parameters."""
         return ()
 
-    def d2log_density(
-        self, y: np.ndarray, f: np.ndarray, g: np.ndarray, *, exposure: Exposure = None
-    ) -> Arrays:
+    def d2log_density(self, y: Array, f: Array, g: Array, *, exposure: Exposure = None) -> Arrays:
         """∂² log p / ∂f² = y p (1 − p) − E e^f, p = e^f/(e^f + e^g), and the same in g."""
         scale = _exposure(exposure)
         curvature = y * expit(np.subtract(f, g)) * expit(np.subtract(g, f))
@@ -60,9 +54,9 @@ class AdditivePoisson(Likelihood):
 
     def expected_log_density(
         self,
-        y: np.ndarray,
-        means: np.ndarray,
-        variances: np.ndarray,
+        y: Array,
+        means: Array,
+        variances: Array,
         *,
         nodes: int = 20,
         exposure: Exposure = None,
@@ -77,36 +71,26 @@ class AdditivePoisson(Likelihood):
         dvariances = y * curvature - 0.5 * rates
         return value, dmeans.T, dvariances.T, np.empty((y.size, 0))
 
-    def required_nodes(
-        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, **kw: np.ndarray
-    ) -> np.ndarray:
+    def required_nodes(self, y: Array, means: Array, variances: Array, **kw: Array) -> Array:
         """The lowest level: there is no quadrature."""
         return np.full(len(means), quadrature.LEVELS[0])
 
-    def conditional_mean(
-        self, f: np.ndarray, g: np.ndarray, *, exposure: Exposure = None
-    ) -> np.ndarray:
+    def conditional_mean(self, f: Array, g: Array, *, exposure: Exposure = None) -> Array:
         """The rate E (e^f + e^g)."""
         with np.errstate(over="ignore"):
             return _exposure(exposure) * (np.exp(f) + np.exp(g))
 
-    def conditional_variance(
-        self, f: np.ndarray, g: np.ndarray, *, exposure: Exposure = None
-    ) -> np.ndarray:
+    def conditional_variance(self, f: Array, g: Array, *, exposure: Exposure = None) -> Array:
         """The rate E (e^f + e^g)."""
         return self.conditional_mean(f, g, exposure=exposure)
 
-    def cdf(
-        self, y: np.ndarray, f: np.ndarray, g: np.ndarray, *, exposure: Exposure = None
-    ) -> np.ndarray:
+    def cdf(self, y: Array, f: Array, g: Array, *, exposure: Exposure = None) -> Array:
         """P(Y ≤ y | f, g); 0 below 0."""
         y = np.floor(y)
         rate = self.conditional_mean(f, g, exposure=exposure)
         return np.where(y < 0.0, 0.0, pdtr(np.maximum(y, 0.0), rate))
 
-    def ppf(
-        self, q: np.ndarray, f: np.ndarray, g: np.ndarray, *, exposure: Exposure = None
-    ) -> np.ndarray:
+    def ppf(self, q: Array, f: Array, g: Array, *, exposure: Exposure = None) -> Array:
         """The smallest count y with cdf(y) ≥ q."""
         rate = self.conditional_mean(f, g, exposure=exposure)
         with np.errstate(invalid="ignore"):
@@ -118,12 +102,12 @@ class AdditivePoisson(Likelihood):
     def sample(
         self,
         rng: np.random.Generator,
-        f: np.ndarray,
-        g: np.ndarray,
+        f: Array,
+        g: Array,
         *,
         size: int | None = None,
         exposure: Exposure = None,
-    ) -> np.ndarray:
+    ) -> Array:
         """Draws (float): the broadcast shape, preceded by `size`; normal for rates over 1e15."""
         shape = self._draw_shape(size, (f, g), {"exposure": exposure})
         rate = np.broadcast_to(self.conditional_mean(f, g, exposure=exposure), shape)
@@ -134,12 +118,12 @@ class AdditivePoisson(Likelihood):
         return draws
 
     def natural_parameters(
-        self, f: np.ndarray, g: np.ndarray, *, exposure: Exposure = None
-    ) -> dict[str, np.ndarray]:
+        self, f: Array, g: Array, *, exposure: Exposure = None
+    ) -> dict[str, Array]:
         """The two rates (per unit of exposure) and their sum."""
         return {"rate_1": np.exp(f), "rate_2": np.exp(g), "rate": np.exp(f) + np.exp(g)}
 
-    def initial_latents(self, y: np.ndarray, *, exposure: Exposure = None) -> np.ndarray:
+    def initial_latents(self, y: Array, *, exposure: Exposure = None) -> Array:
         """Both rates half of the mean rate."""
         total = (
             float(len(y)) if exposure is None else float(np.sum(np.broadcast_to(exposure, y.shape)))
@@ -148,6 +132,6 @@ class AdditivePoisson(Likelihood):
         return np.full(2, np.log(0.5 * rate))
 
 
-def _exposure(exposure: Exposure) -> np.ndarray:
+def _exposure(exposure: Exposure) -> Array:
     """The exposure, 1 where it is not given."""
     return np.ones(()) if exposure is None else exposure

@@ -15,8 +15,9 @@ from ..errors import InputError
 
 __all__ = ["AboveOne", "Likelihood"]
 
-Arrays = tuple[np.ndarray, ...]
-FourArrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Array = np.ndarray
+Arrays = tuple[Array, ...]
+FourArrays = tuple[Array, Array, Array, Array]
 
 
 class Likelihood(Parameterized):
@@ -40,6 +41,9 @@ class Likelihood(Parameterized):
     parameters: start values of own constants, {"nu": 4.0}; they become leaves `lik.nu` and reach
         every method as keyword floats.
     exact_expectation: True if `expected_log_density` is closed and needs no nodes.
+    quadrature_latent: the latent it has nodes in, if it is exact in all others.
+    atoms: values with a probability of their own, beside the density of a continuous support; at
+        them `log_density` is the logarithm of that probability.
     domains: {"nu": "above_one"}; "positive" where nothing is said, "real" for any number.
 
     symmetric: the latents play the same role, so they must start differently.
@@ -53,7 +57,9 @@ class Likelihood(Parameterized):
     support: str = "real"
     symmetric: bool = False
     late_parameters: tuple[str, ...] = ()
+    atoms: tuple[float, ...] = ()
     exact_expectation: ClassVar[bool] = False
+    quadrature_latent: ClassVar[str | None] = None
     domains: ClassVar[dict[str, str]] = {}
     _declared: ClassVar[dict[str, float]] = {}
     _domains: ClassVar[dict[str, str]] = {}
@@ -66,6 +72,10 @@ class Likelihood(Parameterized):
             del cls.parameters
         cls._declared = {**cls._declared, **own}
         cls._domains = {**cls._domains, **cls.__dict__.get("domains", {})}
+        if "distribution" in cls.__dict__:
+            for name, method in _FROM_DISTRIBUTION.items():
+                if name not in cls.__dict__ and hasattr(cls, name):
+                    setattr(cls, name, method)
 
     def __init__(self, name: str | None = None, **parameters: float) -> None:
         super().__init__(name=name or type(self).__name__)
@@ -102,11 +112,11 @@ class Likelihood(Parameterized):
 
     # ---- what an author gives ------------------------------------------------------------------
 
-    def log_density(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+    def log_density(self, y: Array, *latents: Array, **kw: Any) -> Array:
         """The log-density log p(y | f_1, …, f_b; θ), broadcast shape of y and the latents."""
         raise NotImplementedError(f"{type(self).__name__} must define log_density(y, *latents).")
 
-    def dlog_density(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> Arrays:
+    def dlog_density(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """∂ log p / ∂f_j, b arrays of the shape of `log_density`. Default: differences."""
         return tuple(
             numeric.difference(
@@ -115,7 +125,7 @@ class Likelihood(Parameterized):
             for j in range(len(latents))
         )
 
-    def dlog_density_dtheta(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> Arrays:
+    def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """∂ log p / ∂θ_k, p arrays in the order of the parameters. Default: differences."""
         return tuple(
             numeric.difference(
@@ -126,7 +136,7 @@ class Likelihood(Parameterized):
             for key in self.parameter_keys
         )
 
-    def d2log_density(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> Arrays:
+    def d2log_density(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """∂² log p / ∂f_j², b arrays. Default: differences of `dlog_density`."""
         return tuple(
             numeric.difference(
@@ -140,13 +150,7 @@ class Likelihood(Parameterized):
     # ---- expectations under q ------------------------------------------------------------------
 
     def expected_log_density(
-        self,
-        y: np.ndarray,
-        means: np.ndarray,
-        variances: np.ndarray,
-        *,
-        nodes: int = 20,
-        **kw: Any,
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
     ) -> FourArrays:
         """E[log p(y | f)], f_j ~ N(m_j, v_j), with its gradients. Default: quadrature.
 
@@ -156,14 +160,14 @@ class Likelihood(Parameterized):
         return self._quadrature(y, means, variances, nodes=nodes, **kw)
 
     def _quadrature(
-        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, *, nodes: int, **kw: Any
+        self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Any
     ) -> FourArrays:
         """The quadrature engine: `expected_log_density` from the density and its derivatives."""
 
-        def log_p(rows: slice, *latents: np.ndarray) -> np.ndarray:
+        def log_p(rows: slice, *latents: Array) -> Array:
             return self.log_density(y[rows], *latents, **_rows(kw, rows))
 
-        def dlog_p(rows: slice, *latents: np.ndarray) -> Arrays:
+        def dlog_p(rows: slice, *latents: Array) -> Arrays:
             kw_rows = _rows(kw, rows)
             first = self.dlog_density(y[rows], *latents, **kw_rows)
             if not num_parameters:
@@ -175,12 +179,7 @@ class Likelihood(Parameterized):
         return quadrature.expectation(log_p, dlog_p, means, variances, rule, num_parameters)
 
     def expectation(
-        self,
-        y: np.ndarray,
-        means: np.ndarray,
-        variances: np.ndarray,
-        nodes: int | np.ndarray,
-        **kw: Any,
+        self, y: Array, means: Array, variances: Array, nodes: int | Array, **kw: Any
     ) -> FourArrays:
         """`expected_log_density` with `nodes` an int or one number per row (n,).
 
@@ -202,9 +201,7 @@ class Likelihood(Parameterized):
         value, dmeans, dvariances, dtheta = (whole.T for whole in result)
         return value, dmeans, dvariances, dtheta
 
-    def required_nodes(
-        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, **kw: Any
-    ) -> np.ndarray:
+    def required_nodes(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
         """Nodes per dimension and row (n,), from `quadrature.LEVELS`, for an error of about 1e-6.
 
         Default, for a density of which nothing is known: 20, but 12 on the grid of three latents;
@@ -214,61 +211,63 @@ class Likelihood(Parameterized):
             return np.full(len(means), quadrature.LEVELS[0])
         return np.full(len(means), 12 if means.shape[1] == 3 else 20)
 
-    def unmet(
-        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, **kw: Any
-    ) -> np.ndarray:
+    def unmet(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
         """Rows (n,) of booleans whose tolerance no level of `required_nodes` can meet."""
         return np.zeros(len(means), dtype=bool)
 
     # ---- the conditional distribution p(y | latents) -------------------------------------------
 
-    def conditional_mean(self, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+    def distribution(self, *latents: Array, **kw: Any) -> Any:
+        """p(y | latents) as a frozen distribution of scipy.stats. Optional.
+
+        A class that defines it has mean, variance, cdf, ppf and sample (a `Survival` log_survival
+        and log_cdf too) from it, but for those that it defines itself.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no distribution of scipy.stats.")
+
+    def conditional_mean(self, *latents: Array, **kw: Any) -> Array:
         """E[y | latents], broadcast shape; inf where it does not exist. Default: numeric."""
         return numeric.tabulate(self, latents, kw).moments()[0]
 
-    def conditional_variance(self, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+    def conditional_variance(self, *latents: Array, **kw: Any) -> Array:
         """var[y | latents], broadcast shape; inf where it does not exist. Default: numeric."""
         return numeric.tabulate(self, latents, kw).moments()[1]
 
-    def cdf(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+    def cdf(self, y: Array, *latents: Array, **kw: Any) -> Array:
         """P(Y ≤ y | latents), broadcast shape. Default: integral or sum of the density."""
         return numeric.tabulate(self, latents, kw).cdf(y)
 
-    def ppf(self, q: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+    def ppf(self, q: Array, *latents: Array, **kw: Any) -> Array:
         """The smallest y with cdf(y) ≥ q, broadcast shape. Default: inverts the numeric cdf."""
         return numeric.tabulate(self, latents, kw).ppf(q)
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        *latents: np.ndarray,
-        size: int | None = None,
-        **kw: Any,
-    ) -> np.ndarray:
+        self, rng: np.random.Generator, *latents: Array, size: int | None = None, **kw: Any
+    ) -> Array:
         """Draws from p(y | latents): the broadcast shape, or (size, *shape). Default: `ppf`."""
         shape = self._draw_shape(size, latents, kw)
         return self.ppf(rng.uniform(size=shape), *latents, **kw)
 
     @staticmethod
     def _draw_shape(
-        size: int | None, latents: Iterable[np.ndarray], kw: dict[str, Any]
+        size: int | None, latents: Iterable[Array], kw: dict[str, Any]
     ) -> tuple[int, ...]:
         """Shape of `sample`: that of latents and metadata together, preceded by `size`."""
         arrays = [*latents, *(value for value in kw.values() if value is not None)]
         shape = np.broadcast_shapes(*(np.shape(a) for a in arrays))
         return shape if size is None else (size, *shape)
 
-    def natural_parameters(self, *latents: np.ndarray, **kw: Any) -> dict[str, np.ndarray]:
+    def natural_parameters(self, *latents: Array, **kw: Any) -> dict[str, Array]:
         """The latents mapped to quantities a user knows (rate, scale, …). Default: the latents."""
         return dict(zip(self.latents, (np.asarray(f) for f in latents), strict=True))
 
     # ---- starts, checks, parameters ------------------------------------------------------------
 
-    def initial_latents(self, y: np.ndarray, **kw: Any) -> np.ndarray:
+    def initial_latents(self, y: Array, **kw: Any) -> Array:
         """Constants (b,) to start the latents from. Default: maximum likelihood of constants."""
         return numeric.constant_fit(self, y, kw)
 
-    def initial_parameters(self, y: np.ndarray, **kw: Any) -> dict[str, float]:
+    def initial_parameters(self, y: Array, **kw: Any) -> dict[str, float]:
         """Data-driven starts of parameters the user left open. Default: none."""
         return {}
 
@@ -277,7 +276,7 @@ class Likelihood(Parameterized):
         """Number of classes of a "categories" likelihood. Default: one per latent."""
         return len(self.latents)
 
-    def check_targets(self, y: np.ndarray) -> None:
+    def check_targets(self, y: Array) -> None:
         """Raise InputError, with the count and the first index, where y is outside the support."""
         numeric.check_support(y, self.support, self.num_categories, type(self).__name__)
 
@@ -332,13 +331,44 @@ class Likelihood(Parameterized):
         return ConstantLatent(self, latent, value)
 
 
+def _of_distribution(method: str, leading: int) -> Any:
+    """A method of the frozen distribution; `leading` arguments come before the latents."""
+
+    def call(self: Likelihood, *args: Any, **kw: Any) -> Array:
+        with np.errstate(all="ignore"):
+            frozen = self.distribution(*args[leading:], **kw)
+            value = np.asarray(getattr(frozen, method)(*args[:leading]), dtype=float)
+        return value if leading else np.where(np.isnan(value), np.inf, value)  # no such moment
+
+    call.__doc__ = f"`{method}` of the distribution."
+    return call
+
+
+def _draw(
+    self: Likelihood, rng: np.random.Generator, *latents: Array, size: int | None = None, **kw: Any
+) -> Array:
+    """Draws from the distribution: the broadcast shape, or (size, *shape)."""
+    shape = self._draw_shape(size, latents, kw)
+    draws = self.distribution(*latents, **kw).rvs(shape, random_state=rng)
+    return np.asarray(draws, dtype=float)
+
+
+_FROM_DISTRIBUTION = {
+    "conditional_mean": _of_distribution("mean", 0),
+    "conditional_variance": _of_distribution("var", 0),
+    "cdf": _of_distribution("cdf", 1),
+    "ppf": _of_distribution("ppf", 1),
+    "log_survival": _of_distribution("logsf", 1),
+    "log_cdf": _of_distribution("logcdf", 1),
+    "sample": _draw,
+}
 _RESERVED = frozenset(dir(Parameterized("reserved"))) | {"weights", "nodes", "y", "means"}
 
 
-def _swap(latents: Arrays, j: int, value: np.ndarray) -> Arrays:
+def _swap(latents: Arrays, j: int, value: Array) -> Arrays:
     return (*latents[:j], value, *latents[j + 1 :])
 
 
-def _rows(kw: dict[str, Any], rows: slice | np.ndarray) -> dict[str, Any]:
+def _rows(kw: dict[str, Any], rows: slice | Array) -> dict[str, Any]:
     """Keywords with the per-row arrays among them restricted to `rows`."""
     return {key: value[rows] if np.ndim(value) else value for key, value in kw.items()}

@@ -9,7 +9,7 @@ from scipy.special import betainc, betaincinv, expit, polygamma
 
 from .. import quadrature, special
 from . import levels
-from .base import Arrays, FourArrays, Likelihood
+from .base import Array, Arrays, FourArrays, Likelihood
 
 __all__ = ["Beta"]
 
@@ -30,7 +30,7 @@ class Beta(Likelihood):
     latents = ("log_alpha", "log_beta")
     support = "unit"
 
-    def log_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+    def log_density(self, y: Array, f: Array, g: Array) -> Array:
         """The log-density log p(y | f, g), in the broadcast shape of y, f and g."""
         alpha, beta, up, down = _shapes(f, g)
         log_y, log_1y = np.log(y), np.log1p(-y)
@@ -39,7 +39,7 @@ class Beta(Likelihood):
         main = alpha * (up + log_y) + beta * (down + log_1y)
         return main + rest - (log_y + log_1y + 0.5 * special.LOG_2PI)
 
-    def dlog_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> Arrays:
+    def dlog_density(self, y: Array, f: Array, g: Array) -> Arrays:
         """∂ log p / ∂f = α (ψ(α+β) − ψ(α) + log y), and the same in g with 1 − y."""
         alpha, beta, up, down = _shapes(f, g)
         share = expit(np.subtract(f, g))
@@ -49,11 +49,11 @@ class Beta(Likelihood):
         dg = beta * (down + np.log1p(-y)) + 0.5 * share + other * both
         return df - special.stirling_remainder(alpha)[1], dg - special.stirling_remainder(beta)[1]
 
-    def dlog_density_dtheta(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> Arrays:
+    def dlog_density_dtheta(self, y: Array, f: Array, g: Array) -> Arrays:
         """No parameters."""
         return ()
 
-    def d2log_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> Arrays:
+    def d2log_density(self, y: Array, f: Array, g: Array) -> Arrays:
         """∂² log p / ∂f² = ∂ log p / ∂f + α² (ψ′(α+β) − ψ′(α)), and the same in g."""
         alpha, beta = np.exp(f), np.exp(g)
         df, dg = self.dlog_density(y, f, g)
@@ -64,7 +64,7 @@ class Beta(Likelihood):
         )
 
     def expected_log_density(
-        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, *, nodes: int = 20
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20
     ) -> FourArrays:
         """E[log p], `nodes` per dimension for ρ alone; shapes as in `Likelihood`."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
@@ -94,42 +94,42 @@ class Beta(Likelihood):
             dvariances[k] += curvature
         return value, dmeans.T, dvariances.T, np.empty((y.size, 0))
 
-    def required_nodes(self, y: np.ndarray, means: np.ndarray, variances: np.ndarray) -> np.ndarray:
+    def required_nodes(self, y: Array, means: Array, variances: Array) -> Array:
         """Nodes per dimension for about 1e-6, by the larger variance: y does not enter."""
         return levels.choose(variances.max(axis=1), _LIMITS)[0]
 
-    def unmet(self, y: np.ndarray, means: np.ndarray, variances: np.ndarray) -> np.ndarray:
+    def unmet(self, y: Array, means: Array, variances: Array) -> Array:
         """Rows with a variance too large for the last level."""
         return levels.choose(variances.max(axis=1), _LIMITS)[1]
 
-    def conditional_mean(self, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+    def conditional_mean(self, f: Array, g: Array) -> Array:
         """α/(α + β)."""
         return expit(np.subtract(f, g))
 
-    def conditional_variance(self, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+    def conditional_variance(self, f: Array, g: Array) -> Array:
         """αβ / ((α + β)² (α + β + 1))."""
         share = expit(np.subtract(f, g)) * expit(np.subtract(g, f))
         return share / (np.exp(f) + np.exp(g) + 1.0)
 
-    def cdf(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+    def cdf(self, y: Array, f: Array, g: Array) -> Array:
         """P(Y ≤ y | f, g), the regularised incomplete beta function."""
         return betainc(np.exp(f), np.exp(g), np.clip(y, 0.0, 1.0))
 
-    def ppf(self, q: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+    def ppf(self, q: Array, f: Array, g: Array) -> Array:
         """Quantiles."""
         return betaincinv(np.exp(f), np.exp(g), q)
 
     def sample(
-        self, rng: np.random.Generator, f: np.ndarray, g: np.ndarray, *, size: int | None = None
-    ) -> np.ndarray:
+        self, rng: np.random.Generator, f: Array, g: Array, *, size: int | None = None
+    ) -> Array:
         """Draws: the broadcast shape of f and g, preceded by `size`."""
         return rng.beta(np.exp(f), np.exp(g), size=self._draw_shape(size, (f, g), {}))
 
-    def natural_parameters(self, f: np.ndarray, g: np.ndarray) -> dict[str, np.ndarray]:
+    def natural_parameters(self, f: Array, g: Array) -> dict[str, Array]:
         """Shapes alpha and beta."""
         return {"alpha": np.exp(f), "beta": np.exp(g)}
 
-    def initial_latents(self, y: np.ndarray) -> np.ndarray:
+    def initial_latents(self, y: Array) -> Array:
         """The shapes with the mean and variance of y."""
         mean = float(np.mean(y))
         variance = max(float(np.var(y)), 1e-6 * mean * (1.0 - mean))
@@ -141,7 +141,7 @@ class Beta(Likelihood):
 _LIMITS = (1.0, 1.85, 3.7, 6.6, 10.5, 15.0)
 
 
-def _shapes(f: np.ndarray, g: np.ndarray) -> Arrays:
+def _shapes(f: Array, g: Array) -> Arrays:
     """α, β, softplus(g − f), softplus(f − g): the last two share their transcendental part."""
     gap = np.subtract(g, f)
     tail = np.log1p(np.exp(-np.abs(gap)))
@@ -149,7 +149,7 @@ def _shapes(f: np.ndarray, g: np.ndarray) -> Arrays:
     return np.exp(f), np.exp(g), up, down
 
 
-def _expected_remainder(means: np.ndarray, variances: np.ndarray, nodes: int) -> Arrays:
+def _expected_remainder(means: Array, variances: Array, nodes: int) -> Arrays:
     """E[ρ(α+β) − ρ(α) − ρ(β)] on the grid: value (n,), d/dmeans (2, n), d/dvariances (2, n)."""
     x, w = quadrature.gauss_hermite(nodes)
     first, second, weights = _grid(nodes)

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import expit, log_expit, logit
 
 from ..special import expected_softplus
-from .base import Arrays, FourArrays, Likelihood
+from .base import Array, Arrays, FourArrays, Likelihood
 
 __all__ = ["Bernoulli"]
 
@@ -21,47 +21,47 @@ class Bernoulli(Likelihood):
     support = "binary"
     exact_expectation = True
 
-    def log_density(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+    def log_density(self, y: Array, f: Array) -> Array:
         """−log(1 + e^{−sf})."""
         return log_expit((2.0 * y - 1.0) * f)
 
-    def dlog_density(self, y: np.ndarray, f: np.ndarray) -> Arrays:
+    def dlog_density(self, y: Array, f: Array) -> Arrays:
         """Slope s logistic(−sf)."""
         sign = 2.0 * y - 1.0
         return (sign * expit(-sign * f),)
 
-    def d2log_density(self, y: np.ndarray, f: np.ndarray) -> Arrays:
+    def d2log_density(self, y: Array, f: Array) -> Arrays:
         """−p (1 − p)."""
         return (-expit(f) * expit(-f) + 0.0 * y,)
 
     def expected_log_density(
-        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, *, nodes: int = 20
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20
     ) -> FourArrays:
         """−E log(1 + e^{−sf}), exact for every variance; `nodes` unused."""
         sign = 2.0 * y - 1.0
         value, slope, curvature = expected_softplus(-sign * means[:, 0], variances[:, 0])
         return -value, (sign * slope)[:, None], -curvature[:, None], np.empty((len(y), 0))
 
-    def conditional_mean(self, f: np.ndarray) -> np.ndarray:
+    def conditional_mean(self, f: Array) -> Array:
         """P(y = 1)."""
         return expit(f)
 
-    def conditional_variance(self, f: np.ndarray) -> np.ndarray:
+    def conditional_variance(self, f: Array) -> Array:
         """Product p (1 − p)."""
         return expit(f) * expit(-f)
 
-    def cdf(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+    def cdf(self, y: Array, f: Array) -> Array:
         """0, 1 − p, 1 below 0, below 1, from 1 on."""
         return np.where(y < 0, 0.0, np.where(y < 1, expit(-f), 1.0))
 
-    def ppf(self, q: np.ndarray, f: np.ndarray) -> np.ndarray:
+    def ppf(self, q: Array, f: Array) -> Array:
         """0 where q ≤ 1 − p, else 1."""
         return np.where(q <= expit(-f), 0.0, 1.0)
 
-    def natural_parameters(self, f: np.ndarray) -> dict[str, np.ndarray]:
+    def natural_parameters(self, f: Array) -> dict[str, Array]:
         """The probability p = P(y = 1)."""
         return {"probability": expit(f)}
 
-    def initial_latents(self, y: np.ndarray) -> np.ndarray:
+    def initial_latents(self, y: Array) -> Array:
         """The logit of the share of ones, finite if all are alike."""
         return np.array([logit((np.sum(y) + 0.5) / (len(y) + 1.0))])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from .base import Arrays, FourArrays, Likelihood
+from .base import Array, Arrays, FourArrays, Likelihood
 from .wrappers import ConstantLatent
 
 __all__ = ["Gaussian", "HetGaussian"]
@@ -24,28 +24,22 @@ class HetGaussian(Likelihood):
     latents = ("mean", "log_variance")
     exact_expectation = True
 
-    def log_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+    def log_density(self, y: Array, f: Array, g: Array) -> Array:
         """The log of N(y; f, e^g)."""
         return -HALF_LOG_2PI - 0.5 * g - 0.5 * (y - f) ** 2 * np.exp(-g)
 
-    def dlog_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> Arrays:
+    def dlog_density(self, y: Array, f: Array, g: Array) -> Arrays:
         """(y − f) e^{−g} and ½ (y − f)² e^{−g} − ½."""
         slope = (y - f) * np.exp(-g)
         return slope, 0.5 * (y - f) * slope - 0.5
 
-    def d2log_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> Arrays:
+    def d2log_density(self, y: Array, f: Array, g: Array) -> Arrays:
         """−e^{−g} and −½ (y − f)² e^{−g}."""
         precision = np.exp(-g)
         return -precision + 0.0 * (y - f), -0.5 * (y - f) ** 2 * precision
 
     def expected_log_density(
-        self,
-        y: np.ndarray,
-        means: np.ndarray,
-        variances: np.ndarray,
-        *,
-        nodes: int = 20,
-        **kw: Any,
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
     ) -> FourArrays:
         """−½ log 2π − ½ m_g − ½ ((y − m_f)² + v_f) e^{−m_g + v_g/2}: closed, `nodes` unused."""
         n = len(y)
@@ -61,25 +55,25 @@ class HetGaussian(Likelihood):
         value = -HALF_LOG_2PI - 0.5 * m_g - half
         return value, dmeans.T, dvariances.T, np.empty((0, n)).T
 
-    def conditional_mean(self, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+    def conditional_mean(self, f: Array, g: Array) -> Array:
         """The latent f."""
         return f + 0.0 * g
 
-    def conditional_variance(self, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+    def conditional_variance(self, f: Array, g: Array) -> Array:
         """e^g."""
         return np.exp(g) + 0.0 * f
 
-    def cdf(self, y: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+    def cdf(self, y: Array, f: Array, g: Array) -> Array:
         """Φ((y − f) e^{−g/2})."""
         return ndtr((y - f) * np.exp(-0.5 * g))
 
-    def ppf(self, q: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+    def ppf(self, q: Array, f: Array, g: Array) -> Array:
         """Quantiles f + e^{g/2} Φ⁻¹(q)."""
         return f + np.exp(0.5 * g) * ndtri(q)
 
     def sample(
-        self, rng: np.random.Generator, f: np.ndarray, g: np.ndarray, *, size: int | None = None
-    ) -> np.ndarray:
+        self, rng: np.random.Generator, f: Array, g: Array, *, size: int | None = None
+    ) -> Array:
         """Draws of N(f, e^g)."""
         noise = rng.standard_normal(self._draw_shape(size, (f, g), {}))
         return f + np.exp(0.5 * g) * noise
@@ -88,11 +82,11 @@ class HetGaussian(Likelihood):
         """y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a) with a = ∞: predictions integrate f exactly."""
         return np.inf
 
-    def natural_parameters(self, f: np.ndarray, g: np.ndarray) -> dict[str, np.ndarray]:
+    def natural_parameters(self, f: Array, g: Array) -> dict[str, Array]:
         """The mean f and variance e^g."""
         return {"mean": np.asarray(f), "variance": np.exp(g)}
 
-    def initial_latents(self, y: np.ndarray) -> np.ndarray:
+    def initial_latents(self, y: Array) -> Array:
         """Sample mean and log variance."""
         return np.array([np.mean(y), np.log(max(np.var(y), 1e-10))])
 

@@ -8,8 +8,10 @@ from ..quadrature import LEVELS
 
 __all__ = ["choose"]
 
+Array = np.ndarray
 
-def choose(score: np.ndarray, limits: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+
+def choose(score: Array, limits: tuple[float, ...]) -> tuple[Array, Array]:
     """The first level whose limit is at least score (n,): nodes (n,), and rows beyond the last.
 
     limits: the largest score that each of `quadrature.LEVELS` serves; measured, see

@@ -7,7 +7,7 @@ from scipy.special import stdtr, stdtrit
 
 from .. import quadrature, special
 from . import levels
-from .base import Arrays, FourArrays, Likelihood
+from .base import Array, Arrays, FourArrays, Likelihood
 from .wrappers import ConstantLatent
 
 __all__ = ["HetStudentT", "StudentT"]
@@ -28,20 +28,18 @@ class HetStudentT(Likelihood):
     domains = {"nu": "above_one"}
     late_parameters = ("nu",)  # early on, misfit would pass for heavy tails
 
-    def log_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray, *, nu: float) -> np.ndarray:
+    def log_density(self, y: Array, f: Array, g: Array, *, nu: float) -> Array:
         """The log-density log p(y | f, g; ν), in the broadcast shape of y, f and g."""
         with np.errstate(over="ignore"):
             square = (y - f) ** 2 * (np.exp(-g) / nu)
         return _normaliser(nu)[0] - 0.5 * g - 0.5 * (nu + 1.0) * np.log1p(square)
 
-    def dlog_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray, *, nu: float) -> Arrays:
+    def dlog_density(self, y: Array, f: Array, g: Array, *, nu: float) -> Arrays:
         """∂ log p / ∂f = (ν+1) r/(ν e^g + r²), ∂ log p / ∂g = −½ + ½ (ν+1) r²/(ν e^g + r²)."""
         share, slope = _share(y - f, g, nu)
         return (nu + 1.0) * slope, 0.5 * (nu + 1.0) * share - 0.5
 
-    def dlog_density_dtheta(
-        self, y: np.ndarray, f: np.ndarray, g: np.ndarray, *, nu: float
-    ) -> Arrays:
+    def dlog_density_dtheta(self, y: Array, f: Array, g: Array, *, nu: float) -> Arrays:
         """∂ log p / ∂ν."""
         share, _ = _share(y - f, g, nu)
         with np.errstate(over="ignore"):
@@ -49,7 +47,7 @@ class HetStudentT(Likelihood):
         slope = _normaliser(nu)[1]
         return (slope - 0.5 * np.log1p(square) + 0.5 * (nu + 1.0) / nu * share,)
 
-    def d2log_density(self, y: np.ndarray, f: np.ndarray, g: np.ndarray, *, nu: float) -> Arrays:
+    def d2log_density(self, y: Array, f: Array, g: Array, *, nu: float) -> Arrays:
         """∂² log p / ∂f², ∂² log p / ∂g²; the first is positive for |y − f| > sqrt(ν e^g)."""
         share, slope = _share(y - f, g, nu)
         c2 = nu * np.exp(g)
@@ -60,13 +58,7 @@ class HetStudentT(Likelihood):
         return second, -0.5 * (nu + 1.0) * share * (1.0 - share)
 
     def expected_log_density(
-        self,
-        y: np.ndarray,
-        means: np.ndarray,
-        variances: np.ndarray,
-        *,
-        nodes: int = 20,
-        nu: float,
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, nu: float
     ) -> FourArrays:
         """E[log p], exact in f, `nodes` Gauss–Hermite nodes in g; shapes as in `Likelihood`."""
         x, w = quadrature.gauss_hermite(nodes)
@@ -93,33 +85,27 @@ class HetStudentT(Likelihood):
         dnu = dnormaliser - 0.5 * mean_term - half / nu * mean_slope
         return value, dmeans.T, dvariances.T, dnu[:, None]
 
-    def conditional_mean(self, f: np.ndarray, g: np.ndarray, *, nu: float) -> np.ndarray:
+    def conditional_mean(self, f: Array, g: Array, *, nu: float) -> Array:
         """f; inf, because it does not exist, for ν ≤ 1."""
         return np.where(nu > 1.0, f, np.inf) + np.zeros_like(g)
 
-    def conditional_variance(self, f: np.ndarray, g: np.ndarray, *, nu: float) -> np.ndarray:
+    def conditional_variance(self, f: Array, g: Array, *, nu: float) -> Array:
         """e^g ν/(ν − 2), infinite for ν ≤ 2."""
         factor = nu / (nu - 2.0) if nu > 2.0 else np.inf
         return np.exp(g) * factor + np.zeros_like(f)
 
-    def cdf(self, y: np.ndarray, f: np.ndarray, g: np.ndarray, *, nu: float) -> np.ndarray:
+    def cdf(self, y: Array, f: Array, g: Array, *, nu: float) -> Array:
         """P(Y ≤ y | f, g; ν)."""
         with np.errstate(over="ignore"):
             return stdtr(nu, (y - f) * np.exp(-0.5 * np.asarray(g)))
 
-    def ppf(self, q: np.ndarray, f: np.ndarray, g: np.ndarray, *, nu: float) -> np.ndarray:
+    def ppf(self, q: Array, f: Array, g: Array, *, nu: float) -> Array:
         """Quantiles, f + e^{g/2} t_ν(q)."""
         return f + np.exp(0.5 * np.asarray(g)) * stdtrit(nu, q)
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        f: np.ndarray,
-        g: np.ndarray,
-        *,
-        nu: float,
-        size: int | None = None,
-    ) -> np.ndarray:
+        self, rng: np.random.Generator, f: Array, g: Array, *, nu: float, size: int | None = None
+    ) -> Array:
         """Draws: the broadcast shape of f and g, preceded by `size`."""
         shape = self._draw_shape(size, (f, g), {})
         return f + np.exp(0.5 * np.asarray(g)) * rng.standard_t(nu, size=shape)
@@ -128,13 +114,11 @@ class HetStudentT(Likelihood):
         """y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a) with a = ν/2: predictions integrate f exactly."""
         return 0.5 * nu
 
-    def natural_parameters(
-        self, f: np.ndarray, g: np.ndarray, *, nu: float
-    ) -> dict[str, np.ndarray]:
+    def natural_parameters(self, f: Array, g: Array, *, nu: float) -> dict[str, Array]:
         """Location f and scale e^{g/2}."""
         return {"location": np.asarray(f), "scale": np.exp(0.5 * np.asarray(g))}
 
-    def initial_latents(self, y: np.ndarray, *, nu: float) -> np.ndarray:
+    def initial_latents(self, y: Array, *, nu: float) -> Array:
         """The median and, from the interquartile range, the logarithm of the squared scale."""
         low, middle, high = np.quantile(y, (0.25, 0.5, 0.75))
         scale = (high - low) / (2.0 * float(stdtrit(nu, 0.75)))
@@ -142,15 +126,11 @@ class HetStudentT(Likelihood):
             scale = float(np.std(y)) or 1.0
         return np.array([middle, 2.0 * np.log(scale)])
 
-    def required_nodes(
-        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, *, nu: float
-    ) -> np.ndarray:
+    def required_nodes(self, y: Array, means: Array, variances: Array, *, nu: float) -> Array:
         """Nodes in g for about 1e-6: set by v_g and ν alone, because f is integrated exactly."""
         return levels.choose(_score(variances, nu), _LIMITS)[0]
 
-    def unmet(
-        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, *, nu: float
-    ) -> np.ndarray:
+    def unmet(self, y: Array, means: Array, variances: Array, *, nu: float) -> Array:
         """Rows where v_g is too large for the last level."""
         return levels.choose(_score(variances, nu), _LIMITS)[1]
 
@@ -159,7 +139,7 @@ class HetStudentT(Likelihood):
 _LIMITS = (1.0, 1.85, 3.7, 6.6, 10.5, 15.0)
 
 
-def _score(variances: np.ndarray, nu: float) -> np.ndarray:
+def _score(variances: Array, nu: float) -> Array:
     """v_g, widened for the factor (ν+1)/2: the errors grow as its sixth power or faster (n,)."""
     return variances[:, 1] * max(0.5 * (nu + 1.0), 1.0) ** (1.0 / 6.0)
 
@@ -170,7 +150,7 @@ def _normaliser(nu: float) -> tuple[float, float]:
     return float(step - 0.5 * np.log(np.pi * nu)), float(0.5 * slope - 0.5 / nu)
 
 
-def _share(r: np.ndarray, g: np.ndarray, nu: float) -> Arrays:
+def _share(r: Array, g: Array, nu: float) -> Arrays:
     """r²/(ν e^g + r²) and r/(ν e^g + r²), without overflow, 0 at r = 0 whatever g is."""
     c = np.sqrt(nu) * np.exp(0.5 * np.asarray(g))
     norm = np.hypot(r, c)
@@ -191,13 +171,7 @@ class StudentT(ConstantLatent):
         super().__init__(HetStudentT(nu=nu), "log_scale2", log_scale2, name=name)
 
     def expected_log_density(
-        self,
-        y: np.ndarray,
-        means: np.ndarray,
-        variances: np.ndarray,
-        *,
-        nodes: int = 1,
-        **kw: float,
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 1, **kw: float
     ) -> FourArrays:
         """E[log p], exact; one node, because the scale has no variance."""
         return super().expected_log_density(y, means, variances, nodes=1, **kw)

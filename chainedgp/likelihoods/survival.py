@@ -10,7 +10,7 @@ from scipy.special import expit, logit
 from .. import quadrature, special
 from ..errors import InputError
 from . import levels
-from .base import Arrays, FourArrays, Likelihood
+from .base import Array, Arrays, FourArrays, Likelihood
 from .wrappers import ConstantLatent
 
 __all__ = ["LogLogistic", "LogLogisticSurvival", "Survival"]
@@ -18,7 +18,7 @@ __all__ = ["LogLogistic", "LogLogisticSurvival", "Survival"]
 EXACT, RIGHT, LEFT, INTERVAL = 0, 1, -1, 2
 """Codes of the metadata `censored`."""
 
-Metadata = np.ndarray | None
+Metadata = Array | None
 
 
 class Survival(Likelihood):
@@ -39,34 +39,34 @@ class Survival(Likelihood):
 
     support = "positive"
 
-    def log_hazard(self, t: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+    def log_hazard(self, t: Array, *latents: Array, **kw: Any) -> Array:
         """The log-hazard, log p(t) − log S(t), in the broadcast shape of t and the latents."""
         raise NotImplementedError(f"{type(self).__name__} must define log_hazard(t, *latents).")
 
-    def log_survival(self, t: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+    def log_survival(self, t: Array, *latents: Array, **kw: Any) -> Array:
         """The log-survival log S(t) = log P(T > t), broadcast shape. Default: log(1 − cdf)."""
         if type(self).cdf is Survival.cdf:
             raise NotImplementedError(f"{type(self).__name__} must define log_survival or cdf.")
         with np.errstate(divide="ignore"):
             return np.log1p(-self.cdf(t, *latents, **kw))
 
-    def log_cdf(self, t: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+    def log_cdf(self, t: Array, *latents: Array, **kw: Any) -> Array:
         """The log-cdf log P(T ≤ t), broadcast shape. Default: log(1 − S), stable at both ends."""
         return special.log1mexp(np.minimum(self.log_survival(t, *latents, **kw), 0.0))
 
-    def cdf(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> np.ndarray:
+    def cdf(self, y: Array, *latents: Array, **kw: Any) -> Array:
         """P(T ≤ y | latents), without metadata."""
         return -np.expm1(self.log_survival(y, *latents, **_without_metadata(kw)))
 
     def log_density(
         self,
-        y: np.ndarray,
-        *latents: np.ndarray,
+        y: Array,
+        *latents: Array,
         censored: Metadata = None,
         y_upper: Metadata = None,
         entry: Metadata = None,
         **kw: Any,
-    ) -> np.ndarray:
+    ) -> Array:
         """log-density of an exact row, log-probability of a censored one; broadcast shape."""
         code = _codes(censored)
         low = self.log_survival(y, *latents, **kw)
@@ -81,9 +81,7 @@ class Survival(Likelihood):
             value = np.where(code == INTERVAL, self._log_between(y, upper, *latents, **kw), value)
         return value if entry is None else value - self.log_survival(start, *latents, **kw)
 
-    def _log_between(
-        self, low: np.ndarray, high: np.ndarray, *latents: np.ndarray, **kw: Any
-    ) -> np.ndarray:
+    def _log_between(self, low: Array, high: Array, *latents: Array, **kw: Any) -> Array:
         """The logarithm of P(low < T ≤ high), taken in the smaller of the two tails."""
         survival = self.log_survival(low, *latents, **kw)
         upper = special.log_diff_exp(survival, self.log_survival(high, *latents, **kw))
@@ -97,7 +95,7 @@ def _without_metadata(kw: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in kw.items() if k not in ("censored", "y_upper", "entry")}
 
 
-def _codes(censored: Metadata) -> np.ndarray:
+def _codes(censored: Metadata) -> Array:
     """The codes as an array, 0 for None; InputError for a code that does not exist."""
     code = np.zeros(()) if censored is None else np.asarray(censored)
     known = (code == EXACT) | (code == RIGHT) | (code == LEFT) | (code == INTERVAL)
@@ -109,7 +107,7 @@ def _codes(censored: Metadata) -> np.ndarray:
     return code
 
 
-def _required(y_upper: Metadata) -> np.ndarray:
+def _required(y_upper: Metadata) -> Array:
     if y_upper is None:
         raise InputError("Rows with censored = 2 need Y_metadata['y_upper'], the interval's end.")
     return y_upper
@@ -135,28 +133,28 @@ class LogLogisticSurvival(Survival):
         True  # E[y] needs a shape above 1, and a Gaussian log-shape is below 0 sometimes
     )
 
-    def log_hazard(self, t: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+    def log_hazard(self, t: Array, f: Array, g: Array) -> Array:
         """The log-hazard, g − log t − softplus(−a)."""
         return g - np.log(t) - special.softplus(-_a(t, f, g))
 
-    def log_survival(self, t: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+    def log_survival(self, t: Array, f: Array, g: Array) -> Array:
         """−softplus(a)."""
         return -special.softplus(_a(t, f, g))
 
-    def log_cdf(self, t: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+    def log_cdf(self, t: Array, f: Array, g: Array) -> Array:
         """−softplus(−a)."""
         return -special.softplus(-_a(t, f, g))
 
     def log_density(
         self,
-        y: np.ndarray,
-        f: np.ndarray,
-        g: np.ndarray,
+        y: Array,
+        f: Array,
+        g: Array,
         *,
         censored: Metadata = None,
         y_upper: Metadata = None,
         entry: Metadata = None,
-    ) -> np.ndarray:
+    ) -> Array:
         """As in the class docstring, in the broadcast shape of y, f and g."""
         rows = _Rows(y, censored, y_upper, entry)
         shape = np.exp(g)
@@ -168,9 +166,7 @@ class LogLogisticSurvival(Survival):
             value = value + above * np.maximum(a, 0.0) + below * np.maximum(-a, 0.0)
         return value + rows.width_terms(shape)[0]
 
-    def dlog_density(
-        self, y: np.ndarray, f: np.ndarray, g: np.ndarray, **metadata: Metadata
-    ) -> Arrays:
+    def dlog_density(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Arrays:
         """∂ log p / ∂f, ∂ log p / ∂g."""
         rows = _Rows(y, **metadata)
         shape = np.exp(g)
@@ -182,15 +178,11 @@ class LogLogisticSurvival(Survival):
             dg = dg + slope * a
         return shape * da, dg
 
-    def dlog_density_dtheta(
-        self, y: np.ndarray, f: np.ndarray, g: np.ndarray, **metadata: Metadata
-    ) -> Arrays:
+    def dlog_density_dtheta(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Arrays:
         """No parameters."""
         return ()
 
-    def d2log_density(
-        self, y: np.ndarray, f: np.ndarray, g: np.ndarray, **metadata: Metadata
-    ) -> Arrays:
+    def d2log_density(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Arrays:
         """∂² log p / ∂f², ∂² log p / ∂g²."""
         rows = _Rows(y, **metadata)
         shape = np.exp(g)
@@ -204,13 +196,7 @@ class LogLogisticSurvival(Survival):
         return shape * shape * second_f, second_g
 
     def expected_log_density(
-        self,
-        y: np.ndarray,
-        means: np.ndarray,
-        variances: np.ndarray,
-        *,
-        nodes: int = 20,
-        **metadata: Metadata,
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **metadata: Metadata
     ) -> FourArrays:
         """E[log p], exact in f, `nodes` Gauss–Hermite nodes in g; shapes as in `Likelihood`."""
         rows = _Rows(y, **metadata)
@@ -239,16 +225,14 @@ class LogLogisticSurvival(Survival):
         dvariances[1] = (w * x) @ slope_g * (0.5 / sd)
         return value, dmeans.T, dvariances.T, np.empty((y.size, 0))
 
-    def conditional_mean(self, f: np.ndarray, g: np.ndarray, **metadata: Metadata) -> np.ndarray:
+    def conditional_mean(self, f: Array, g: Array, **metadata: Metadata) -> Array:
         """e^f b/sin b, b = π e^{−g}; infinite for a shape of 1 or less."""
         with np.errstate(over="ignore"):
             inverse = np.exp(-np.asarray(g))
         finite = inverse < 1.0
         return np.exp(f) * np.where(finite, 1.0 / np.sinc(np.where(finite, inverse, 0.0)), np.inf)
 
-    def conditional_variance(
-        self, f: np.ndarray, g: np.ndarray, **metadata: Metadata
-    ) -> np.ndarray:
+    def conditional_variance(self, f: Array, g: Array, **metadata: Metadata) -> Array:
         """e^{2f} b (tan b − b)/sin² b, b = π e^{−g}; infinite for a shape of 2 or less."""
         with np.errstate(over="ignore"):
             b = np.pi * np.exp(-np.asarray(g))
@@ -261,32 +245,28 @@ class LogLogisticSurvival(Survival):
             finite, excess / np.sinc(b / np.pi) ** 2, np.inf
         )
 
-    def cdf(self, y: np.ndarray, f: np.ndarray, g: np.ndarray, **metadata: Metadata) -> np.ndarray:
+    def cdf(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
         """P(T ≤ y) = 1/(1 + e^{−a}); 0 for y ≤ 0."""
         y = np.asarray(y, dtype=float)
         return np.where(y > 0.0, expit(_a(np.where(y > 0.0, y, 1.0), f, g)), 0.0)
 
-    def ppf(self, q: np.ndarray, f: np.ndarray, g: np.ndarray, **metadata: Metadata) -> np.ndarray:
+    def ppf(self, q: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
         """Quantiles, exp(f + e^{−g} logit q)."""
         with np.errstate(over="ignore", invalid="ignore"):
             shift = np.exp(-np.asarray(g)) * logit(q)
             return np.exp(f + np.where(np.equal(q, 0.5), 0.0, shift))
 
-    def natural_parameters(
-        self, f: np.ndarray, g: np.ndarray, **metadata: Metadata
-    ) -> dict[str, np.ndarray]:
+    def natural_parameters(self, f: Array, g: Array, **metadata: Metadata) -> dict[str, Array]:
         """Median and shape."""
         return {"median": np.exp(f), "shape": np.exp(g)}
 
     def required_nodes(
-        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, **metadata: Metadata
-    ) -> np.ndarray:
+        self, y: Array, means: Array, variances: Array, **metadata: Metadata
+    ) -> Array:
         """Nodes in g for about 1e-6: set by v_g, because f is integrated exactly."""
         return levels.choose(variances[:, 1], _LIMITS)[0]
 
-    def unmet(
-        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, **metadata: Metadata
-    ) -> np.ndarray:
+    def unmet(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:
         """Rows where v_g is too large for the last level."""
         return levels.choose(variances[:, 1], _LIMITS)[1]
 
@@ -300,16 +280,16 @@ class LogLogistic(ConstantLatent):
     def __init__(self, name: str | None = None, *, log_shape: float | None = None) -> None:
         super().__init__(LogLogisticSurvival(), "log_shape", log_shape, name=name)
 
-    def log_hazard(self, t: np.ndarray, f: np.ndarray, *, log_shape: float) -> np.ndarray:
+    def log_hazard(self, t: Array, f: Array, *, log_shape: float) -> Array:
         """The log-hazard at t, as in `LogLogisticSurvival`."""
         return self._base.log_hazard(t, f, log_shape)
 
-    def log_survival(self, t: np.ndarray, f: np.ndarray, *, log_shape: float) -> np.ndarray:
+    def log_survival(self, t: Array, f: Array, *, log_shape: float) -> Array:
         """The log-survival at t, as in `LogLogisticSurvival`."""
         return self._base.log_survival(t, f, log_shape)
 
     def expected_log_density(
-        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, *, nodes: int = 1, **kw: Any
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 1, **kw: Any
     ) -> FourArrays:
         """E[log p], exact; one node, because the shape has no variance."""
         return super().expected_log_density(y, means, variances, nodes=1, **kw)
@@ -319,7 +299,7 @@ class LogLogistic(ConstantLatent):
 _LIMITS = (0.2, 0.42, 0.88, 1.55, 2.5, 3.5)
 
 
-def _a(t: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:
+def _a(t: Array, f: Array, g: Array) -> Array:
     """e^g (log t − f)."""
     return np.exp(g) * (np.log(t) - f)
 
@@ -333,11 +313,7 @@ class _Rows:
     """
 
     def __init__(
-        self,
-        y: np.ndarray,
-        censored: Metadata = None,
-        y_upper: Metadata = None,
-        entry: Metadata = None,
+        self, y: Array, censored: Metadata = None, y_upper: Metadata = None, entry: Metadata = None
     ) -> None:
         self.log_y = np.log(y)
         code = _codes(censored) + np.zeros_like(self.log_y)
@@ -361,7 +337,7 @@ class _Rows:
         # an empty interval has probability 0, not NaN
         self.width = np.maximum(width, 0.0) if self.wide.any() else None
 
-    def width_terms(self, shape: np.ndarray) -> tuple[Any, Any, Any]:
+    def width_terms(self, shape: Array) -> tuple[Any, Any, Any]:
         """log(1 − e^{−u}), u = e^g width, with two derivatives in g, for shape = e^g."""
         if self.width is None:
             return 0.0, 0.0, 0.0

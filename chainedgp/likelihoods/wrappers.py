@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from .base import Arrays, FourArrays, Likelihood
+from .base import Array, Arrays, FourArrays, Likelihood
 
 __all__ = ["ConstantLatent"]
 
@@ -98,30 +98,24 @@ class ConstantLatent(Likelihood):
     def _without(self, arrays: Arrays) -> Arrays:
         return arrays[: self._index] + arrays[self._index + 1 :]
 
-    def dlog_density(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> Arrays:
+    def dlog_density(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """The base's derivatives in the remaining latents."""
         latents, base_kw = self._full(latents, kw)
         return self._without(tuple(self._base.dlog_density(y, *latents, **base_kw)))
 
-    def d2log_density(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> Arrays:
+    def d2log_density(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """The base's second derivatives in the remaining latents."""
         latents, base_kw = self._full(latents, kw)
         return self._without(tuple(self._base.d2log_density(y, *latents, **base_kw)))
 
-    def dlog_density_dtheta(self, y: np.ndarray, *latents: np.ndarray, **kw: Any) -> Arrays:
+    def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """The base's derivatives in its parameters, then the one in the constant."""
         full, base_kw = self._full(latents, kw)
         slope = self._base.dlog_density(y, *full, **base_kw)[self._index] * self._slope(kw)
         return (*self._base.dlog_density_dtheta(y, *full, **base_kw), slope)
 
     def expected_log_density(
-        self,
-        y: np.ndarray,
-        means: np.ndarray,
-        variances: np.ndarray,
-        *,
-        nodes: int = 20,
-        **kw: Any,
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
     ) -> FourArrays:
         """The base's expectation at zero variance of the constant; see `Likelihood`."""
         if type(self._base).expected_log_density is Likelihood.expected_log_density:
@@ -136,23 +130,19 @@ class ConstantLatent(Likelihood):
         return value, dmeans.T[keep].T, dvariances.T[keep].T, dtheta
 
     def _moments(
-        self, means: np.ndarray, variances: np.ndarray, kw: dict[str, Any]
-    ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        self, means: Array, variances: Array, kw: dict[str, Any]
+    ) -> tuple[Array, Array, dict[str, Any]]:
         """Moments (n, b) of the base's latents, the constant with zero variance."""
         full, base_kw = self._full(tuple(means.T), kw)
         means = np.stack(np.broadcast_arrays(*full))  # (b, n)
         return means.T, np.insert(variances.T, self._index, 0.0, axis=0).T, base_kw
 
-    def required_nodes(
-        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, **kw: Any
-    ) -> np.ndarray:
+    def required_nodes(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
         """As the base requires for a latent without variance."""
         means, variances, base_kw = self._moments(means, variances, kw)
         return self._base.required_nodes(y, means, variances, **base_kw)
 
-    def unmet(
-        self, y: np.ndarray, means: np.ndarray, variances: np.ndarray, **kw: Any
-    ) -> np.ndarray:
+    def unmet(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
         """As the base says for a latent without variance."""
         means, variances, base_kw = self._moments(means, variances, kw)
         return self._base.unmet(y, means, variances, **base_kw)
@@ -164,24 +154,24 @@ class ConstantLatent(Likelihood):
     ppf = _of_base("ppf", 1)
     sample = _of_base("sample", 1)
 
-    def natural_parameters(self, *latents: np.ndarray, **kw: Any) -> dict[str, np.ndarray]:
+    def natural_parameters(self, *latents: Array, **kw: Any) -> dict[str, Array]:
         """The base's natural parameters, constants included, broadcast to a common shape."""
         latents, kw = self._full(latents, kw)
         named = self._base.natural_parameters(*latents, **kw)
         return dict(zip(named, np.broadcast_arrays(*named.values()), strict=True))
 
-    def initial_latents(self, y: np.ndarray, **kw: Any) -> np.ndarray:
+    def initial_latents(self, y: Array, **kw: Any) -> Array:
         """The base's start, without the constant."""
         return np.delete(self._base.initial_latents(y, **self._full((), kw)[1]), self._index)
 
-    def initial_parameters(self, y: np.ndarray, **kw: Any) -> dict[str, float]:
+    def initial_parameters(self, y: Array, **kw: Any) -> dict[str, float]:
         """The constant's start from the base's `initial_latents`, if no value was given."""
         if not self._open:
             return {}
         start = float(self._base.initial_latents(y, **self._full((), kw)[1])[self._index])
         return {self._key: float(np.exp(start)) if self._positive else start}
 
-    def check_targets(self, y: np.ndarray) -> None:
+    def check_targets(self, y: Array) -> None:
         """As the base checks."""
         self._base.check_targets(y)
 

@@ -1,0 +1,515 @@
+"""Fitting: the methods, their results, hyperpriors, restarts, batches, checkpoints, interruption."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import chainedgp as cgp
+from chainedgp import kernels, likelihoods, means, priors
+from chainedgp.bound.evaluator import Evaluator
+from chainedgp.bound.shards import Shard
+from chainedgp.errors import ConvergenceWarning, InputError, NumericalError
+from chainedgp.inference import lbfgs, steps
+from chainedgp.inference.stochastic import Batches, Settings
+from chainedgp.inference.vector import FreeVector
+
+
+def data(n=150, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    y = np.sin(2 * X[:, 0]) + np.exp(0.5 * X[:, 1] - 1) * rng.normal(size=n)
+    return X, y
+
+
+def model(n=150, likelihood=None, **kwargs):
+    X, y = data(n)
+    return cgp.ChainedGP(X, y, likelihood or likelihoods.HetGaussian(), num_inducing=12, **kwargs)
+
+
+# ---- the default ----
+
+
+def test_default_fit_converges_and_its_trace_never_falls():
+    m = model()
+    result = m.optimize()
+    assert result.converged and result.status == "converged"
+    trace = result.trace_array()
+    assert (np.diff(trace[:, 0]) > -1e-6).all()
+    assert (np.diff(trace[:, 1:]) >= 0).all() or (np.diff(trace[:, 1:], axis=0) >= 0).all()
+    assert result.bound == m.log_likelihood() >= trace[-1, 0] - 1e-6
+    assert m.last_result is result
+    gain = m.copy().optimize(max_iters=3000).bound - result.bound
+    assert abs(gain) < 0.1
+
+
+def test_the_gradient_vanishes_at_the_fitted_point():
+    m = model()
+    m.optimize()
+    m.objective_function_gradients()
+    assert np.abs(FreeVector(m).gradient()).max() < 0.1
+    before = model()
+    before.optimize(only="variational")
+    before.objective_function_gradients()
+    assert np.abs(FreeVector(before).gradient()).max() > 1.0  # the check can fail
+
+
+@pytest.mark.parametrize("method", ["lbfgsb", "scg", "lbfgs", "bfgs"])
+def test_plain_methods_climb_to_near_the_profiled_optimum(method):
+    m, reference = model(60), model(60)
+    best = reference.optimize().bound
+    start = m.log_likelihood()
+    with pytest.warns(ConvergenceWarning):
+        result = m.optimize(method, max_iters=60)
+    assert start < result.bound <= best + 0.5
+    assert (np.diff(result.trace_array()[:, 0]) > -1e-9).all()
+
+
+def test_gpy_keyword():
+    m = model(40)
+    assert m.optimize(optimizer="bfgs", max_iters=1000).method == "lbfgsb"
+    with pytest.raises(InputError, match="not both"):
+        m.optimize("scg", optimizer="scg")
+    with pytest.raises(InputError, match="natgrad"):
+        m.optimize("sgd")
+
+
+def test_fixed_and_constrained_leaves_are_respected():
+    m = model()
+    m.kernels.mean.lengthscale.fix()
+    m.Z.fix()
+    m.kernels.log_variance.variance.constrain_bounded(0.5, 0.7, warning=False)
+    kept, Z = m.kernels.mean.lengthscale.values.copy(), m.Z.values.copy()
+    m.optimize()
+    np.testing.assert_array_equal(m.kernels.mean.lengthscale.values, kept)
+    np.testing.assert_array_equal(m.Z.values, Z)
+    assert 0.5 <= m.kernels.log_variance.variance.values[0] <= 0.7
+
+
+def test_everything_fixed_still_finds_q():
+    m, reference = model(), model()
+    for part in (m.kernels, m.mean_functions, m.Z):
+        part.fix()
+    m.optimize()
+    reference.optimize(only="variational")
+    assert m.log_likelihood() == pytest.approx(reference.log_likelihood(), abs=1e-6)
+
+
+def test_a_late_parameter_moves_only_after_a_first_convergence():
+    X, y = data(200)
+    m = cgp.ChainedGP(X, y, likelihoods.HetStudentT(nu=4.0), num_inducing=12)
+    seen = []
+    m.optimize(callback=lambda point: seen.append(m.likelihood.nu.values[0]))
+    seen = np.array(seen)
+    first = np.flatnonzero(seen != 4.0)[0]
+    assert first > 5 and (seen[:first] == 4.0).all() and seen[-1] != 4.0
+
+
+# ---- vectors, step rules, the minimiser ----
+
+
+def test_the_free_vector_reads_what_it_wrote():
+    m = model(likelihood=likelihoods.HetStudentT())
+    m.kernels.location.lengthscale[0:1].fix()
+    m.kernels.log_scale2.variance.constrain_bounded(0.1, 5.0, warning=False)
+    vector = FreeVector(m)
+    x = vector.read() + 0.1
+    vector.write(x)
+    np.testing.assert_allclose(vector.read(), x, atol=1e-12)
+    sizes = sum(leaf.size for leaf in m.flattened_parameters) - m.q_mu.size - m.q_sqrt.size
+    assert vector.size == sizes - 1
+    assert FreeVector(m, skip=["nu"]).size == vector.size - 1
+    assert FreeVector(m, with_q=True).size == vector.size + m.q_mu.size + m.q_sqrt.size
+
+
+def test_the_gradient_of_the_free_vector():
+    m = model(40, likelihood=likelihoods.HetStudentT())
+    m.kernels.log_scale2.variance.constrain_bounded(0.1, 5.0, warning=False)
+    m.set_prior(".*lengthscale", priors.LogNormal(0.3, 0.5))
+    vector = FreeVector(m)
+    x = vector.read()
+    m.objective_function_gradients()
+    gradient = vector.gradient()
+    for i in np.r_[:8, -3:0]:
+        values = []
+        for h in (1e-5, -1e-5):
+            vector.write(x + h * np.eye(x.size)[i])
+            values.append(-m.objective_function())
+        assert gradient[i] == pytest.approx((values[0] - values[1]) / 2e-5, rel=2e-5, abs=1e-6)
+
+
+class Rosenbrock:
+    """Has a region without a value, as a bound has where a factorisation fails."""
+
+    def value(self, x):
+        self.x = x
+        if x[0] > 3.0:
+            return np.inf
+        return float(100 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2)
+
+    def gradient(self):
+        x = self.x
+        return np.array(
+            [-400 * x[0] * (x[1] - x[0] ** 2) - 2 * (1 - x[0]), 200 * (x[1] - x[0] ** 2)]
+        )
+
+    def accept(self, x, value):
+        return value
+
+
+def test_the_minimiser_finds_the_minimum_beside_a_cliff():
+    for start in ((-1.2, 1.0), (2.99, -3.0), (0.0, 5.0)):
+        end = lbfgs.minimise(Rosenbrock(), np.array(start), max_iters=500, tolerance=1e-14)
+        np.testing.assert_allclose(end.x, 1.0, atol=1e-4)
+        assert end.converged
+    with pytest.raises(FloatingPointError):
+        lbfgs.minimise(Rosenbrock(), np.array([4.0, 0.0]), max_iters=5)
+    short = lbfgs.minimise(Rosenbrock(), np.array([-1.2, 1.0]), max_iters=3)
+    assert not short.converged and "3 iterations" in short.reason
+
+
+@pytest.mark.parametrize("name", steps.RULES)
+def test_step_rules_climb_a_parabola(name):
+    rule, x = steps.RULES[name](), np.array([1.0, -2.0])
+    for _ in range(3000):
+        x = x + rule.learning_rate * rule.step(-x * np.array([1.0, 10.0]))
+    assert np.abs(x).max() < 0.2
+
+
+def test_adam_by_hand():
+    rule = steps.Adam(0.9, 0.99)
+    g1, g2 = 2.0, -1.0
+    rule.step(np.array([g1]))
+    m = (0.9 * 0.1 * g1 + 0.1 * g2) / (1 - 0.9**2)
+    v = (0.99 * 0.01 * g1**2 + 0.01 * g2**2) / (1 - 0.99**2)
+    np.testing.assert_allclose(rule.step(np.array([g2])), m / np.sqrt(v), rtol=1e-6)
+
+
+# ---- hyperpriors ----
+
+
+@pytest.mark.parametrize(
+    ("prior", "oracle"),
+    [
+        (priors.Normal(0.5, 2.0), stats.norm(0.5, 2.0)),
+        (priors.LogNormal(0.5, 0.7), stats.lognorm(0.7, scale=np.exp(0.5))),
+        (priors.Gamma(2.5, 3.0), stats.gamma(2.5, scale=1 / 3.0)),
+        (priors.HalfNormal(1.5), stats.halfnorm(scale=1.5)),
+    ],
+    ids=lambda p: type(p).__name__,
+)
+def test_priors_are_the_densities_they_say(prior, oracle):
+    x = np.array([0.1, 0.7, 3.0])
+    np.testing.assert_allclose(prior.log_density(x), oracle.logpdf(x), rtol=1e-12)
+    numeric = (prior.log_density(x + 1e-6) - prior.log_density(x - 1e-6)) / 2e-6
+    np.testing.assert_allclose(prior.gradient(x), numeric, rtol=1e-6)
+
+
+def test_a_strong_prior_wins():
+    m = model()
+    m.set_prior(m.kernels.mean.lengthscale, priors.LogNormal(np.log(5.0), 1e-3))
+    assert m.log_prior() != 0.0
+    m.optimize()
+    np.testing.assert_allclose(m.kernels.mean.lengthscale.values, 5.0, rtol=1e-2)
+    assert m.objective_function() == pytest.approx(-m.log_likelihood() - m.log_prior())
+    m.set_prior("kernels.mean.lengthscale", None)
+    assert m.hyperpriors == {} and m.log_prior() == 0.0
+
+
+def test_bad_priors():
+    m = model(20)
+    with pytest.raises(InputError, match="Prior"):
+        m.set_prior(".*variance", 3.0)
+    with pytest.raises(InputError, match="matches"):
+        m.set_prior("nothing", priors.Normal())
+    with pytest.raises(InputError, match="sd must be positive"):
+        priors.Normal(0.0, -1.0)
+
+
+# ---- restarts ----
+
+
+def test_restarts_are_seeded_and_the_best_wins():
+    m, again = model(60), model(60)
+    result = m.optimize_restarts(3, rng=1)
+    assert again.optimize_restarts(3, rng=1).bound == result.bound
+    bounds = [point.bound for point in result.trace]
+    assert len(bounds) == 3
+    assert result.bound == pytest.approx(max(bounds), abs=1e-5)
+    assert result.bound >= model(60).optimize().bound - 1e-6
+
+
+def test_a_failed_restart_is_reported_and_never_wins(monkeypatch):
+    from chainedgp.inference import restarts
+
+    fit = restarts.fit_profile
+
+    def failing(one, monitor, max_iters):
+        if monitor.method == "restart 0":
+            raise NumericalError("on purpose")
+        return fit(one, monitor, max_iters)
+
+    monkeypatch.setattr(restarts, "fit_profile", failing)
+    m = model(40)
+    result = m.optimize_restarts(2)
+    assert any("restart 0 failed: on purpose" in note for note in result.warnings)
+    assert np.isfinite(result.bound)
+    monkeypatch.setattr(restarts, "fit_profile", lambda *a: failing(a[0], _Zero(), a[2]))
+    with pytest.raises(NumericalError, match="every restart failed"):
+        m.optimize_restarts(2)
+
+
+class _Zero:
+    method = "restart 0"
+
+
+# ---- batches ----
+
+
+def gradient_of_rows(m, rows, scale):
+    metadata = {name: value[rows] for name, value in m._metadata.items()}
+    weights = None if m._weights is None else m._weights[rows]
+    evaluator = Evaluator([Shard(m.X[rows], m._y[rows], metadata, weights)])
+    evaluator.set_hyperparameters(m._theta(), scale)
+    state = evaluator.evaluate(m._q())
+    evaluator.each("accept", 0.0)
+    m._write_gradients(evaluator.gradient(state, sites_fixed=False), state)
+    return np.array(m.gradient), state.bound
+
+
+@pytest.mark.parametrize("censored", [False, True])
+def test_batch_gradients_average_to_the_full_gradient(censored):
+    X, y = data(60)
+    metadata = {"weights": np.linspace(0.5, 1.5, 60)}
+    likelihood = likelihoods.HetStudentT()
+    if censored:
+        likelihood, y = likelihoods.LogLogisticSurvival(), np.exp(y)
+        metadata["censored"] = (np.arange(60) % 3 == 0).astype(float)
+    m = cgp.ChainedGP(X, y, likelihood, num_inducing=8, Y_metadata=metadata)
+    m.optimize(only="variational")
+    m.q_mu[:] = m.q_mu.values + 0.1
+    full, bound = gradient_of_rows(m, np.arange(60), 1.0)
+    parts = np.random.default_rng(0).permutation(60).reshape(4, 15)
+    gradients, bounds = zip(*(gradient_of_rows(m, rows, 4.0) for rows in parts), strict=True)
+    np.testing.assert_allclose(np.mean(gradients, 0), full, rtol=1e-10, atol=1e-10)
+    assert np.mean(bounds) == pytest.approx(bound, rel=1e-12)
+    wrong = [gradient_of_rows(m, rows, 3.9)[0] for rows in parts]
+    assert np.abs(np.mean(wrong, 0) - full).max() > 1e-3
+
+
+def test_batches_cover_every_row_once_in_an_epoch(tmp_path):
+    m = model(103)
+    for X in (m.X, np.memmap(tmp_path / "X", dtype=float, mode="w+", shape=m.X.shape)):
+        m.__dict__["_X"] = X
+        batches = Batches(m, Settings(10, 1.0, np.random.default_rng(0), holdout=0.2))
+        epoch = batches.epochs()
+        rows = np.concatenate([next(epoch) for _ in range(9)])
+        assert sorted([*rows, *batches.held]) == list(range(103))
+        assert len(batches.held) == 21
+
+
+def test_natgrad_on_batches_comes_near_the_full_fit():
+    m, reference = model(600), model(600)
+    best = reference.optimize().bound
+    result = m.optimize(batch_size=100, epochs=15, rng=0)
+    assert result.method == "natgrad"
+    assert best - result.bound < 6.0
+    estimate, error = result.estimates[-1]
+    assert abs(estimate - result.bound) < 6 * error
+    again = model(600)
+    assert again.optimize(batch_size=100, epochs=15, rng=0).bound == result.bound
+
+
+@pytest.mark.parametrize("method", steps.RULES)
+def test_step_rules_raise_the_bound(method):
+    m = model(200)
+    start = m.log_likelihood()
+    result = m.optimize(method, batch_size=50, epochs=20, rng=0)
+    assert result.bound > start + 20.0
+    assert len(result.estimates) == 20
+
+
+def test_held_out_score_and_patience():
+    m = model(400)
+    result = m.optimize("adam", batch_size=50, epochs=40, rng=0, holdout=0.2, patience=2)
+    scores = result.held_out
+    assert 3 <= len(scores) <= 40
+    assert len(scores) == 40 or min(scores) == scores[-3] or min(scores) < min(scores[-2:])
+    with pytest.raises(InputError, match="holdout"):
+        m.optimize("adam", patience=2)
+    with pytest.raises(InputError, match="stochastic"):
+        m.optimize(epochs=2)
+    with pytest.raises(InputError, match="epochs"):
+        m.optimize("adam", epochs=0)
+
+
+# ---- results, callbacks, interruption, checkpoints ----
+
+
+def test_not_converged_is_said():
+    m = model()
+    with pytest.warns(ConvergenceWarning, match="2 iterations"):
+        result = m.optimize(max_iters=2)
+    assert not result.converged and result.status == "stopped" and result.warnings
+    assert "stopped" in str(result)
+
+
+def test_a_callback_can_stop():
+    m, seen = model(), []
+    result = m.optimize(callback=lambda point: seen.append(point) or len(seen) == 4)
+    assert len(result.trace) == 4 and not result.converged
+    assert "callback" in result.reason
+
+
+@pytest.mark.parametrize("method", ["profile", "lbfgsb", "adam", "natgrad"])
+def test_ctrl_c_returns_the_best_model_so_far(method):
+    m, count = model(200), []
+
+    def interrupt(point):
+        count.append(point.bound)
+        if len(count) == 3:
+            raise KeyboardInterrupt
+
+    batch = {"batch_size": 50, "epochs": 20, "rng": 0} if method in ("adam", "natgrad") else {}
+    result = m.optimize(method, callback=interrupt, **batch)
+    assert result.status == "interrupted"
+    assert np.isfinite(result.bound) and np.isfinite(m.param_array).all()
+    if not batch:
+        assert result.bound >= max(count) - 1e-6
+
+
+def test_progress_shows_only_when_asked(capsys):
+    model(40).optimize(messages=True)
+    assert "bound" in capsys.readouterr().err
+    model(40).optimize()
+    assert capsys.readouterr().err == ""
+
+
+KILLED = """
+import os, signal
+from test_fitting import model
+from chainedgp import likelihoods
+
+count = []
+
+def kill(point):
+    count.append(point)
+    if len(count) == 14:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+model(likelihood=likelihoods.HetStudentT()).optimize(
+    checkpoint={path!r}, checkpoint_every=5, callback=kill
+)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
+def test_a_killed_fit_goes_on_from_its_checkpoint(tmp_path):
+    path = str(tmp_path / "fit.npz")
+    here = os.path.dirname(os.path.abspath(__file__))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *sys.path])}
+    code = textwrap.dedent(KILLED).format(path=path)
+    end = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+    assert end.returncode == -signal.SIGKILL, end.stderr.decode()
+    m = cgp.load(path)
+    reference = model(likelihood=likelihoods.HetStudentT())
+    bound = reference.optimize().bound
+    assert m.log_likelihood() < bound - 0.1  # it was killed in the middle
+    assert m.optimize().bound == pytest.approx(bound, abs=2e-3)
+
+
+# ---- truth ----
+
+
+def correlation(a, b):
+    return np.corrcoef(a, b)[0, 1]
+
+
+def test_beta_recovers_both_latents():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(1500, 1))
+    f, g = 1.0 + np.sin(6 * X[:, 0]), 0.5 + np.cos(9 * X[:, 0])
+    y = np.clip(rng.beta(np.exp(f), np.exp(g)), 1e-12, 1 - 1e-12)
+    m = cgp.ChainedGP(X, y, likelihoods.Beta(), num_inducing=25)
+    m.optimize()
+    mean, _ = m.predict_latents(X)
+    assert correlation(mean[:, 0], f) > 0.9 and correlation(mean[:, 1], g) > 0.9
+
+
+def test_additive_poisson_separates_its_processes():
+    rng = np.random.default_rng(1)
+    X = np.sort(rng.uniform(size=(350, 1)), 0)
+    f, g = 1.5 + 1.5 * np.sin(4 * X[:, 0]), 1.0 + 2.0 * np.sin(60 * X[:, 0])
+    y = rng.poisson(np.exp(f) + np.exp(g)).astype(float)
+    m = cgp.ChainedGP(X, y, likelihoods.AdditivePoisson(), num_inducing=60)
+    m.optimize()
+    mean, _ = m.predict_latents(X)
+    order = np.argsort([-k.lengthscale.values[0] for k in m.kernels])
+    assert correlation(mean[:, order[0]], f) > 0.9
+    assert correlation(mean[:, order[1]], g) > 0.9
+
+
+# ---- starts that hurt ----
+
+HARD = {
+    "X times 1e6": lambda X, y: (1e6 * X, y),
+    "y times 1e-6": lambda X, y: (X, 1e-6 * y),
+    "y times 1e6": lambda X, y: (X, 1e6 * y),
+    "duplicate rows": lambda X, y: (np.repeat(X[:20], 5, 0), np.repeat(y[:20], 5)),
+    "constant y": lambda X, y: (X, np.full(len(y), 2.0)),
+    "one row": lambda X, y: (X[:1], y[:1]),
+    "M > N": lambda X, y: (X[:8], y[:8]),
+    "constant column": lambda X, y: (np.c_[X, np.full(len(y), 3.0)], y),
+    "outliers": lambda X, y: (X, np.where(np.arange(len(y)) % 40 == 7, 1e4, y)),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("likelihood", ["HetGaussian", "HetStudentT"])
+def test_hard_data_fit_no_worse_than_constant_latents(name, likelihood):
+    X, y = HARD[name](*data(100))
+    lik = getattr(likelihoods, likelihood)()
+    m = cgp.ChainedGP(X, y, lik, num_inducing=20)
+    result = m.optimize()
+    assert np.isfinite(result.bound) and np.isfinite(m.param_array).all()
+    kw = m.likelihood.parameter_values()
+    constants = lik.initial_latents(y, **lik.parameter_values())
+    flat = lik.log_density(y, *(np.full(len(y), c) for c in constants), **lik.parameter_values())
+    assert np.isfinite(flat).all() and kw is not None
+    score = m.log_predictive_density(X, y)
+    assert np.isfinite(score).all()
+    assert score.mean() >= flat.mean() - 0.05
+
+
+def test_inputs_of_any_scale_give_the_same_fit():
+    X, y = data(100)
+    bounds = [
+        cgp.ChainedGP(s * X, y, likelihoods.HetGaussian(), num_inducing=12).optimize().bound
+        for s in (1e-4, 1.0, 1e6)
+    ]
+    np.testing.assert_allclose(bounds, bounds[1], atol=0.02)
+
+
+def test_targets_of_any_scale_give_the_same_fit():
+    X, y = data(100)
+    bounds = [
+        cgp.ChainedGP(X, s * y, likelihoods.HetGaussian(), num_inducing=12).optimize().bound
+        + 100 * np.log(s)
+        for s in (1e-6, 1.0, 1e6)
+    ]
+    np.testing.assert_allclose(bounds, bounds[1], atol=0.02)
+
+
+def test_kernels_and_means_are_used_as_given():
+    X, y = data(50)
+    kernel = kernels.RBF(2, 2.0, [0.3, 0.7], ARD=True) + kernels.Bias(2, 0.1)
+    m = cgp.ChainedGP(
+        X, y, likelihoods.HetGaussian(), kernels=kernel, mean_functions=means.Zero(), Z=X[:5]
+    )
+    np.testing.assert_array_equal(m.kernels[1].rbf.lengthscale.values, [0.3, 0.7])
+    np.testing.assert_array_equal(m.Z.values, X[:5])
