@@ -306,7 +306,7 @@ class ChainedGP(Prediction, Fitting, ParamzModel):
         return self._state
 
     def log_likelihood(self) -> float:
-        """The variational lower bound on log p(Y) at the current q, without priors (Saul et al. 2016, eq. 7)."""
+        """The bound on log p(Y) at the current q, without priors (Saul et al. 2016, eq. 7)."""
         return float(self._evaluated().bound)
 
     def objective_function(self) -> float:

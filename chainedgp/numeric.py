@@ -12,6 +12,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
+from .atoms import WithAtoms
 from .errors import InputError
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def check_support(y: np.ndarray, support: str, categories: int, name: str) -> No
         )
 
 
-def tabulate(likelihood: Likelihood, latents: tuple, kw: dict[str, Any]) -> Table:
+def tabulate(likelihood: Likelihood, latents: tuple, kw: dict[str, Any]) -> Any:
     """The conditional distribution p(y | latents) as a table, shape S = that of the latents."""
     arrays = [np.asarray(f, dtype=np.float64) for f in latents]
     kw = {key: value for key, value in kw.items() if key not in OBSERVATION}
@@ -78,7 +79,14 @@ def tabulate(likelihood: Likelihood, latents: tuple, kw: dict[str, Any]) -> Tabl
 
     if likelihood.support in ("real", "positive", "unit"):
         hints = np.stack([np.broadcast_to(a, shape) for a in arrays])
-        return Continuous(log_p, shape, likelihood.support, hints)
+        if not (atoms := likelihood.atoms):
+            return Continuous(log_p, shape, likelihood.support, hints)
+
+        def beside(y: np.ndarray) -> np.ndarray:  # the density: never at an atom
+            return log_p(np.where(np.isin(y, atoms), np.nextafter(y, np.inf), y))
+
+        masses = [np.exp(np.broadcast_to(log_p(np.full((), a)), shape)) for a in atoms]
+        return WithAtoms(Continuous(beside, shape, likelihood.support, hints), atoms, masses)
     sizes = {"binary": 2, "categories": likelihood.num_categories}
     return Discrete(log_p, shape, sizes.get(likelihood.support))
 

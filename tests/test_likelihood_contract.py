@@ -17,6 +17,7 @@ from chainedgp.testing.likelihood import check_likelihood
 from chainedgp.testing.report import ContractError
 
 CODES = np.arange(8) % 2.0
+ALL_WAYS = {"censored": [0, 1, -1, 2, 0, 1, -1, 2], "y_upper": 9.0, "entry": 0.05}
 
 CASES = [
     (liks.HetGaussian(), {}),
@@ -28,6 +29,10 @@ CASES = [
     (liks.LogLogisticSurvival(), {}),
     (liks.LogLogisticSurvival(), {"censored": CODES}),
     (liks.LogLogistic(), {"censored": CODES}),
+    (liks.WeibullSurvival(), {}),
+    (liks.WeibullSurvival(), ALL_WAYS),
+    (liks.LogNormalSurvival(), {}),
+    (liks.LogNormalSurvival(), ALL_WAYS),
     (liks.Poisson(), {}),
     (liks.Poisson(), {"exposure": np.linspace(0.5, 2.0, 8)}),
     (liks.AdditivePoisson(), {}),
@@ -35,6 +40,33 @@ CASES = [
     (liks.Bernoulli(), {}),
     (liks.HetStudentT(nu=5.0).with_constant("location", 0.3), {}),
     (liks.Beta().with_constant(1), {}),
+    (liks.HetLaplace(), {}),
+    (liks.SignalNoiseGaussian(), {}),
+    (liks.HetStudentTNu(), {}),
+    (liks.HetStudentTNu().with_constant("log_nu", 1.0), {}),
+    (liks.HetGamma(), {}),
+    (liks.HetGamma().with_constant("log_shape"), {}),
+    (liks.BetaMeanPrecision(), {}),
+    (liks.NegativeBinomial(), {}),
+    (liks.NegativeBinomial(), {"exposure": np.linspace(0.5, 2.0, 8)}),
+    (liks.Binomial(), {"trials": 7.0 + np.arange(8)}),
+    (liks.HetProbit(), {}),
+    (liks.Softmax(3), {}),
+    (liks.Softmax(5), {}),
+    (liks.Softmax(3).with_constant("logit_3", 0.0), {}),
+    (liks.Ordinal(2), {}),
+    (liks.Ordinal(5, cutpoint=-1.0, gap_2=0.4), {}),
+    (liks.ZeroInflatedPoisson(), {}),
+    (liks.ZeroInflatedPoisson(), {"exposure": np.linspace(0.5, 2.0, 8)}),
+    (liks.ZeroOneInflatedBeta(), {}),
+    (liks.Inflated(liks.HetStudentT(nu=5.0)), {}),
+    (liks.Inflated(liks.Poisson(), at=(3, 1)).with_constant("log_odds_1", -0.5), {}),
+    (liks.Hurdle(liks.Poisson()), {"exposure": np.linspace(0.5, 2.0, 8)}),
+    (Likelihood.from_scipy(stats.invgauss, mu="exp", scale=2.0), {}),
+    (Likelihood.from_scipy("skewnorm", a="identity", loc="identity", scale="softplus"), {}),
+    (Likelihood.from_scipy("nbinom", n="exp", p="logistic"), {}),
+    (liks.Inflated(Likelihood.from_scipy("gamma", a="exp", scale="exp").with_constant(0)), {}),
+    (liks.Hurdle(liks.LogLogisticSurvival().with_constant("log_shape", 1.5)), {}),
 ]
 ABSTRACT = {"Likelihood", "Survival"}  # bases: they have no density of their own
 

@@ -22,7 +22,8 @@ PACKAGE = ROOT / "chainedgp"
 # A module may import modules of its own layer or of lower ones. Layers from below:
 LAYERS = [
     {"_version", "errors"},
-    {"checks", "domains", "linalg", "numeric", "parameters", "priors", "quadrature", "special"},
+    {"checks", "domains", "linalg", "numeric", "parameters", "priors", "quadrature", "special"}
+    | {"atoms"},
     {"kernels", "likelihoods", "means"},
     {"bound"},
     {"inference"},
@@ -37,7 +38,11 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 # Imports inside functions are for heavy or optional things, which most users never load.
 HEAVY = {"dask", "distributed", "matplotlib", "pandas", "scipy", "sklearn", "threadpoolctl", "tqdm"}
 # ... and for these pairs of our own modules, which build on each other.
-LOCAL_PAIRS = {("likelihoods.base", "likelihoods.wrappers"), ("model", "persistence")}
+LOCAL_PAIRS = {
+    ("likelihoods.base", "likelihoods.scipy_wrapper"),
+    ("likelihoods.base", "likelihoods.wrappers"),
+    ("model", "persistence"),
+}
 
 
 # ---- README and commands ------------------------------------------------------------------------

@@ -95,6 +95,9 @@ def assert_same(m, again, data=True):
 
 WRAPPED = {
     "ConstantLatent": lambda: lik.HetStudentT(nu=6.0).with_constant("log_scale2", -0.5),
+    "Hurdle": lambda: lik.Hurdle(lik.Poisson()),
+    "Inflated": lambda: lik.Inflated(lik.StudentT(nu=5.0), at=(0.0, 0.5)),
+    "ScipyLikelihood": lambda: lik.Likelihood.from_scipy("norm", loc="identity", scale="exp"),
 }
 ABSTRACT = {"Likelihood", "Survival"}
 

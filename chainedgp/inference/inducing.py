@@ -7,28 +7,34 @@ from typing import Any
 import numpy as np
 
 from ..linalg import Array
+from .initialize import input_spread
 
 __all__ = ["select_inducing"]
 
 CANDIDATES = 10_000
-EXHAUSTED = 1e-9  # of the prior variance: no row is left that the chosen ones do not determine
+EXHAUSTED = 1e-6  # of the prior variance: what is left is rounding, not information
 
 
 def select_inducing(kernel: Any, X: Array, num_inducing: int, rng: np.random.Generator) -> Array:
-    """Up to `num_inducing` rows of X (M, D) by greedy conditional variance.
+    """`num_inducing` distinct rows of X (M, D), or all of them if there are fewer.
 
-    The pivoted Cholesky factorisation of K(X, X): the next row is the one with the largest prior
-    variance given those chosen so far. Stops early when nothing is left to determine, so
-    duplicated rows are never chosen twice. O(n M²) on at most 10,000 candidates.
+    Greedy conditional variance, by the pivoted Cholesky factorisation of K(X, X): the next row is
+    the one with the largest prior variance given those chosen so far. A smooth kernel is exhausted
+    after a few rows, but lengthscales will shrink in the fit: the rest are the rows farthest from
+    all chosen ones, in standard deviations. O(n M²) on at most 10,000 candidates.
     """
     if X.shape[0] > CANDIDATES:
         X = X[np.sort(rng.choice(X.shape[0], CANDIDATES, replace=False))]
     X = np.unique(np.asarray(X, dtype=float), axis=0)
-    n = X.shape[0]
-    M = min(num_inducing, n)
+    M = min(num_inducing, X.shape[0])
+    chosen = _by_variance(kernel, X, M)
+    return X[_by_distance(X / input_spread(X), chosen, M)].copy()
+
+
+def _by_variance(kernel: Any, X: Array, M: int) -> list[int]:
     residual = np.array(kernel.evaluate_diag(X)[0])  # (n,) conditional variances
     threshold = EXHAUSTED * residual.max()
-    rows = np.empty((M, n))  # of the pivoted factor
+    rows = np.empty((M, X.shape[0]))  # of the pivoted factor
     chosen: list[int] = []
     for k in range(M):
         pivot = int(np.argmax(residual))
@@ -41,4 +47,15 @@ def select_inducing(kernel: Any, X: Array, num_inducing: int, rng: np.random.Gen
         residual[pivot] = 0.0
         np.maximum(residual, 0.0, out=residual)
         chosen.append(pivot)
-    return X[chosen or [0]].copy()
+    return chosen
+
+
+def _by_distance(X: Array, chosen: list[int], M: int) -> list[int]:
+    """Add the row farthest from all chosen ones until there are M."""
+    chosen = chosen or [0]
+    nearest = np.full(X.shape[0], np.inf)  # squared distance to the nearest chosen row
+    for k in range(M):
+        if k == len(chosen):
+            chosen.append(int(np.argmax(nearest)))
+        np.minimum(nearest, ((X - X[chosen[k]]) ** 2).sum(1), out=nearest)
+    return chosen[:M]

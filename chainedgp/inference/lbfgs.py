@@ -50,7 +50,7 @@ def minimise(
     *,
     max_iters: int,
     tolerance: float = 1e-3,
-    stop: Callable[[], bool] = lambda: False,
+    stop: Callable[[], str | None] = lambda: None,
 ) -> Outcome:
     """Minimise from x. Converged when the last 10 iterations together gained less than `tolerance`.
 
@@ -68,8 +68,8 @@ def minimise(
     for iteration in range(max_iters):
         if x.size == 0 or np.abs(gradient).max() < 1e-7:
             return Outcome(x, value, iteration, True, "the gradient vanishes")
-        if stop():
-            return Outcome(x, value, iteration, False, "stopped by the callback")
+        if reason := stop():
+            return Outcome(x, value, iteration, False, reason)
         direction = _direction(gradient, pairs)
         if direction @ gradient >= 0.0:
             pairs.clear()
@@ -88,8 +88,8 @@ def minimise(
         x, gradient = new_x, new_gradient
         value = objective.accept(x, new_value)
         if len(gains) == WINDOW and sum(gains) < tolerance:
-            reason = f"{WINDOW} iterations gained less than {tolerance:g}"
-            return Outcome(x, value, iteration + 1, True, reason)
+            gained = f"{WINDOW} iterations gained less than {tolerance:g}"
+            return Outcome(x, value, iteration + 1, True, gained)
     return Outcome(x, value, max_iters, False, f"{max_iters} iterations were not enough")
 
 
@@ -128,6 +128,12 @@ def _line_search(
             step = low + (high - low) * _shrink(value, new, slope, high)
             continue
         new_gradient = objective.gradient()
+        if not np.isfinite(new_gradient).all():
+            # on the way to a singularity (a noise that vanishes): as bad as no value
+            high, step = step, low + 0.2 * (step - low)
+            if best is not None:
+                break
+            continue
         new_slope = float(new_gradient @ direction)
         best = (trial, new, new_gradient)
         if new_slope >= CURVATURE * slope or step >= longest:

@@ -27,7 +27,7 @@ class PlainBound:
         """The objective at x, inf where it cannot be evaluated."""
         self.vector.write(x)
         try:
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            with np.errstate(all="ignore"):
                 value = self.model.objective_function()
         except NumericalError:
             return np.inf
@@ -35,7 +35,8 @@ class PlainBound:
 
     def gradient(self) -> Array:
         """Gradient at the last evaluated x."""
-        self.model.objective_function_gradients()
+        with np.errstate(all="ignore"):
+            self.model.objective_function_gradients()
         return -self.vector.gradient()
 
     def accept(self, x: Array, value: float) -> float:
@@ -56,7 +57,7 @@ def fit_plain(model: Any, monitor: Monitor, method: str, max_iters: int) -> Outc
             outcome = _scg(objective, x, max_iters)
         else:
             outcome = minimise(
-                objective, x, max_iters=max_iters, tolerance=1e-3, stop=lambda: monitor.stopped
+                objective, x, max_iters=max_iters, tolerance=1e-3, stop=lambda: monitor.stop_reason
             )
     except KeyboardInterrupt:
         outcome = Outcome(x, np.nan, len(monitor.trace), False, "interrupted")
@@ -76,8 +77,8 @@ def _scg(objective: PlainBound, x: Array, max_iters: int) -> Outcome:
     direction, beta, recent = -gradient, 1.0, [value]
     success = True
     for iteration in range(max_iters):
-        if objective.monitor.stopped:
-            return Outcome(x, value, iteration, False, "stopped by the callback")
+        if reason := objective.monitor.stop_reason:
+            return Outcome(x, value, iteration, False, reason)
         slope = float(direction @ gradient)
         if slope >= 0.0:
             direction, slope = -gradient, -float(gradient @ gradient)

@@ -24,6 +24,7 @@ __all__ = ["ProfiledBound", "fit_profile", "fit_variational", "start_sites"]
 
 LOOSEST, TIGHTEST = 1.0, 1e-6  # inner tolerances in nats
 FINAL_TOLERANCE = 1e-7
+WITHOUT_LIMIT = 30.0  # nats per row above the start: a noise has shrunk by a factor of e³⁰
 # factors on the lengthscales of the first and of all other latents, for symmetric likelihoods
 STARTS = ((1.0, 1.0), (0.5, 0.2), (1.5, 0.1), (0.15, 0.2))
 
@@ -38,12 +39,13 @@ class ProfiledBound:
         self.tolerance = LOOSEST
         self.inner: InnerResult | None = None
         self.best: tuple[float, Array] | None = None
+        self.first: float | None = None
 
     def value(self, x: Array) -> float:
         """Find q at x from the committed sites; inf where the bound cannot be evaluated."""
         self.vector.write(x)
         try:
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            with np.errstate(all="ignore"):
                 self.evaluator.set_hyperparameters(self.model._theta())
                 self.evaluator.each("restore")
                 self.inner = find_q(self.evaluator, self.tolerance)
@@ -56,7 +58,9 @@ class ProfiledBound:
         """Gradient at the last evaluated x, sites fixed."""
         if self.inner is None:
             raise RuntimeError("value comes first")
-        self.model._write_gradients(self.evaluator.gradient(self.inner.state, sites_fixed=True))
+        with np.errstate(all="ignore"):
+            gradient = self.evaluator.gradient(self.inner.state, sites_fixed=True)
+        self.model._write_gradients(gradient)
         self.model._add_prior_gradients()
         return -self.vector.gradient()
 
@@ -74,10 +78,17 @@ class ProfiledBound:
                 self.evaluator.each("commit")
                 value = again
         self.best = (value, x.copy())
+        bound = -value - self.model.log_prior()
+        self.first = bound if self.first is None else self.first
+        if bound - self.first > WITHOUT_LIMIT * self.evaluator.num_rows:
+            self.monitor.stop(
+                "the bound grows without limit, because some noise vanishes: targets are repeated "
+                "exactly, or a prior on the noise is needed"
+            )
         counts = self.evaluator.num_likelihood, self.evaluator.num_theta
         if self.inner is not None and self.monitor.checkpoint_is_due():
             self.model._write_q(self.inner.state.q)
-        self.monitor.point(-value - self.model.log_prior(), *counts)
+        self.monitor.point(bound, *counts)
         return value
 
 
@@ -153,7 +164,7 @@ def _fit_stages(
                 objective.vector.read(),
                 max_iters=max(1, max_iters - done),
                 tolerance=tolerance if last else max(tolerance, 0.1),
-                stop=lambda: monitor.stopped,
+                stop=lambda: monitor.stop_reason,
             )
             done += outcome.iterations
             if not outcome.converged:

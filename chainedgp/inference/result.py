@@ -17,6 +17,9 @@ from ..linalg import Array
 __all__ = ["Monitor", "OptimizationResult", "TracePoint"]
 
 
+FINISHED = "all epochs are done"  # a stochastic method cannot tell whether it converged
+
+
 class TracePoint(NamedTuple):
     """One accepted point: the bound, and the work and time it took to get there."""
 
@@ -32,7 +35,7 @@ class OptimizationResult:
 
     method: str
     converged: bool
-    status: str  # "converged", "stopped" or "interrupted"
+    status: str  # "converged", "stopped", "interrupted", or "finished": all epochs of batches done
     reason: str
     bound: float
     iterations: int
@@ -74,7 +77,8 @@ class Monitor:
         self.checkpoint, self.every = checkpoint, every
         self.trace: list[TracePoint] = []
         self.notes: list[str] = []
-        self.stopped = False
+        self.stop_reason: str | None = None
+        self._by_callback = False
         self.held_out: list[float] = []  # NLPD after each epoch
         self.estimates: list[tuple[float, float]] = []  # running bound and its standard error
         self._start = time.perf_counter()
@@ -92,7 +96,8 @@ class Monitor:
             self._bar.set_postfix_str(f"bound {bound:.6g}", refresh=False)
             self._bar.update()
         if self.callback is not None and self.callback(self.trace[-1]):
-            self.stopped = True
+            self.stop("stopped by the callback")
+            self._by_callback = True
         if self.checkpoint is not None and len(self.trace) % self.every == 0:
             self.checkpoint()
 
@@ -104,6 +109,10 @@ class Monitor:
         """Record the bound that the batches of an epoch estimate, with its standard error."""
         self.estimates.append((bound, error))
         self.point(bound, steps, steps)
+
+    def stop(self, reason: str) -> None:
+        """Ask the method to stop at its next step."""
+        self.stop_reason = reason
 
     def note(self, message: str) -> None:
         """A warning that belongs to the result."""
@@ -124,10 +133,9 @@ class Monitor:
         counts: tuple[int, int],
     ) -> OptimizationResult:
         """The result object; warns if the optimisation did not converge."""
-        status = "converged" if converged else "stopped"
-        if reason == "interrupted":
-            status = "interrupted"
-        if not converged and status != "interrupted" and not self.stopped:
+        status = {"interrupted": "interrupted", FINISHED: "finished"}.get(reason, "stopped")
+        status = "converged" if converged else status
+        if status == "stopped" and not self._by_callback:
             text = (
                 f"{self.method} stopped before convergence: {reason}. The model holds the best "
                 "parameters seen; call optimize() again to go on."

@@ -20,7 +20,7 @@ from ..errors import InputError, NumericalError
 from ..linalg import Array
 from .lbfgs import Outcome
 from .profile import fit_profile, start_sites
-from .result import Monitor
+from .result import FINISHED, Monitor
 from .steps import RULES, Adam
 from .variational import find_q
 from .vector import FreeVector
@@ -102,14 +102,14 @@ class Run:
         self.batches = Batches(model, settings)
         per_epoch = self.batches.rows.size / self.batches.size
         self.per_epoch = max(1, int(np.ceil(per_epoch)))
-        self.total = max(1, round((settings.epochs - spent) * per_epoch))
+        self.total = max(self.per_epoch, round((settings.epochs - spent) * per_epoch))
         self.recent: deque[float] = deque(maxlen=self.per_epoch)
         self.best: tuple[float, Any] | None = None
         self.waited = 0
 
     def __iter__(self) -> Iterator[tuple[int, Array]]:
         for step, rows in enumerate(self.batches.epochs()):
-            if step >= self.total or self.monitor.stopped or self._out_of_patience():
+            if step >= self.total or self.monitor.stop_reason or self._out_of_patience():
                 return
             yield step, rows
 
@@ -156,7 +156,7 @@ def fit_natgrad(model: Any, monitor: Monitor, settings: Settings) -> Outcome:
     run = Run(model, monitor, settings, spent)
     vector, rule = FreeVector(model), Adam()
     rate = settings.learning_rate or THETA_RATE
-    reason = "all epochs done"
+    reason = FINISHED
     gram = _natural(q)
     try:
         for step, rows in run:
@@ -182,7 +182,7 @@ def fit_natgrad(model: Any, monitor: Monitor, settings: Settings) -> Outcome:
     model._write_q(q)
     run.restore_best()
     _settle(model)
-    return Outcome(np.empty(0), np.nan, run.total, reason != "interrupted", reason)
+    return Outcome(np.empty(0), np.nan, run.total, False, reason)
 
 
 def _theta_step(
@@ -255,15 +255,14 @@ def _subset_start(
     its own q.
     """
     N, M = model.X.shape[0], max(model._sizes)
-    n0 = max(2000, 20 * M)
-    if n0 >= N or not model._q_is_prior():
+    n0 = min(N, max(2000, 20 * M))
+    if not model._q_is_prior():
         evaluations = start_sites(model)
-        gram = model._evaluator.gram()
-        return float(evaluations), q_from_gram(gram)
+        return float(evaluations), q_from_gram(model._evaluator.gram())
     rows = np.sort(settings.rng.choice(N, n0, replace=False))
     subset = Batches(model, Settings(n0, 1.0, settings.rng)).evaluator(rows)[0]
     whole, model.__dict__["_evaluator"] = model._evaluator, subset
-    most = max(20, int(SUBSET_SHARE * settings.epochs * N / n0))
+    most = max(20 if n0 < N else 100, int(SUBSET_SHARE * settings.epochs * N / n0))
     watch = Monitor("subset", False, lambda point: point.likelihood_evaluations >= most)
     try:
         fit_profile(model, watch, 1000, tolerance=0.1)
@@ -296,7 +295,7 @@ def fit_step_rule(model: Any, monitor: Monitor, method: str, settings: Settings)
     run = Run(model, monitor, settings, 0.0)
     vector, rule = FreeVector(model, with_q=True), RULES[method]()
     rate = settings.learning_rate or rule.learning_rate
-    reason = "all epochs done"
+    reason = FINISHED
     try:
         for step, rows in run:
             evaluator, scale = run.batches.evaluator(rows)
@@ -317,7 +316,7 @@ def fit_step_rule(model: Any, monitor: Monitor, method: str, settings: Settings)
     except KeyboardInterrupt:
         reason = "interrupted"
     run.restore_best()
-    return Outcome(np.empty(0), np.nan, run.total, reason != "interrupted", reason)
+    return Outcome(np.empty(0), np.nan, run.total, False, reason)
 
 
 def read_settings(

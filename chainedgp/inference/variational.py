@@ -119,7 +119,7 @@ def _try(evaluator: Evaluator, state: State, target: Gram) -> State | None:
 def _step(
     evaluator: Evaluator, state: State, ahead: Gram, rho: float
 ) -> tuple[State | None, float]:
-    """The state after the longest step towards `ahead` that keeps q and does not lower the bound."""
+    """The state after the longest step towards `ahead` that does not lower the bound."""
     if state.gram is None:
         raise RuntimeError("the inner loop starts from sites")
     while rho >= SHORTEST_STEP:

@@ -330,6 +330,18 @@ class Likelihood(Parameterized):
 
         return ConstantLatent(self, latent, value)
 
+    @staticmethod
+    def from_scipy(dist: Any, name: str | None = None, **links: str | float) -> Likelihood:
+        """The likelihood of a `scipy.stats` distribution, its parameters by links of latents.
+
+        `Likelihood.from_scipy(scipy.stats.norm, loc="identity", scale="exp")` has the latents `loc`
+        and `log_scale`. A link is "identity", "exp", "logistic" or "softplus"; a number fixes the
+        parameter. See `ScipyLikelihood`.
+        """
+        from .scipy_wrapper import ScipyLikelihood  # which builds on this module
+
+        return ScipyLikelihood(dist, links, name)
+
 
 def _of_distribution(method: str, leading: int) -> Any:
     """A method of the frozen distribution; `leading` arguments come before the latents."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
-from scipy.special import betainc, betaincinv, expit, polygamma
+from scipy.special import expit, polygamma
 
 from .. import quadrature, special
 from . import levels
@@ -48,10 +49,6 @@ class Beta(Likelihood):
         df = alpha * (up + np.log(y)) + 0.5 * other + share * both
         dg = beta * (down + np.log1p(-y)) + 0.5 * share + other * both
         return df - special.stirling_remainder(alpha)[1], dg - special.stirling_remainder(beta)[1]
-
-    def dlog_density_dtheta(self, y: Array, f: Array, g: Array) -> Arrays:
-        """No parameters."""
-        return ()
 
     def d2log_density(self, y: Array, f: Array, g: Array) -> Arrays:
         """∂² log p / ∂f² = ∂ log p / ∂f + α² (ψ′(α+β) − ψ′(α)), and the same in g."""
@@ -102,28 +99,11 @@ class Beta(Likelihood):
         """Rows with a variance too large for the last level."""
         return levels.choose(variances.max(axis=1), _LIMITS)[1]
 
-    def conditional_mean(self, f: Array, g: Array) -> Array:
-        """α/(α + β)."""
-        return expit(np.subtract(f, g))
+    def distribution(self, f: Array, g: Array) -> Any:
+        """Beta(e^f, e^g) of scipy.stats."""
+        from scipy import stats  # slow to import
 
-    def conditional_variance(self, f: Array, g: Array) -> Array:
-        """αβ / ((α + β)² (α + β + 1))."""
-        share = expit(np.subtract(f, g)) * expit(np.subtract(g, f))
-        return share / (np.exp(f) + np.exp(g) + 1.0)
-
-    def cdf(self, y: Array, f: Array, g: Array) -> Array:
-        """P(Y ≤ y | f, g), the regularised incomplete beta function."""
-        return betainc(np.exp(f), np.exp(g), np.clip(y, 0.0, 1.0))
-
-    def ppf(self, q: Array, f: Array, g: Array) -> Array:
-        """Quantiles."""
-        return betaincinv(np.exp(f), np.exp(g), q)
-
-    def sample(
-        self, rng: np.random.Generator, f: Array, g: Array, *, size: int | None = None
-    ) -> Array:
-        """Draws: the broadcast shape of f and g, preceded by `size`."""
-        return rng.beta(np.exp(f), np.exp(g), size=self._draw_shape(size, (f, g), {}))
+        return stats.beta(np.exp(f), np.exp(g))
 
     def natural_parameters(self, f: Array, g: Array) -> dict[str, Array]:
         """Shapes alpha and beta."""

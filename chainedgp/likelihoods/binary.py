@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.special import expit, log_expit, logit
 
@@ -42,21 +44,15 @@ class Bernoulli(Likelihood):
         value, slope, curvature = expected_softplus(-sign * means[:, 0], variances[:, 0])
         return -value, (sign * slope)[:, None], -curvature[:, None], np.empty((len(y), 0))
 
-    def conditional_mean(self, f: Array) -> Array:
-        """P(y = 1)."""
-        return expit(f)
+    def distribution(self, f: Array) -> Any:
+        """Bernoulli of scipy.stats."""
+        from scipy import stats  # slow to import
+
+        return stats.bernoulli(expit(f))
 
     def conditional_variance(self, f: Array) -> Array:
-        """Product p (1 − p)."""
+        """Product p (1 − p), small ones too."""
         return expit(f) * expit(-f)
-
-    def cdf(self, y: Array, f: Array) -> Array:
-        """0, 1 − p, 1 below 0, below 1, from 1 on."""
-        return np.where(y < 0, 0.0, np.where(y < 1, expit(-f), 1.0))
-
-    def ppf(self, q: Array, f: Array) -> Array:
-        """0 where q ≤ 1 − p, else 1."""
-        return np.where(q <= expit(-f), 0.0, 1.0)
 
     def natural_parameters(self, f: Array) -> dict[str, Array]:
         """The probability p = P(y = 1)."""

@@ -21,7 +21,7 @@ class Poisson(Likelihood):
     log p = y (f + log exposure) − exposure e^f − log y!
     """
 
-    latents = ("log_rate",)
+    latents: tuple[str, ...] = ("log_rate",)
     support = "counts"
     exact_expectation = True
 
@@ -47,30 +47,38 @@ class Poisson(Likelihood):
         value = y * m - rate + (xlogy(y, exposure) - gammaln(y + 1.0))
         return value, (y - rate)[:, None], (-0.5 * rate)[:, None], np.empty((len(y), 0))
 
-    def conditional_mean(self, f: Array, *, exposure: Any = 1.0) -> Array:
+    def conditional_mean(self, *latents: Array, exposure: Any = 1.0) -> Array:
         """The rate, exposure e^f."""
-        return exposure * np.exp(f)
+        with np.errstate(over="ignore"):
+            return exposure * np.exp(latents[0])
 
-    def conditional_variance(self, f: Array, *, exposure: Any = 1.0) -> Array:
-        """The rate, exposure e^f."""
-        return exposure * np.exp(f)
+    def conditional_variance(self, *latents: Array, exposure: Any = 1.0) -> Array:
+        """The rate."""
+        return self.conditional_mean(*latents, exposure=exposure)
 
-    def cdf(self, y: Array, f: Array, *, exposure: Any = 1.0) -> Array:
-        """P(Y ≤ ⌊y⌋), a regularised gamma function."""
-        return np.where(y < 0, 0.0, pdtr(np.maximum(np.floor(y), 0.0), exposure * np.exp(f)))
+    def cdf(self, y: Array, *latents: Array, exposure: Any = 1.0) -> Array:
+        """P(Y ≤ ⌊y⌋), a regularised gamma function; 0 below 0."""
+        rate = self.conditional_mean(*latents, exposure=exposure)
+        return np.where(np.less(y, 0.0), 0.0, pdtr(np.maximum(np.floor(y), 0.0), rate))
 
-    def ppf(self, q: Array, f: Array, *, exposure: Any = 1.0) -> Array:
+    def ppf(self, q: Array, *latents: Array, exposure: Any = 1.0) -> Array:
         """The smallest count whose cdf is at least q."""
-        rate = exposure * np.exp(f)
-        upper = np.maximum(np.ceil(pdtrik(q, rate)), 0.0)
+        rate = self.conditional_mean(*latents, exposure=exposure)
+        with np.errstate(invalid="ignore"):
+            upper = np.maximum(np.ceil(pdtrik(q, rate)), 0.0)
+        upper = np.where(np.isnan(upper), 0.0, upper)  # q at or below P(Y = 0)
         lower = np.maximum(upper - 1.0, 0.0)  # pdtrik is exact to rounding only
         return np.where(pdtr(lower, rate) >= q, lower, upper)
 
     def sample(
-        self, rng: np.random.Generator, f: Array, *, size: int | None = None, exposure: Any = 1.0
+        self,
+        rng: np.random.Generator,
+        *latents: Array,
+        size: int | None = None,
+        exposure: Any = 1.0,
     ) -> Array:
-        """Draws of Poisson(exposure e^f), as floats."""
-        rate = np.minimum(exposure * np.exp(f), MAX_RATE)
+        """Draws as floats: the broadcast shape, or (size, *shape)."""
+        rate = np.minimum(self.conditional_mean(*latents, exposure=exposure), MAX_RATE)
         return rng.poisson(rate, self._draw_shape(size, (rate,), {})).astype(np.float64)
 
     def natural_parameters(self, f: Array, **kw: Any) -> dict[str, Array]:

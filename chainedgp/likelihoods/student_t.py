@@ -26,6 +26,7 @@ class HetStudentT(Likelihood):
     latents = ("location", "log_scale2")
     parameters = {"nu": 4.0}
     domains = {"nu": "above_one"}
+    quadrature_latent = "log_scale2"
     late_parameters = ("nu",)  # early on, misfit would pass for heavy tails
 
     def log_density(self, y: Array, f: Array, g: Array, *, nu: float) -> Array:
@@ -169,9 +170,3 @@ class StudentT(ConstantLatent):
         self, name: str | None = None, *, nu: float = 4.0, log_scale2: float | None = None
     ) -> None:
         super().__init__(HetStudentT(nu=nu), "log_scale2", log_scale2, name=name)
-
-    def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 1, **kw: float
-    ) -> FourArrays:
-        """E[log p], exact; one node, because the scale has no variance."""
-        return super().expected_log_density(y, means, variances, nodes=1, **kw)

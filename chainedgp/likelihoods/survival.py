@@ -79,7 +79,7 @@ class Survival(Likelihood):
         if np.any(code == INTERVAL):
             upper = np.where(code == INTERVAL, _required(y_upper), np.inf)
             value = np.where(code == INTERVAL, self._log_between(y, upper, *latents, **kw), value)
-        return value if entry is None else value - self.log_survival(start, *latents, **kw)
+        return value if entry is None else _minus(value, self.log_survival(start, *latents, **kw))
 
     def _log_between(self, low: Array, high: Array, *latents: Array, **kw: Any) -> Array:
         """The logarithm of P(low < T ≤ high), taken in the smaller of the two tails."""
@@ -89,6 +89,12 @@ class Survival(Likelihood):
             self.log_cdf(high, *latents, **kw), self.log_cdf(low, *latents, **kw)
         )
         return np.where(survival < -np.log(2.0), upper, lower)
+
+
+def _minus(a: Array, b: Array) -> Array:
+    """a − b, −inf where a is, whatever b."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isneginf(a), -np.inf, a - b)
 
 
 def _without_metadata(kw: dict[str, Any]) -> dict[str, Any]:
@@ -129,9 +135,8 @@ class LogLogisticSurvival(Survival):
     """
 
     latents = ("log_median", "log_shape")
-    infinite_mean = (
-        True  # E[y] needs a shape above 1, and a Gaussian log-shape is below 0 sometimes
-    )
+    quadrature_latent = "log_shape"
+    infinite_mean = True  # E[y] needs a shape above 1; a Gaussian log-shape is below 0 sometimes
 
     def log_hazard(self, t: Array, f: Array, g: Array) -> Array:
         """The log-hazard, g − log t − softplus(−a)."""
@@ -177,10 +182,6 @@ class LogLogisticSurvival(Survival):
             da = da - slope
             dg = dg + slope * a
         return shape * da, dg
-
-    def dlog_density_dtheta(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Arrays:
-        """No parameters."""
-        return ()
 
     def d2log_density(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Arrays:
         """∂² log p / ∂f², ∂² log p / ∂g²."""
@@ -279,20 +280,6 @@ class LogLogistic(ConstantLatent):
 
     def __init__(self, name: str | None = None, *, log_shape: float | None = None) -> None:
         super().__init__(LogLogisticSurvival(), "log_shape", log_shape, name=name)
-
-    def log_hazard(self, t: Array, f: Array, *, log_shape: float) -> Array:
-        """The log-hazard at t, as in `LogLogisticSurvival`."""
-        return self._base.log_hazard(t, f, log_shape)
-
-    def log_survival(self, t: Array, f: Array, *, log_shape: float) -> Array:
-        """The log-survival at t, as in `LogLogisticSurvival`."""
-        return self._base.log_survival(t, f, log_shape)
-
-    def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 1, **kw: Any
-    ) -> FourArrays:
-        """E[log p], exact; one node, because the shape has no variance."""
-        return super().expected_log_density(y, means, variances, nodes=1, **kw)
 
 
 # v_g at which the sum over g is off by 1e-6, for each of quadrature.LEVELS

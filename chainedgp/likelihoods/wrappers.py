@@ -27,7 +27,37 @@ def _of_base(name: str, leading: int = 0) -> Any:
     return method
 
 
-class ConstantLatent(Likelihood):
+class _Wrapper(Likelihood):
+    """A likelihood around a `base`: its parameters, at their present values, and its metadata."""
+
+    base: Likelihood
+
+    def _wrap(self, base: Likelihood) -> None:
+        if not isinstance(base, Likelihood):
+            raise InputError(
+                f"{type(self).__name__} needs a likelihood object; got {type(base).__name__}."
+            )
+        self.base, self.support, self.atoms = base, base.support, base.atoms
+        self.late_parameters = base.late_parameters
+
+    def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:
+        declared, domains = self.base._declarations()
+        return {**declared, **self.base.parameter_values()}, domains
+
+    def _metadata(self) -> dict[str, bool]:
+        return self.base._metadata()
+
+    @property
+    def num_categories(self) -> int:
+        """Number of classes, as the base has it."""
+        return self.base.num_categories
+
+    def check_targets(self, y: Array) -> None:
+        """As the base checks."""
+        self.base.check_targets(y)
+
+
+class ConstantLatent(_Wrapper):
     """p(y | f; θ) = p_base(y | f, g = c; θ): latent g of the base is a constant parameter.
 
     The parameter is c itself (real, named as the latent was), or, with `positive="scale"`, e^c
@@ -54,27 +84,19 @@ class ConstantLatent(Likelihood):
         **parameters: float,
     ) -> None:
         index = _latent_index(base, latent)
-        self._base, self._index, self._open = base, index, value is None
+        self._wrap(base)
+        self._base = base
+        self._index, self._open = index, value is None
         self._positive = positive is not None
         self._key = positive or base.latents[index]
         self._start = float(self._positive) if value is None else value
         self.latents = base.latents[:index] + base.latents[index + 1 :]
-        self.support, self.late_parameters = base.support, base.late_parameters
         super().__init__(name, **parameters)
 
     def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:
-        declared, domains = self._base._declarations()
-        declared = {**declared, **self._base.parameter_values()}
+        declared, domains = super()._declarations()
         domain = "positive" if self._positive else "real"
         return {**declared, self._key: self._start}, {**domains, self._key: domain}
-
-    def _metadata(self) -> dict[str, bool]:
-        return self._base._metadata()
-
-    @property
-    def num_categories(self) -> int:
-        """Number of classes, as the base has it."""
-        return self._base.num_categories
 
     def __getattr__(self, name: str) -> Any:
         """Further functions of (t, *latents, **kw) that a survival base has."""
@@ -120,6 +142,8 @@ class ConstantLatent(Likelihood):
         """The base's expectation at zero variance of the constant; see `Likelihood`."""
         if type(self._base).expected_log_density is Likelihood.expected_log_density:
             return self._quadrature(y, means, variances, nodes=nodes, **kw)  # one dimension less
+        if self._base.quadrature_latent == self._base.latents[self._index]:
+            nodes = 1  # exact in the others
         means, variances, base_kw = self._moments(means, variances, kw)
         value, dmeans, dvariances, dtheta = self._base.expected_log_density(
             y, means, variances, nodes=nodes, **base_kw
@@ -170,10 +194,6 @@ class ConstantLatent(Likelihood):
             return {}
         start = float(self._base.initial_latents(y, **self._full((), kw)[1])[self._index])
         return {self._key: float(np.exp(start)) if self._positive else start}
-
-    def check_targets(self, y: Array) -> None:
-        """As the base checks."""
-        self._base.check_targets(y)
 
 
 def _latent_index(base: Likelihood, latent: str | int) -> int:

@@ -108,7 +108,7 @@ class Probe:
         atol = np.max(tol) * min(1.0, max(scale, 1e-3))
         self.report.close(method, message, got, expected, rtol=float(np.max(tol)), atol=float(atol))
 
-    def table(self) -> numeric.Table:
+    def table(self) -> Any:
         """The conditional distribution by integration of the density at the latents."""
         return numeric.tabulate(self.lik, self.latents, self.kw)
 
@@ -121,9 +121,9 @@ def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 
 
 def _targets(likelihood: Likelihood, rng: np.random.Generator) -> Array:
-    """A few targets (n,) inside the support."""
+    """A few targets (n,) inside the support, its atoms among them."""
     normal = rng.standard_normal(ROWS)
-    return {
+    y = {
         "real": 1.2 * normal,
         "positive": np.exp(0.7 * normal),
         "unit": expit(normal),
@@ -131,3 +131,5 @@ def _targets(likelihood: Likelihood, rng: np.random.Generator) -> Array:
         "binary": np.arange(ROWS) % 2.0,
         "categories": np.arange(ROWS) % float(likelihood.num_categories),
     }[likelihood.support]
+    y[: len(likelihood.atoms)] = likelihood.atoms[:ROWS]
+    return y
