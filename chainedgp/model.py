@@ -9,6 +9,7 @@ import numpy as np
 from paramz import Model
 
 from . import checks
+from .assessment import Assessment
 from .bound.evaluator import Evaluator, Gradient, Hyperparameters, State
 from .bound.gaussian import Gaussian, from_root
 from .bound.shards import Shard
@@ -30,6 +31,7 @@ from .likelihoods import Likelihood
 from .linalg import Array, cholesky, pack_lower, unpack_lower
 from .means import MeanFunction
 from .parameters import LargeParam, LatentList, ParamzModel
+from .plotting.methods import Plotting
 from .prediction import Prediction
 
 __all__ = ["ChainedGP"]
@@ -37,7 +39,7 @@ __all__ = ["ChainedGP"]
 JITTER = 1e-8
 
 
-class ChainedGP(Prediction, Fitting, ParamzModel):
+class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
     """A likelihood whose b parameters are driven by b Gaussian processes, fitted variationally.
 
         y_i ~ p(y | f_1(x_i), …, f_b(x_i); θ),    f_j ~ GP(mean_j, k_j)

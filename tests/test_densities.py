@@ -144,10 +144,10 @@ class Generic(Survival):
     latents = ("log_median", "log_shape")
 
     def log_hazard(self, t, f, g):
-        return LogLogisticSurvival.log_hazard(self, t, f, g)
+        return LogLogisticSurvival().log_hazard(t, f, g)
 
     def log_survival(self, t, f, g):
-        return LogLogisticSurvival.log_survival(self, t, f, g)
+        return LogLogisticSurvival().log_survival(t, f, g)
 
 
 class Weibull(Survival):

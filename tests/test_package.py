@@ -23,13 +23,14 @@ PACKAGE = ROOT / "chainedgp"
 LAYERS = [
     {"_version", "errors"},
     {"checks", "domains", "linalg", "numeric", "parameters", "priors", "quadrature", "special"}
-    | {"atoms"},
+    | {"tables", "atoms", "faults"},
     {"kernels", "likelihoods", "means"},
     {"bound"},
     {"inference"},
-    {"predictive", "predictive_nodes", "predictive_quantiles", "predictive_survival", "prediction"},
-    {"construction", "model"},
-    {"persistence", "metrics", "baselines", "datasets", "plotting", "testing"},
+    {"predictive", "predictive_nodes", "predictive_quantiles", "predictive_survival", "prediction"}
+    | {"assessment", "loo"},
+    {"construction", "plotting", "model"},
+    {"persistence", "metrics", "validation", "baselines", "datasets", "testing"},
     {"sklearn", "distributed"},
     {""},  # the package's own __init__
 ]

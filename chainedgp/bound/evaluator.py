@@ -15,8 +15,9 @@ import numpy as np
 
 from ..linalg import Array, one_blas_thread
 from .gaussian import Gaussian, from_natural
-from .shards import Evaluation, Gram, LeftFactors, Shard, Task
+from .shards import Shard
 from .sparse import KernelGradient, make_prior, reverse_prior
+from .sums import Evaluation, Gram, LeftFactors, Task
 
 __all__ = ["Evaluator", "Gradient", "Hyperparameters", "State", "q_from_gram"]
 

@@ -16,88 +16,18 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..linalg import Array
-from .gaussian import Gaussian
-from .sparse import KernelGradient, Prior, Projection, marginals, project, reverse_chunk
+from .sparse import Projection, marginals, project, reverse_chunk
+from .sums import Evaluation, Gradients, Gram, Task
 
-__all__ = ["Evaluation", "Gram", "LeftFactors", "Shard", "Task"]
+__all__ = ["Shard"]
 
 CHUNK_ROWS = 1024  # with M = 100 the arrays of a chunk, (M, n), are about 1 MB: they stay in cache
 CACHE_BYTES = 128 * 2**20  # projections kept between the passes at the same hyperparameters
-
-
-class LeftFactors(NamedTuple):
-    """Small matrices of one latent that turn gradients in m and v into gradients in Kuf."""
-
-    left: Array  # [L⁻ᵀ(S − I), L⁻ᵀμ] (M, M + 1), or with [L⁻ᵀΠ, L⁻ᵀSμ̄] too (M, 2M + 2)
-    S_mu_bar: Array | None = None  # Sμ̄ (M,), where q follows the hyperparameters at fixed sites
-
-
-@dataclass(frozen=True)
-class Task:
-    """What an evaluation sends to every shard. `key` names the hyperparameters, for the cache."""
-
-    priors: tuple[Prior, ...]
-    likelihood: Any
-    parameters: Mapping[str, float]
-    key: int
-    q: tuple[Gaussian, ...] = ()
-    left: tuple[LeftFactors, ...] = ()
-    scale: float = 1.0  # N / B for a minibatch
-
-
-@dataclass
-class Evaluation:
-    """Sums over rows at one (θ, q): E = Σ E_q[log p], and per latent G = A diag(g_v) Aᵀ, A g_m."""
-
-    E: float
-    abs_E: float
-    d_parameters: Array  # (p,)
-    G: list[Array] = field(default_factory=list)
-    A_gm: list[Array] = field(default_factory=list)
-    unmet: int = 0  # rows whose integral misses its tolerance even with the most nodes
-    raised: int = 0  # rows that want more nodes than they were given (frozen levels)
-
-    def add(self, other: Evaluation) -> None:
-        """Add another part of the rows, in place."""
-        self.E += other.E
-        self.abs_E += other.abs_E
-        self.d_parameters = self.d_parameters + other.d_parameters
-        self.unmet += other.unmet
-        self.raised += other.raised
-        for mine, yours in ((self.G, other.G), (self.A_gm, other.A_gm)):
-            for a, b in zip(mine, yours, strict=True):
-                a += b
-
-
-@dataclass
-class Gram:
-    """Per latent Λ = A diag(λ2) Aᵀ (M, M) and b = A (λ1 − λ2 mean) (M,) of a set of sites."""
-
-    Lam: list[Array]
-    b: list[Array]
-
-    def add(self, other: Gram) -> None:
-        """Add another part of the rows, in place."""
-        for mine, yours in ((self.Lam, other.Lam), (self.b, other.b)):
-            for a, c in zip(mine, yours, strict=True):
-                a += c
-
-
-@dataclass
-class Gradients:
-    """Per latent the gradients in kernel, Z and mean parameters, summed over rows."""
-
-    parts: list[KernelGradient]
-
-    def add(self, other: Gradients) -> None:
-        """Add another part of the rows, in place."""
-        self.parts = [a.plus(c) for a, c in zip(self.parts, other.parts, strict=True)]
 
 
 class Shard:
@@ -387,6 +317,7 @@ class Shard:
     def _map(self, work: Callable[[Task, slice], Any], task: Task) -> Iterator[Any]:
         """Results of all chunks in the order of the rows; at most a few are in flight."""
         self._new_key(task.key)
+        work = _quiet(work)
         starts = range(0, self.num_rows, self.chunk_rows)
         slices = [slice(i, min(i + self.chunk_rows, self.num_rows)) for i in starts]
         if self.num_threads == 1 or len(slices) == 1:
@@ -412,3 +343,13 @@ class Shard:
         if self._pool is None or self._pool[0] != key:
             self._pool = (key, ThreadPoolExecutor(self.num_threads))
         return self._pool[1]
+
+
+def _quiet(work: Callable[[Task, slice], Any]) -> Callable[[Task, slice], Any]:
+    """Without floating-point warnings: what is not finite shows in the bound, which is checked."""
+
+    def quiet(task: Task, rows: slice) -> Any:
+        with np.errstate(all="ignore"):  # belongs to a thread, so it is set in each
+            return work(task, rows)
+
+    return quiet

@@ -15,7 +15,8 @@ import numpy as np
 from .. import checks
 from ..bound.evaluator import Evaluator, State, q_from_gram
 from ..bound.gaussian import Gaussian
-from ..bound.shards import Gram, Shard
+from ..bound.shards import Shard
+from ..bound.sums import Gram
 from ..errors import InputError, NumericalError
 from ..linalg import Array
 from .lbfgs import Outcome

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..bound.evaluator import Evaluator, State, q_from_gram
 from ..bound.gaussian import Gaussian, symmetric_kl
-from ..bound.shards import Gram
+from ..bound.sums import Gram
 from ..errors import NumericalError
 from ..linalg import Array, cholesky
 

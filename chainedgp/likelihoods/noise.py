@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,11 +25,8 @@ class _Named(Likelihood):
     """
 
     scipy_name: ClassVar[str]
+    _arguments: ClassVar[Callable[..., tuple[Any, ...]]]  # of the distribution, from the latents
     node_limits: ClassVar[tuple[float, ...]] = (np.inf,)
-
-    def _arguments(self, *latents: Array, **kw: Any) -> tuple[Any, ...]:
-        """Arguments of the distribution."""
-        raise NotImplementedError
 
     def distribution(self, *latents: Array, **kw: Any) -> Any:
         """The distribution of scipy.stats."""
@@ -86,6 +83,11 @@ class HetLaplace(_Named):
         inverse = np.exp(-g)
         return np.sign(y - f) * inverse, np.abs(y - f) * inverse - 1.0
 
+    def d2log_density(self, y: Array, f: Array, g: Array) -> Arrays:
+        """0, but for the kink, and −|y − f| e^{−g}."""
+        size = np.abs(y - f) * np.exp(-g)
+        return np.zeros_like(size), -size
+
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20
     ) -> FourArrays:
@@ -117,8 +119,7 @@ class SignalNoiseGaussian(_Named):
 
     def log_density(self, y: Array, f: Array, s: Array, g: Array) -> Array:
         """The log of N(y; e^s f, e^g)."""
-        with np.errstate(over="ignore"):
-            return -HALF_LOG_2PI - 0.5 * g - 0.5 * (y - np.exp(s) * f) ** 2 * np.exp(-g)
+        return -HALF_LOG_2PI - 0.5 * g - 0.5 * (y - np.exp(s) * f) ** 2 * np.exp(-g)
 
     def dlog_density(self, y: Array, f: Array, s: Array, g: Array) -> Arrays:
         """r e^{s−g}, r e^{s−g} f and ½ r² e^{−g} − ½, with r = y − e^s f."""
@@ -144,9 +145,9 @@ class SignalNoiseGaussian(_Named):
         return packed(value, (slope, first - second, half - 0.5), dvariances)
 
     def initial_latents(self, y: Array) -> Array:
-        """All of y may be signal or noise: both scales are the standard deviation."""
-        sd = max(float(np.std(y)), 1e-5)
-        return np.array([np.mean(y) / sd, np.log(sd), 2.0 * np.log(sd)])
+        """All of y may be signal or noise; at a signal of 0 its scale would not matter."""
+        mean, sd = np.mean(y), max(float(np.std(y)), 1e-5)
+        return np.array([np.copysign(max(abs(mean / sd), 1.0), mean), np.log(sd), 2.0 * np.log(sd)])
 
 
 class HetStudentTNu(_Named):
@@ -172,12 +173,12 @@ class HetStudentTNu(_Named):
 
     def log_density(self, y: Array, f: Array, g: Array, h: Array) -> Array:
         """The log-density, broadcast shape of y, f, g and h."""
-        nu, tail = np.exp(h), _tail(y - f, np.add(g, h))
+        nu, tail = np.exp(h), np.log1p((y - f) ** 2 * np.exp(-np.add(g, h)))
         return _constant(nu)[0] - 0.5 * g - 0.5 * (nu + 1.0) * tail
 
     def dlog_density(self, y: Array, f: Array, g: Array, h: Array) -> Arrays:
         """As `HetStudentT` in f and g; in h, ν times its derivative in ν."""
-        nu, tail = np.exp(h), _tail(y - f, np.add(g, h))
+        nu, tail = np.exp(h), np.log1p((y - f) ** 2 * np.exp(-np.add(g, h)))
         share, slope = student_t._share(y - f, g, nu)
         pull = 0.5 * (nu + 1.0) * share
         return (nu + 1.0) * slope, pull - 0.5, _constant(nu)[1] - 0.5 * nu * tail + pull
@@ -204,12 +205,6 @@ class HetStudentTNu(_Named):
         return (variances[:, 1] + variances[:, 2]) * np.maximum(0.5 * nu + 0.5, 1.0) ** (1.0 / 6.0)
 
 
-def _tail(r: Array, t: Array) -> Array:
-    """log(1 + r² e^{−t})."""
-    with np.errstate(over="ignore"):
-        return np.log1p(r**2 * np.exp(-t))
-
-
 def _constant(nu: Array) -> Arrays:
     """lgamma((ν+1)/2) − lgamma(ν/2) − ½ log(νπ) and its derivative in log ν."""
     step, slope = special.lgamma_half_step(0.5 * nu)
@@ -217,10 +212,7 @@ def _constant(nu: Array) -> Arrays:
 
 
 def _expected_tail(r: Array, v_f: Array, mean: Array, variance: Array, nodes: int) -> Array:
-    """E log(1 + x² e^{−t}), x ~ N(r, v_f), t ~ N(mean, variance), and its derivatives, (5, n).
-
-    In the order of the arguments, each (n,).
-    """
+    """E log(1 + x² e^{−t}), x ~ N(r, v_f), t ~ N(mean, variance), and its derivatives, (5, n)."""
     x, w = quadrature.gauss_hermite(nodes)
     sd = np.sqrt(np.maximum(variance, quadrature.VARIANCE_FLOOR))
     scale = np.exp(-0.5 * (mean + sd * x[:, None]))  # (nodes, n)
@@ -250,16 +242,14 @@ class HetGamma(_Named):
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
         """As in the class docstring."""
         alpha, u = np.exp(g), np.log(y) - f
-        with np.errstate(over="ignore"):
-            main = alpha * (u - np.expm1(u)) - special.stirling_remainder(alpha)[0]
+        main = alpha * (u - np.expm1(u)) - special.stirling_remainder(alpha)[0]
         return main + 0.5 * g - (np.log(y) + HALF_LOG_2PI)
 
     def dlog_density(self, y: Array, f: Array, g: Array) -> Arrays:
         """α (e^u − 1) and α (1 + u − e^u) + ½ − α ρ′(α)."""
         alpha, u = np.exp(g), np.log(y) - f
-        with np.errstate(over="ignore"):
-            main = alpha * (u - np.expm1(u))
-            return alpha * np.expm1(u), main + (0.5 - special.stirling_remainder(alpha)[1])
+        rest = 0.5 - special.stirling_remainder(alpha)[1]
+        return alpha * np.expm1(u), alpha * (u - np.expm1(u)) + rest
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20

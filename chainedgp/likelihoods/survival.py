@@ -19,14 +19,15 @@ EXACT, RIGHT, LEFT, INTERVAL = 0, 1, -1, 2
 """Codes of the metadata `censored`."""
 
 Metadata = Array | None
+TINY = np.finfo(float).tiny
 
 
 class Survival(Likelihood):
     """A positive time T given by its log-hazard log h and log-survival log S; any censoring.
 
-    An author writes `log_survival` (or `cdf`) and `log_hazard`. With the metadata `censored`
-    (0 exact, 1 right, −1 left, 2 interval (y, y_upper]) and `entry` (left truncation: the row is
-    known only because T > entry; 0 where not given) the density of a row is
+    An author writes `log_survival` (or `cdf`) and `log_hazard`, or `distribution`. With the
+    metadata `censored` (0 exact, 1 right, −1 left, 2 interval (y, y_upper]) and `entry` (left
+    truncation: the row is known only because T > entry) the density of a row is
 
         exact     h(y) S(y) / S(entry)
         right     S(y) / S(entry)
@@ -40,8 +41,11 @@ class Survival(Likelihood):
     support = "positive"
 
     def log_hazard(self, t: Array, *latents: Array, **kw: Any) -> Array:
-        """The log-hazard, log p(t) − log S(t), in the broadcast shape of t and the latents."""
-        raise NotImplementedError(f"{type(self).__name__} must define log_hazard(t, *latents).")
+        """The log-hazard, log p(t) − log S(t), broadcast shape. Default: by `distribution`."""
+        if type(self).distribution is Likelihood.distribution:
+            raise NotImplementedError(f"{type(self).__name__} must define log_hazard(t, *latents).")
+        frozen = self.distribution(*latents, **kw)
+        return _minus(frozen.logpdf(t), frozen.logsf(t))
 
     def log_survival(self, t: Array, *latents: Array, **kw: Any) -> Array:
         """The log-survival log S(t) = log P(T > t), broadcast shape. Default: log(1 − cdf)."""
@@ -69,10 +73,11 @@ class Survival(Likelihood):
     ) -> Array:
         """log-density of an exact row, log-probability of a censored one; broadcast shape."""
         code = _codes(censored)
-        low = self.log_survival(y, *latents, **kw)
-        value = low
+        value: Any = 0.0
         if np.any(code == EXACT):
-            value = np.where(code == EXACT, self.log_hazard(y, *latents, **kw) + low, low)
+            value = self._log_event(y, *latents, **kw)
+        if np.any(code != EXACT):
+            value = np.where(code == EXACT, value, self.log_survival(y, *latents, **kw))
         start = np.maximum(0.0 if entry is None else entry, np.finfo(float).tiny)
         if np.any(code == LEFT):
             value = np.where(code == LEFT, self._log_between(start, y, *latents, **kw), value)
@@ -80,6 +85,11 @@ class Survival(Likelihood):
             upper = np.where(code == INTERVAL, _required(y_upper), np.inf)
             value = np.where(code == INTERVAL, self._log_between(y, upper, *latents, **kw), value)
         return value if entry is None else _minus(value, self.log_survival(start, *latents, **kw))
+
+    def _log_event(self, t: Array, *latents: Array, **kw: Any) -> Array:
+        """The log-density of T, log h + log S."""
+        low = self.log_survival(t, *latents, **kw)
+        return _minus(low, -self.log_hazard(t, *latents, **kw))
 
     def _log_between(self, low: Array, high: Array, *latents: Array, **kw: Any) -> Array:
         """The logarithm of P(low < T ≤ high), taken in the smaller of the two tails."""
@@ -119,7 +129,74 @@ def _required(y_upper: Metadata) -> Array:
     return y_upper
 
 
-class LogLogisticSurvival(Survival):
+class _LogScale(Survival):
+    """log T = f + Z/k, Z a standard variable, k = e^{±g}. A subclass gives Z and the sign."""
+
+    _sign = 1.0
+
+    def _standard(self, z: Array) -> tuple[Array, Array, Array, Array]:
+        """Of Z: log p(z), its derivative, log P(Z > z), log P(Z ≤ z)."""
+        raise NotImplementedError
+
+    def _z(self, t: Array, f: Array, g: Array) -> Array:
+        log_t = np.log(np.clip(t, TINY, 1e300))
+        return np.exp(np.clip(self._sign * np.asarray(g), -700.0, 700.0)) * (log_t - f)
+
+    def log_hazard(self, t: Array, f: Array, g: Array) -> Array:
+        """The log-hazard, log k − log t + log p(z) − log S(z), z = k (log t − f)."""
+        return _minus(self._log_event(t, f, g), self.log_survival(t, f, g))
+
+    def _log_event(self, t: Array, f: Array, g: Array) -> Array:
+        with np.errstate(over="ignore"):
+            return self._sign * g - np.log(t) + self._standard(self._z(t, f, g))[0]
+
+    def log_survival(self, t: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
+        """The log-survival, log P(Z > z)."""
+        with np.errstate(over="ignore"):
+            return self._standard(self._z(t, f, g))[2]
+
+    def log_cdf(self, t: Array, f: Array, g: Array) -> Array:
+        """The log-cdf, log P(Z ≤ z)."""
+        with np.errstate(over="ignore"):
+            return self._standard(self._z(t, f, g))[3]
+
+    def dlog_density(
+        self,
+        y: Array,
+        f: Array,
+        g: Array,
+        *,
+        censored: Metadata = None,
+        y_upper: Metadata = None,
+        entry: Metadata = None,
+    ) -> Arrays:
+        """∂ log p / ∂f = −k Σ u, ∂ log p / ∂g = ± (Σ u z + [exact]), u = ∂ log p / ∂z of each z."""
+        code = _codes(censored)
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = self._z(y, f, g)
+            log_p, slope, log_survival, _ = self._standard(z)
+            hazard = -np.exp(_minus(log_p, log_survival))
+            terms = [(z, np.where(code == EXACT, slope, np.where(code == RIGHT, hazard, 0.0)))]
+            start = np.maximum(0.0 if entry is None else entry, TINY)
+            if np.any(inner := (code == LEFT) | (code == INTERVAL)):
+                upper = y if y_upper is None and np.all(code != INTERVAL) else _required(y_upper)
+                low, high = np.where(code == LEFT, start, y), np.where(code == LEFT, y, upper)
+                total = self._log_between(low, high, f, g)
+                for t, sign in ((high, 1.0), (low, -1.0)):
+                    z = self._z(t, f, g)
+                    u = sign * np.exp(_minus(self._standard(z)[0], total))
+                    terms.append((z, np.where(inner, u, 0.0)))
+            if entry is not None:
+                z = self._z(start, f, g)
+                log_p, _, log_survival, _ = self._standard(z)
+                terms.append((z, np.exp(_minus(log_p, log_survival))))
+            k = np.exp(np.clip(self._sign * np.asarray(g), -700.0, 700.0))
+            df = -k * sum(u for _, u in terms)
+            dg = sum(np.where(u == 0.0, 0.0, u * z) for z, u in terms)
+        return df, self._sign * (dg + (code == EXACT))
+
+
+class LogLogisticSurvival(_LogScale):
     """T ~ log-logistic with scale = median e^f and shape e^g.
 
     With a(t) = e^g (log t − f): S(t) = 1/(1 + e^a), and for a row at y with metadata of `Survival`
@@ -138,63 +215,12 @@ class LogLogisticSurvival(Survival):
     quadrature_latent = "log_shape"
     infinite_mean = True  # E[y] needs a shape above 1; a Gaussian log-shape is below 0 sometimes
 
-    def log_hazard(self, t: Array, f: Array, g: Array) -> Array:
-        """The log-hazard, g − log t − softplus(−a)."""
-        return g - np.log(t) - special.softplus(-_a(t, f, g))
+    log_density = Survival.log_density
 
-    def log_survival(self, t: Array, f: Array, g: Array) -> Array:
-        """−softplus(a)."""
-        return -special.softplus(_a(t, f, g))
-
-    def log_cdf(self, t: Array, f: Array, g: Array) -> Array:
-        """−softplus(−a)."""
-        return -special.softplus(-_a(t, f, g))
-
-    def log_density(
-        self,
-        y: Array,
-        f: Array,
-        g: Array,
-        *,
-        censored: Metadata = None,
-        y_upper: Metadata = None,
-        entry: Metadata = None,
-    ) -> Array:
-        """As in the class docstring, in the broadcast shape of y, f and g."""
-        rows = _Rows(y, censored, y_upper, entry)
-        shape = np.exp(g)
-        value = rows.exact * (g - rows.log_y)
-        for above, below, log_t in rows.terms:
-            a = shape * (log_t - f)
-            tail = np.log1p(np.exp(-np.abs(a)))
-            value = value + (above + below) * tail
-            value = value + above * np.maximum(a, 0.0) + below * np.maximum(-a, 0.0)
-        return value + rows.width_terms(shape)[0]
-
-    def dlog_density(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Arrays:
-        """∂ log p / ∂f, ∂ log p / ∂g."""
-        rows = _Rows(y, **metadata)
-        shape = np.exp(g)
-        da, dg = 0.0, rows.exact + rows.width_terms(shape)[1]
-        for above, below, log_t in rows.terms:
-            a = shape * (log_t - f)
-            slope = above * expit(a) - below * expit(-a)
-            da = da - slope
-            dg = dg + slope * a
-        return shape * da, dg
-
-    def d2log_density(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Arrays:
-        """∂² log p / ∂f², ∂² log p / ∂g²."""
-        rows = _Rows(y, **metadata)
-        shape = np.exp(g)
-        second_f, second_g = 0.0, rows.width_terms(shape)[2]
-        for above, below, log_t in rows.terms:
-            a = shape * (log_t - f)
-            up, down = expit(a), expit(-a)
-            curvature = (above + below) * up * down
-            second_f = second_f + curvature
-            second_g = second_g + (above * up - below * down) * a + curvature * a * a
-        return shape * shape * second_f, second_g
+    def _standard(self, z: Array) -> tuple[Array, Array, Array, Array]:
+        tail = np.log1p(np.exp(-np.abs(z)))
+        above, below = np.minimum(-z, 0.0) - tail, np.minimum(z, 0.0) - tail
+        return above + below, -np.tanh(0.5 * z), above, below
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **metadata: Metadata
@@ -247,9 +273,8 @@ class LogLogisticSurvival(Survival):
         )
 
     def cdf(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
-        """P(T ≤ y) = 1/(1 + e^{−a}); 0 for y ≤ 0."""
-        y = np.asarray(y, dtype=float)
-        return np.where(y > 0.0, expit(_a(np.where(y > 0.0, y, 1.0), f, g)), 0.0)
+        """P(T ≤ y) = 1/(1 + e^{−a})."""
+        return expit(self._z(y, f, g))
 
     def ppf(self, q: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
         """Quantiles, exp(f + e^{−g} logit q)."""
@@ -284,11 +309,6 @@ class LogLogistic(ConstantLatent):
 
 # v_g at which the sum over g is off by 1e-6, for each of quadrature.LEVELS
 _LIMITS = (0.2, 0.42, 0.88, 1.55, 2.5, 3.5)
-
-
-def _a(t: Array, f: Array, g: Array) -> Array:
-    """e^g (log t − f)."""
-    return np.exp(g) * (np.log(t) - f)
 
 
 class _Rows:

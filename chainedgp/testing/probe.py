@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import expit
 
 from .. import numeric
+from ..faults import array_fault
 from ..likelihoods.base import Likelihood
 from .report import Report
 
@@ -72,19 +73,10 @@ class Probe:
 
     def array(self, method: str, value: Any, shape: tuple[int, ...], exact: bool = True) -> Any:
         """The value if it is a float64 array of the shape (or broadcasts to it), else None."""
-        if not isinstance(value, np.ndarray | np.float64):
-            kind = type(value).__name__
-            self.fault(method, f"returns a {kind}, not a numpy array of float64")
-        elif value.dtype != np.float64:
-            self.fault(method, f"returns {value.dtype}, not float64: use float64 throughout")
-        elif value.shape != shape and (exact or not _broadcasts(value.shape, shape)):
-            self.fault(
-                method,
-                f"returns shape {value.shape} instead of {shape}, the broadcast shape of its "
-                "arguments; use elementwise operations only, no reshaping or summing",
-            )
-        else:
+        words = array_fault(value, shape, exact)
+        if words is None:
             return np.broadcast_to(value, shape)
+        self.fault(method, words)
         return None
 
     def arrays(
@@ -111,13 +103,6 @@ class Probe:
     def table(self) -> Any:
         """The conditional distribution by integration of the density at the latents."""
         return numeric.tabulate(self.lik, self.latents, self.kw)
-
-
-def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    try:
-        return np.broadcast_shapes(shape, target) == target
-    except ValueError:
-        return False
 
 
 def _targets(likelihood: Likelihood, rng: np.random.Generator) -> Array:

@@ -1,0 +1,98 @@
+"""The whole predictive density over one input and the target, as a heat map."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import checks
+from ..errors import InputError
+from ..linalg import Array
+from . import grids, style
+from .targets import draw_data, target_limits
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_density"]
+
+BRIGHTEST = 0.995  # densities above this quantile share the darkest colour
+MOST_CELLS = 400
+
+
+def plot_density(
+    model: Any,
+    input: int | str | None = None,
+    *,
+    at: Any = None,
+    limits: tuple[float, float] | None = None,
+    y: Any = None,
+    num: int = 160,
+    data: bool | None = None,
+    colorbar: bool = True,
+    Y_metadata: Any = None,
+    ax: Any = None,
+) -> Axes:
+    """The predictive density p(y | x), or probability of a count, over x and y.
+
+    Parameters
+    ----------
+    input, at : along which input, and where the others are held, as in `plot_slice`.
+    limits : ends of the grid in x; None takes the range of the data.
+    y : grid of targets (k,); None takes the range of data and 95 % band.
+    num : points of each grid.
+    data : draw the rows; None draws them for a model of one input.
+    Y_metadata : metadata of the drawn rows (exposure, trials); None takes medians of the data.
+    """
+    if model.likelihood.support in ("binary", "categories"):
+        raise InputError("plot_density is for numbers; plot_fit draws probabilities of classes.")
+    column = grids.most_relevant(model) if input is None else grids.column_index(model, input)
+    x = grids.axis_values(model, column, num, limits)
+    rows = grids.rows_along(model, [column], x[:, None], at)
+    predictive = model.predictive(rows, grids.metadata_at_rest(model, Y_metadata))
+    values = _target_grid(model, predictive, num) if y is None else _as_grid(y)
+    p = predictive.pdf(values)  # (n, k)
+    ax = style.one_axes(ax)
+    top = float(np.quantile(p[np.isfinite(p)], BRIGHTEST)) or 1.0
+    counts = model.likelihood.support == "counts"
+    image = ax.pcolormesh(
+        x,
+        values,
+        p.T,
+        vmin=0.0,
+        vmax=top,
+        cmap=style.density_map(),
+        shading="nearest" if counts else "gouraud",
+        rasterized=True,
+    )
+    if data or (data is None and model.X.shape[1] == 1):
+        draw_data(ax, model, model.X[:, column], style.COLOURS["vermilion"])
+    ax.set_xlim(x[0], x[-1])
+    half = 0.5 if counts else 0.0 if model.likelihood.support == "real" else values[0]
+    ax.set_ylim(values[0] - half, values[-1] + half)
+    if colorbar:
+        label = "probability" if counts else "predictive density"
+        style.colour_bar(ax, image, label, "max" if p.max() > top else "neither")
+    return style.tidy(ax, grids.input_names(model)[column], grids.target_name(model))
+
+
+def _as_grid(y: Any) -> Array:
+    grid = np.asarray(y, dtype=float).ravel()
+    if grid.size < 2 or not (np.diff(grid) > 0).all():
+        raise InputError("y must be a rising grid of at least two targets.")
+    return grid
+
+
+def _target_grid(model: Any, predictive: Any, num: int) -> Array:
+    """Targets (k,) inside the support: whole numbers for counts, never an end of the support."""
+    num, support = checks.positive_int(num, "num"), model.likelihood.support
+    ends = predictive.ppf(np.array([0.025, 0.975]))
+    low, high = target_limits(model, ends[:, 0], ends[:, 1])
+    if support == "counts":
+        return np.unique(np.round(np.linspace(0.0, high, min(int(high) + 1, MOST_CELLS))))
+    if support == "unit":
+        low, high = 0.0, 1.0
+    if support != "real":
+        return (np.arange(num) + 0.5) / num * high  # middles of cells from 0
+    return np.linspace(low, high, num)

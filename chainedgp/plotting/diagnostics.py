@@ -1,0 +1,189 @@
+"""Is the fit to be trusted: calibration, the trace of the bound, relevances of the inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import checks
+from ..errors import InputError
+from ..linalg import Array
+from . import grids, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_calibration", "plot_pit", "plot_relevance", "plot_trace"]
+
+SQUARE = (3.6, 3.4)
+TRACE_AXES = {"iterations": None, "seconds": 3, "evaluations": 1}
+DISCRETE = ("counts", "binary", "categories")
+
+
+def plot_pit(
+    model: Any,
+    X: Any = None,
+    Y: Any = None,
+    *,
+    bins: int = 10,
+    rng: Any = 0,
+    Y_metadata: Any = None,
+    ax: Any = None,
+) -> Axes:
+    """Histogram of the probability integral transform u = F(y | x): flat if calibrated.
+
+    A hump says that predictive distributions are too wide, a bowl that they are too narrow, a
+    slope that they are biased. The grey band holds 95 % of the bars of a calibrated model.
+
+    Parameters
+    ----------
+    X, Y, Y_metadata : rows to judge by; None takes the data of the fit (which flatters).
+    bins : number of bars.
+    rng : seed or Generator: u is drawn between F(y−) and F(y) for counts, and between the ends of
+        what is known for censored rows.
+    """
+    u = _transform(model, X, Y, Y_metadata, rng)
+    bins, n = checks.positive_int(bins, "bins"), len(u)
+    ax = style.one_axes(ax)
+    from scipy import stats
+
+    low, high = stats.binom.ppf([0.025, 0.975], n, 1.0 / bins) * bins / n
+    ax.hist(
+        u,
+        bins=np.linspace(0.0, 1.0, bins + 1).tolist(),
+        weights=np.full(n, bins / n),
+        color=style.tint(style.COLOURS["blue"], 0.45),
+        edgecolor="white",
+        label="rows",
+    )
+    ax.axhspan(low, high, color="0.5", alpha=0.25, lw=0, label="95 % if calibrated")
+    ax.axhline(1.0, color=style.POINTS, lw=1.0, ls="--")
+    ax.set_xlim(0.0, 1.0)
+    style.legend_above(ax)
+    return style.tidy(ax, "probability integral transform", "density")
+
+
+def plot_calibration(
+    model: Any,
+    X: Any = None,
+    Y: Any = None,
+    *,
+    rng: Any = 0,
+    Y_metadata: Any = None,
+    ax: Any = None,
+) -> Axes:
+    """Share of rows inside the central predictive interval against its probability.
+
+    Below the diagonal intervals are too narrow, above it too wide. The grey band holds 95 % of the
+    curve's points for a calibrated model. Arguments as in `plot_pit`.
+    """
+    u = _transform(model, X, Y, Y_metadata, rng)
+    n = len(u)
+    needed = np.sort(np.abs(2.0 * u - 1.0))  # the interval that just holds the row
+    levels = np.linspace(0.0, 1.0, 201)
+    covered = np.searchsorted(needed, levels, side="right") / n
+    from scipy import stats
+
+    low, high = stats.binom.ppf(np.array([[0.025], [0.975]]), n, levels) / n
+    ax = style.one_axes(ax, SQUARE)
+    ax.fill_between(levels, low, high, color="0.85", lw=0, label="95 % if calibrated")
+    ax.plot([0, 1], [0, 1], color=style.POINTS, lw=1.0, ls="--")
+    ax.plot(levels, covered, color=style.COLOURS["blue"], lw=1.6, label="rows")
+    ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    style.legend_above(ax)
+    return style.tidy(ax, "probability of the interval", "share of rows inside")
+
+
+def plot_trace(
+    source: Any, against: str = "iterations", *, gap: bool = False, ax: Any = None
+) -> Axes:
+    """The bound over an optimisation.
+
+    Parameters
+    ----------
+    source : the result of `optimize`, or a model that was fitted.
+    against : "iterations", "seconds" or "evaluations" (of the likelihood, over all rows).
+    gap : draw how far the bound is below its best, on a logarithmic axis.
+    """
+    result = source if hasattr(source, "trace_array") else getattr(source, "last_result", None)
+    if result is None or not len(result.trace):
+        raise InputError("there is no trace yet: call optimize() first, or give its result.")
+    checks.one_of(against, tuple(TRACE_AXES), "against")
+    table, column = result.trace_array(), TRACE_AXES[against]
+    x = np.arange(len(table)) if column is None else table[:, column]
+    bound = table[:, 0]
+    ax = style.one_axes(ax)
+    blue = style.COLOURS["blue"]
+    if gap:
+        below = max(bound.max(), result.bound) - bound
+        seen = below > 0.0  # the best point itself has no place on a logarithmic axis
+        ax.semilogy(x[seen], below[seen], color=blue, lw=1.4, marker=".", ms=4)
+        return style.tidy(ax, against, "distance to the best bound")
+    errors = np.array(result.estimates, dtype=float)
+    if len(errors) == len(bound):  # of minibatches: ± 2 standard errors
+        half = 2.0 * errors[:, 1]
+        ax.fill_between(x, bound - half, bound + half, color=style.tint(blue, 0.25), lw=0)
+    ax.plot(x, bound, color=blue, lw=1.4, marker=".", ms=4, label="trace")
+    ax.axhline(result.bound, color=style.POINTS, lw=0.8, ls="--", label="at the end")
+    style.legend_above(ax)
+    return style.tidy(ax, against, "bound")
+
+
+def plot_relevance(model: Any, *, ax: Any = None) -> Axes:
+    """How much each input matters to each latent: ARD relevances, one bar per input and latent.
+
+    The bar is the standard deviation, a priori, of the latent's change per standard deviation of
+    the input: for an RBF kernel σ s_d / ℓ_d. An input with a short bar could be left out.
+    """
+    table = grids.relevances(model)  # (D, b)
+    D, b = table.shape
+    ax = style.one_axes(ax, (style.SIZE[0], 0.9 + D * (0.14 + 0.14 * b)))
+    height = 0.8 / b
+    for j, latent in enumerate(model.latents):
+        ax.barh(
+            np.arange(D) + (j - 0.5 * (b - 1)) * height,
+            table[:, j],
+            height=0.9 * height,
+            color=style.SEQUENCE[j % len(style.SEQUENCE)],
+            hatch=("", "////", "....", "xxxx")[j % 4],
+            edgecolor="white",
+            lw=0.0,
+            label=style.words(latent),
+        )
+    ax.set_yticks(np.arange(D), grids.input_names(model))
+    ax.set_ylim(D - 0.5, -0.5)  # the first input on top
+    style.legend_above(ax)
+    return style.tidy(ax, "relevance (change of the latent per sd of the input)")
+
+
+def _transform(model: Any, X: Any, Y: Any, Y_metadata: Any, rng: Any) -> Array:
+    """PIT values (n,), uniform if calibrated; drawn at random where only a range is known."""
+    if (X is None) != (Y is None):
+        raise InputError("give both X and Y, or neither for the data of the fit.")
+    if X is None:
+        X, Y, Y_metadata = model.X, model.Y, model.Y_metadata
+    if model.likelihood.support == "categories":
+        raise InputError("classes have no order: a PIT is for numbers.")
+    X = checks.as_inputs(X, "X", model.X.shape[1])
+    y = checks.as_targets(Y, len(X))
+    model.likelihood.check_targets(y)
+    given, _ = checks.as_metadata(Y_metadata, model.likelihood, len(X))
+    predictive = model.predictive(X, given)
+    upper = predictive.cdf(y[:, None])[:, 0]
+    lower = upper.copy()
+    if model.likelihood.support in DISCRETE:
+        lower = predictive.cdf(y[:, None] - 1.0)[:, 0]
+    for atom in model.likelihood.atoms:  # a mass of its own: the density there is a probability
+        lower = np.where(y == atom, upper - predictive.pdf(np.array([atom]))[:, 0], lower)
+    censored = given.get("censored", np.zeros(len(y)))
+    if (censored == 2).any():
+        end = predictive.cdf(given["y_upper"][:, None])[:, 0]
+        upper = np.where(censored == 2, end, upper)
+    upper = np.where(censored == 1, 1.0, upper)
+    if "entry" in given:
+        start = predictive.cdf(given["entry"][:, None])[:, 0]
+        lower, upper = ((ends - start) / (1.0 - start) for ends in (lower, upper))
+    lower = np.where(censored == -1, 0.0, lower)
+    draw = checks.as_generator(rng).uniform(size=len(y))
+    return np.clip(lower + draw * (upper - lower), 0.0, 1.0)

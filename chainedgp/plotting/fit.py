@@ -1,0 +1,215 @@
+"""Fits along one input: the target with quantile bands, and the latent functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from ..errors import InputError
+from ..linalg import Array
+from ..parameters import latent_index
+from . import grids, style
+from .targets import draw_data, target_limits
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_fit", "plot_latents", "plot_slice"]
+
+LEVELS = (50.0, 95.0)
+STEPPED = ("counts", "binary", "categories")
+
+
+def plot_fit(
+    model: Any,
+    levels: Sequence[float] = LEVELS,
+    *,
+    limits: tuple[float, float] | None = None,
+    num: int = 200,
+    data: bool = True,
+    legend: bool = True,
+    Y_metadata: Any = None,
+    ax: Any = None,
+) -> Axes:
+    """A model of one input: predictive median, central quantile bands, and the data.
+
+    Targets of 0 and 1 and of classes are drawn by their probabilities instead. Right-censored
+    times are open triangles that point up, left-censored ones point down, intervals are bars.
+
+    Parameters
+    ----------
+    levels : probabilities of the bands, in percent.
+    limits, num : ends and number of points of the grid in x; None takes the range of the data.
+    data, legend : whether to draw them.
+    Y_metadata : metadata of the drawn rows (exposure, trials); None takes medians of the data.
+    ax : axes to draw on; None makes a figure.
+    """
+    if model.X.shape[1] != 1:
+        raise InputError(
+            f"plot_fit is for models of one input; this one has {model.X.shape[1]}. Use plot_slice "
+            "along one of them, or plot_map over two."
+        )
+    ax = plot_slice(
+        model, 0, levels, limits=limits, num=num, legend=False, Y_metadata=Y_metadata, ax=ax
+    )
+    if data:
+        draw_data(ax, model, model.X[:, 0])
+    if legend:
+        style.legend_above(ax)
+    return ax
+
+
+def plot_slice(
+    model: Any,
+    input: int | str | None = None,
+    levels: Sequence[float] = LEVELS,
+    *,
+    at: Any = None,
+    latent: int | str | None = None,
+    limits: tuple[float, float] | None = None,
+    num: int = 200,
+    data: bool = False,
+    legend: bool = True,
+    Y_metadata: Any = None,
+    ax: Any = None,
+) -> Axes:
+    """The predictive distribution, or one latent, along one input, the others held at rest.
+
+    Parameters
+    ----------
+    input : index or name of the input; None takes the most relevant one.
+    levels : probabilities of the bands, in percent.
+    at : where the other inputs are held: a row (D,) or {index or name: value}; else the medians.
+    latent : index or name of a latent function to draw in place of the target.
+    data : draw all rows too, wherever their other inputs lie. Ticks at the foot of the axes show
+        the inputs of the data in any case where there is more than one.
+    """
+    column = grids.most_relevant(model) if input is None else grids.column_index(model, input)
+    x = grids.axis_values(model, column, num, limits)
+    rows = grids.rows_along(model, [column], x[:, None], at)
+    ax, widths = style.one_axes(ax), style.as_levels(levels)
+    if latent is not None:
+        j = latent_index(latent, model.latents)
+        _draw_latent(ax, x, model.predict_latents(rows), j, widths)
+        ylabel = style.words(model.latents[j])
+    else:
+        predictive = model.predictive(rows, grids.metadata_at_rest(model, Y_metadata))
+        ylabel = _draw_target(ax, model, x, predictive, widths, data or model.X.shape[1] == 1)
+    if model.X.shape[1] > 1:
+        _draw_rug(ax, np.asarray(model.X[:, column]))
+        if data and latent is None:
+            draw_data(ax, model, model.X[:, column])
+    ax.set_xlim(x[0], x[-1])
+    style.tidy(ax, grids.input_names(model)[column], ylabel)
+    if legend:
+        style.legend_above(ax)
+    return ax
+
+
+def plot_latents(
+    model: Any,
+    input: int | str | None = None,
+    levels: Sequence[float] = LEVELS,
+    *,
+    at: Any = None,
+    natural: bool = False,
+    limits: tuple[float, float] | None = None,
+    num: int = 200,
+    legend: bool = True,
+    ax: Any = None,
+) -> np.ndarray:
+    """Each latent function along one input with the bands of q, one axes per latent.
+
+    Parameters
+    ----------
+    input, at : as in `plot_slice`; a model of one input needs neither.
+    natural : draw the likelihood's own parameters (scale, rate, …) instead of the latents.
+    ax : as many axes as there are curves to draw; None makes a figure.
+
+    Returns an array (b,) of axes; with `natural`, one for each parameter.
+    """
+    column = grids.most_relevant(model) if input is None else grids.column_index(model, input)
+    x = grids.axis_values(model, column, num, limits)
+    rows, widths = grids.rows_along(model, [column], x[:, None], at), style.as_levels(levels)
+    name = grids.input_names(model)[column]
+    if natural:
+        table = model.predictive(rows, grids.metadata_at_rest(model)).parameters(_ends(widths))
+        axes = style.many_axes(ax, len(table))
+        for axis, (key, values) in zip(axes, table.items(), strict=True):
+            _draw_quantiles(axis, x, values, widths)
+            style.tidy(axis, None, style.words(key))
+    else:
+        axes = style.many_axes(ax, len(model.latents))
+        moments = model.predict_latents(rows)
+        for j, axis in enumerate(axes):
+            _draw_latent(axis, x, moments, j, widths)
+            style.tidy(axis, None, style.words(model.latents[j]))
+    for axis in axes:
+        axis.set_xlim(x[0], x[-1])
+    style.tidy(axes[-1], name)
+    axes[-1].figure.align_ylabels(list(axes))
+    if legend:
+        style.legend_above(axes[0])
+    return axes
+
+
+# ---- parts --------------------------------------------------------------------------------------
+
+
+def _ends(levels: Array) -> tuple[float, ...]:
+    """Percentages: lower and upper end of each band, then the median."""
+    return (*(50.0 - levels / 2.0), *(50.0 + levels / 2.0), 50.0)
+
+
+def _draw_quantiles(
+    ax: Axes, x: Array, table: Array, levels: Array, colour: str = "", step: bool = False
+) -> None:
+    """Bands and median from the columns (n, 2k + 1) that `_ends` asks for."""
+    colour, k = colour or style.COLOURS["blue"], len(levels)
+    ends = [(table[:, i], table[:, k + i]) for i in range(k)]
+    style.draw_bands(ax, x, ends, levels, colour, step)
+    shape = "steps-mid" if step else "default"
+    ax.plot(x, table[:, -1], color=colour, lw=1.6, drawstyle=shape, label="median", zorder=2)
+
+
+def _draw_latent(ax: Axes, x: Array, moments: tuple[Array, Array], j: int, levels: Array) -> None:
+    """q(f_j) is Gaussian: its quantiles are mean + z sd."""
+    mean, sd = moments[0][:, j], np.sqrt(moments[1][:, j])
+    z = ndtri(np.array(_ends(levels)) / 100.0)
+    colour = style.SEQUENCE[j % len(style.SEQUENCE)]
+    _draw_quantiles(ax, x, mean[:, None] + sd[:, None] * z, levels, colour)
+
+
+def _draw_target(ax: Axes, model: Any, x: Array, predictive: Any, levels: Array, data: bool) -> str:
+    """Quantiles of the target, or probabilities of classes; returns the label of the axis."""
+    support, name = model.likelihood.support, grids.target_name(model)
+    if support == "categories":
+        classes = np.arange(float(model.likelihood.num_categories))
+        for k, curve in enumerate(predictive.pdf(classes).T):
+            pick = k % len(style.SEQUENCE)
+            look: Any = {"color": style.SEQUENCE[pick], "ls": style.LINE_STYLES[pick]}
+            ax.plot(x, curve, lw=1.6, label=f"{name} = {k}", **look)
+        ax.set_ylim(-0.02, 1.02)
+        return "probability"
+    if support == "binary":
+        table = predictive.parameters(_ends(levels))
+        if "probability" in table:
+            _draw_quantiles(ax, x, table["probability"], levels)
+        else:
+            ax.plot(x, predictive.mean[:, 0], color=style.COLOURS["blue"], lw=1.6, label="mean")
+        ax.set_ylim(-0.04, 1.04)
+        return f"P({name} = 1)"
+    table = predictive.ppf(np.array(_ends(levels)) / 100.0)  # (n, 2k + 1)
+    _draw_quantiles(ax, x, table, levels, step=support in STEPPED)
+    ax.set_ylim(*target_limits(model, table[:, 0], table[:, len(levels)], data))
+    return name
+
+
+def _draw_rug(ax: Axes, values: Array) -> None:
+    """Ticks at the foot of the axes where the data lie in this input."""
+    shown = values[:: max(1, len(values) // 500)]
+    foot = ax.get_xaxis_transform()
+    ax.plot(shown, np.zeros(len(shown)), "|", transform=foot, ms=5, mew=0.4, color=style.POINTS)

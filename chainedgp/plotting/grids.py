@@ -1,0 +1,139 @@
+"""Rows of inputs to draw at: a grid along one or two columns, the others at rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import checks
+from ..errors import InputError
+from ..linalg import Array
+from ..predictive_survival import CENSORING
+
+__all__ = ["input_names", "relevances", "target_name"]
+
+MARGIN = 0.02  # of the range of the data, on either side
+SAMPLE_ROWS = 200
+STEP = 0.1  # of an input's standard deviation
+
+
+def input_names(model: Any) -> list[str]:
+    """Names of the inputs: the model's `input_names`, else x, or x0, x1, …"""
+    D = model.X.shape[1]
+    given = getattr(model, "input_names", None)
+    if given is not None:
+        if isinstance(given, str) or len(given) != D:
+            raise InputError(f"input_names must be {D} names, one per column; got {given!r}.")
+        return [str(name) for name in given]
+    return ["x"] if D == 1 else [f"x{d}" for d in range(D)]
+
+
+def target_name(model: Any) -> str:
+    """Name of the target: the model's `target_name`, else y, or "time" for survival times."""
+    given = getattr(model, "target_name", None)
+    return str(given) if given else "time" if is_survival(model.likelihood) else "y"
+
+
+def is_survival(likelihood: Any) -> bool:
+    """Whether the targets are event times."""
+    while hasattr(likelihood, "_base"):
+        likelihood = likelihood._base
+    return hasattr(likelihood, "log_survival")
+
+
+def column_index(model: Any, input: int | str) -> int:
+    """Index of an input given by index or name."""
+    names = input_names(model)
+    if isinstance(input, str) and input in names:
+        return names.index(input)
+    if isinstance(input, int | np.integer) and -len(names) <= input < len(names):
+        return int(input) % len(names)
+    raise InputError(
+        f"input must be an index below {len(names)} or one of {', '.join(names)}; got {input!r}."
+    )
+
+
+def resting_point(model: Any, at: Any = None) -> Array:
+    """Where the other inputs are held, (D,): medians of the data, or what `at` says.
+
+    at : None, a row (D,), or a dict {index or name: value} for some of the inputs.
+    """
+    row = np.median(np.asarray(model.X), axis=0)
+    if at is None:
+        return row
+    if isinstance(at, Mapping):
+        for key, value in at.items():
+            row[column_index(model, key)] = float(value)
+        return row
+    given = np.asarray(at, dtype=float).ravel()
+    if given.shape != row.shape or not np.isfinite(given).all():
+        raise InputError(f"at must be a dict, or a finite row of {row.size} inputs; got {at!r}.")
+    return given
+
+
+def rows_along(model: Any, columns: Sequence[int], values: Array, at: Any = None) -> Array:
+    """Rows (n, D): `values` (n, len(columns)) in `columns`, the resting point elsewhere."""
+    rows = np.tile(resting_point(model, at), (len(values), 1))
+    rows[:, list(columns)] = values
+    return rows
+
+
+def axis_values(model: Any, column: int, num: int, limits: Any = None) -> Array:
+    """An even grid over the range of an input, a little wider, or over `limits`: (num,)."""
+    num = checks.positive_int(num, "num")
+    if limits is None:
+        x = np.asarray(model.X[:, column])
+        low, high = float(x.min()), float(x.max())
+        margin = MARGIN * (high - low) or 0.5
+        low, high = low - margin, high + margin
+    else:
+        low, high = (float(value) for value in limits)
+        if not (np.isfinite([low, high]).all() and low < high):
+            raise InputError(f"limits must be two numbers, low and high; got {limits!r}.")
+    return np.linspace(low, high, num)
+
+
+def metadata_at_rest(model: Any, Y_metadata: Any = None) -> dict[str, Any]:
+    """Metadata of drawn rows: what is given, else a typical value of the data.
+
+    Exposure, trials and the like take their (lower) median; what says how an event was seen
+    (censored, entry) says nothing of the event itself and is left out.
+    """
+    typical = {
+        key: float(np.quantile(value, 0.5, method="lower"))
+        for key, value in model.Y_metadata.items()
+        if key not in (*CENSORING, checks.WEIGHTS)
+    }
+    return {**typical, **(Y_metadata or {})}
+
+
+def relevances(model: Any) -> Array:
+    """How fast each latent varies with each input a priori, (D, b).
+
+        r_dj = E[(f_j(x + h s_d e_d) − f_j(x))²]^½ / h,    s_d the standard deviation of input d
+
+    with a small h, averaged over rows of the data. For an RBF kernel, r_dj = σ_j s_d / ℓ_dj: the
+    usual ARD relevance in units of the latent. Every kernel has one, sums and products too.
+    """
+    every = max(1, len(model.X) // SAMPLE_ROWS)
+    X = np.array(model.X[::every][:SAMPLE_ROWS], dtype=float)
+    spread = np.std(np.asarray(model.X), axis=0)
+    result = np.empty((X.shape[1], len(model.latents)))
+    for d, s in enumerate(spread):
+        moved = X.copy()
+        moved[:, d] += STEP * s
+        for j, kernel in enumerate(model.kernels):
+            # a second array each time: white noise, which is no function of the input, drops out
+            here, there = kernel.K(X, X.copy()), kernel.K(moved, moved.copy())
+            change = np.diag(here) + np.diag(there) - 2.0 * np.diag(kernel.K(X, moved))
+            result[d, j] = np.sqrt(np.maximum(change, 0.0).mean()) / STEP
+    return result
+
+
+def most_relevant(model: Any) -> int:
+    """The input that moves the latents most; each latent in units of its own largest effect."""
+    table = relevances(model)
+    largest = table.max(axis=0)
+    return int(np.argmax((table / np.where(largest > 0.0, largest, 1.0)).sum(axis=1)))

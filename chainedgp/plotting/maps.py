@@ -1,0 +1,128 @@
+"""Maps over two inputs: mean, quantiles, spread, latents, with the data."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError, MomentWarning
+from ..linalg import Array
+from ..parameters import latent_index
+from . import grids, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_map"]
+
+SIZE = (4.6, 3.6)
+TARGETS = ("mean", "median")
+
+
+def plot_map(
+    model: Any,
+    what: str | float | None = None,
+    inputs: tuple[int | str, int | str] = (0, 1),
+    *,
+    at: Any = None,
+    limits: Any = (None, None),
+    num: int = 60,
+    data: bool = True,
+    colorbar: bool = True,
+    Y_metadata: Any = None,
+    ax: Any = None,
+) -> Axes:
+    """A quantity over two inputs, the others held at rest, with contour lines and the data.
+
+    Parameters
+    ----------
+    what : "mean", "median" or "sd" of the target; a number, a percentile of it; a latent's name
+        (its mean under q) or that of a parameter of the likelihood (its median), such as "scale".
+        None: the mean where it exists, else the median.
+    inputs : the two inputs, by index or name: horizontal, vertical.
+    at : where the others are held: a row (D,) or {index or name: value}; else the medians.
+    limits : ends of the two grids, a pair each; None takes the range of the data.
+    num : points of each grid.
+    data : draw the rows. Where the map shows the target's own scale they are filled by their
+        target, in the same colours: a point that stands out is badly fitted.
+    """
+    columns = [grids.column_index(model, each) for each in inputs]
+    if len(columns) != 2 or columns[0] == columns[1]:
+        raise InputError(f"inputs must be two different inputs; got {inputs!r}.")
+    ends = (None, None) if limits is None else limits
+    x, y = (grids.axis_values(model, c, num, end) for c, end in zip(columns, ends, strict=True))
+    mesh = np.stack([part.ravel() for part in np.meshgrid(x, y)], axis=1)
+    rows = grids.rows_along(model, columns, mesh, at)
+    label, values, on_target_scale = _quantity(model, rows, what, Y_metadata)
+    ax = style.one_axes(ax, SIZE)
+    table = values.reshape(len(y), len(x))
+    image = ax.pcolormesh(x, y, table, cmap="cividis", shading="gouraud", rasterized=True)
+    if np.ptp(table) > 0.0:
+        ax.contour(
+            x, y, table, levels=7, colors="white", linewidths=0.5, linestyles="solid", alpha=0.7
+        )
+    if data:
+        _draw_rows(ax, model, columns, image if on_target_scale else None)
+    ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+    if colorbar:
+        style.colour_bar(ax, image, label)
+    names = grids.input_names(model)
+    return style.tidy(ax, names[columns[0]], names[columns[1]])
+
+
+def _quantity(
+    model: Any, rows: Array, what: str | float | None, Y_metadata: Any
+) -> tuple[str, Array, bool]:
+    """Label, values (n,), and whether they are on the scale of the target."""
+    name = grids.target_name(model)
+    predictive = model.predictive(rows, grids.metadata_at_rest(model, Y_metadata))
+    if what is None or what in ("mean", "sd"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MomentWarning)  # said below, where it matters
+            mean, variance = predictive.mean[:, 0], predictive.variance[:, 0]
+        if what == "sd":
+            return f"standard deviation of {name}", _finite(np.sqrt(variance), "sd"), False
+        if what == "mean" or np.isfinite(mean).all():
+            return f"mean of {name}", _finite(mean, "mean"), True
+        what = "median"
+    if what == "median":
+        return f"median of {name}", predictive.ppf(0.5)[:, 0], True
+    if isinstance(what, int | float | np.number):
+        if not 0.0 < float(what) < 100.0:
+            raise InputError(f"what, a percentile, must lie between 0 and 100; got {what!r}.")
+        label = f"{style.percent(float(what))} quantile of {name}"
+        return label, predictive.ppf(float(what) / 100.0)[:, 0], True
+    if what in model.latents:
+        j = latent_index(what, model.latents)
+        return style.words(what), model.predict_latents(rows)[0][:, j], False
+    parameters = predictive.parameters((50.0,))
+    if what in parameters:
+        return style.words(what), parameters[what][:, 0], False
+    known = ", ".join(dict.fromkeys(["mean", "median", "sd", *model.latents, *parameters]))
+    raise InputError(f"what must be a percentile or one of {known}; got {what!r}.")
+
+
+def _finite(values: Array, what: str) -> Array:
+    if np.isfinite(values).all():
+        return values
+    raise InputError(
+        f'The {what} of the target does not exist everywhere on the map. Use what="median", or a '
+        "percentile such as what=90."
+    )
+
+
+def _draw_rows(ax: Axes, model: Any, columns: list[int], image: Any) -> None:
+    """The rows as points, filled by their target in the colours of the image if there is one."""
+    points = np.asarray(model.X)[:, columns]
+    size = 14.0 if len(points) <= 300 else 8.0
+    if image is None:
+        ax.scatter(*points.T, s=0.6 * size, c="white", edgecolors="black", linewidths=0.4)
+        return
+    y = np.asarray(model.Y)[:, 0]
+    censored = model.Y_metadata.get("censored", np.zeros(len(y)))
+    look = {"cmap": image.cmap, "norm": image.norm, "edgecolors": "white", "linewidths": 0.5}
+    for mask, marker in ((censored == 0, "o"), (censored != 0, "^")):
+        if mask.any():
+            ax.scatter(*points[mask].T, s=size, c=y[mask], marker=marker, **look)

@@ -1,0 +1,159 @@
+"""Colours, labels and the small habits that all figures share.
+
+Colours are those of Okabe and Ito, which readers with any kind of colour vision tell apart; bands
+are tints of them, so that they also differ in grey print.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..linalg import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+
+__all__ = ["COLOURS", "LINE_STYLES", "SEQUENCE", "density_map", "tint"]
+
+COLOURS = {
+    "black": "#000000",
+    "orange": "#E69F00",
+    "sky": "#56B4E9",
+    "green": "#009E73",
+    "yellow": "#F0E442",
+    "blue": "#0072B2",
+    "vermilion": "#D55E00",
+    "purple": "#CC79A7",
+}
+SEQUENCE = tuple(COLOURS[key] for key in ("blue", "vermilion", "green", "purple", "orange", "sky"))
+"""Order in which several curves take their colours."""
+LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
+"""... and their line styles, so that colour is never the only difference."""
+POINTS = "#333333"
+SIZE = (5.2, 3.2)  # inches: a column and a half of a journal
+SMALL = 8  # points, the smallest type used
+
+
+def tint(colour: str, strength: float) -> tuple[float, float, float]:
+    """`colour` mixed with white: strength 1 is the colour itself, 0 is white."""
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = (1.0 - strength * (1.0 - part) for part in to_rgb(colour))
+    return red, green, blue
+
+
+def density_map() -> Colormap:
+    """White to dark blue, lightness falling all the way: reads the same in grey."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    steps: Any = ["#ffffff", tint(COLOURS["sky"], 0.5), COLOURS["sky"], COLOURS["blue"], "#00233b"]
+    return LinearSegmentedColormap.from_list("chainedgp_density", steps)
+
+
+def one_axes(ax: Any, size: tuple[float, float] = SIZE) -> Axes:
+    """`ax`, or the axes of a new figure."""
+    if ax is None:
+        from matplotlib import pyplot as plt
+
+        return plt.subplots(figsize=size, layout="constrained")[1]
+    if not hasattr(ax, "add_collection"):
+        raise InputError(f"ax must be matplotlib axes or None; got {type(ax).__name__}.")
+    return ax
+
+
+def many_axes(axes: Any, count: int) -> np.ndarray:
+    """`axes` as an array (count,), or those of a new figure, one below the other."""
+    if axes is None:
+        from matplotlib import pyplot as plt
+
+        size = (SIZE[0], 0.5 + 1.9 * count)
+        _, new = plt.subplots(count, figsize=size, layout="constrained", sharex=True, squeeze=False)
+        return new[:, 0]
+    found = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+    if found.size != count:
+        raise InputError(f"axes must be {count} matplotlib axes, one for each; got {found.size}.")
+    return np.array([one_axes(ax) for ax in found], dtype=object)
+
+
+def words(name: str) -> str:
+    """A name as it is written on an axis: log_scale2 becomes "log scale²"."""
+    return re.sub(r"(?<=[a-z])2$", "²", name).replace("_", " ")
+
+
+def tidy(ax: Axes, xlabel: str | None = None, ylabel: str | None = None) -> Axes:
+    """No box, small ticks, and labels where none were set by the caller."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(labelsize=SMALL)
+    if xlabel is not None and not ax.get_xlabel():
+        ax.set_xlabel(xlabel)
+    if ylabel is not None and not ax.get_ylabel():
+        ax.set_ylabel(ylabel)
+    return ax
+
+
+def legend_above(ax: Axes, ncols: int = 4) -> None:
+    """A legend over the axes, in rows, where it can hide nothing."""
+    _, labels = ax.get_legend_handles_labels()
+    if labels:
+        ax.legend(
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
+            ncols=min(ncols, len(labels)),
+            frameon=False,
+            fontsize=SMALL,
+            borderaxespad=0.2,
+            borderpad=0.2,
+            handlelength=1.6,
+            handletextpad=0.5,
+            columnspacing=1.0,
+        )
+
+
+def colour_bar(ax: Axes, image: Any, label: str, extend: str = "neither") -> None:
+    """A colour bar beside `ax`."""
+    bar = ax.figure.colorbar(image, ax=ax, extend=extend, pad=0.02)
+    bar.set_label(label)
+    bar.ax.tick_params(labelsize=SMALL)
+    bar.outline.set_visible(False)
+
+
+def percent(level: float) -> str:
+    """50.0 as "50 %", 97.5 as "97.5 %"."""
+    return f"{level:g} %"
+
+
+def as_levels(levels: Sequence[float]) -> Array:
+    """Probabilities of central bands in percent, widest first."""
+    values = np.unique(np.atleast_1d(np.asarray(levels, dtype=float)))[::-1]
+    if not (values.size and ((values > 0) & (values < 100)).all()):
+        raise InputError(f"levels are percentages between 0 and 100; got {levels!r}.")
+    return values
+
+
+def draw_bands(
+    ax: Axes,
+    x: Array,
+    ends: Sequence[tuple[Array, Array]],
+    levels: Array,
+    colour: str,
+    step: bool = False,
+) -> None:
+    """Nested bands, the widest first and palest; step where the values are whole numbers."""
+    for k, ((lower, upper), level) in enumerate(zip(ends, levels, strict=True)):
+        strength = 0.18 + 0.3 * k / max(1, len(levels) - 1)
+        ax.fill_between(
+            x,
+            lower,
+            upper,
+            color=tint(colour, strength),
+            lw=0,
+            step="mid" if step else None,
+            label=f"{percent(level)} interval",
+            zorder=1 + 0.1 * k,
+        )

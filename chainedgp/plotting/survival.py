@@ -1,0 +1,129 @@
+"""Survival and hazard curves of chosen rows, with credible bands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import checks
+from ..errors import InputError
+from ..linalg import Array
+from . import grids, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_hazard", "plot_survival"]
+
+TYPICAL = (0.1, 0.5, 0.9)  # of the order of the predicted medians
+MOST_BANDS = 4  # more curves than this are drawn without bands
+
+
+def plot_survival(
+    model: Any,
+    X: Any = None,
+    *,
+    times: Any = None,
+    bands: tuple[float, float] | None = (2.5, 97.5),
+    labels: Sequence[str] | None = None,
+    Y_metadata: Any = None,
+    ax: Any = None,
+) -> Axes:
+    """Survival curves S(t) = P(T > t) of chosen rows, with credible bands from q.
+
+    Parameters
+    ----------
+    X : rows (n, D); None takes three rows of the data, with a short, middling and long median.
+    times : grid (k,); None goes up to the 98 % quantile of the times.
+    bands : percentages of the bands, or None. They are left out for more than four rows.
+    labels : a name for each row; else its inputs.
+    """
+    ax = _plot_curves(model, "sf", X, times, bands, labels, Y_metadata, ax)
+    ax.set_ylim(0.0, 1.02)
+    return style.tidy(ax, None, "survival probability")
+
+
+def plot_hazard(
+    model: Any,
+    X: Any = None,
+    *,
+    times: Any = None,
+    bands: tuple[float, float] | None = (2.5, 97.5),
+    labels: Sequence[str] | None = None,
+    Y_metadata: Any = None,
+    ax: Any = None,
+) -> Axes:
+    """Hazard curves h(t) = −d log S(t)/dt of chosen rows; arguments as in `plot_survival`."""
+    ax = _plot_curves(model, "hazard", X, times, bands, labels, Y_metadata, ax)
+    # a hazard may grow without limit at 0: the curves decide, not the bands
+    heights = [float(np.quantile(np.asarray(line.get_ydata()), 0.98)) for line in ax.lines]
+    ax.set_ylim(0.0, 1.5 * max(heights))
+    return style.tidy(ax, None, "hazard")
+
+
+def _plot_curves(
+    model: Any,
+    method: str,
+    X: Any,
+    times: Any,
+    bands: tuple[float, float] | None,
+    labels: Sequence[str] | None,
+    Y_metadata: Any,
+    ax: Any,
+) -> Axes:
+    if not grids.is_survival(model.likelihood):
+        raise InputError(
+            f"survival curves are for survival likelihoods; this is a "
+            f"{type(model.likelihood).__name__}. Use plot_fit or plot_density."
+        )
+    rows = _typical_rows(model) if X is None else checks.as_inputs(X, "X", model.X.shape[1])
+    names = _row_labels(model, rows) if labels is None else [str(label) for label in labels]
+    if len(names) != len(rows):
+        raise InputError(f"labels must be {len(rows)} names, one for each row; got {len(names)}.")
+    t = _time_grid(model) if times is None else np.asarray(times, dtype=float).ravel()
+    shown = bands if len(rows) <= MOST_BANDS else None
+    metadata = grids.metadata_at_rest(model, Y_metadata)
+    found = getattr(model.predictive(rows, metadata), method)(t, bands=shown)
+    estimate, *ends = found if shown is not None else (found,)
+    ax = style.one_axes(ax)
+    for i, name in enumerate(names):
+        pick = i % len(style.SEQUENCE)
+        colour = style.SEQUENCE[pick]
+        if ends:
+            ax.fill_between(t, ends[0][i], ends[1][i], color=colour, alpha=0.18, lw=0)
+        ax.plot(t, estimate[i], color=colour, ls=style.LINE_STYLES[pick], lw=1.6, label=name)
+    ax.set_xlim(0.0, float(t[-1]))
+    style.legend_above(ax, 3)
+    return style.tidy(ax, grids.target_name(model))
+
+
+def _time_grid(model: Any) -> Array:
+    """Times (200,) up to the 98 % quantile of those seen."""
+    end = float(np.quantile(np.asarray(model.Y), 0.98))
+    return np.linspace(end / 400.0, end, 200)
+
+
+def _typical_rows(model: Any) -> Array:
+    """Rows of the data whose predicted medians are short, middling and long."""
+    X = np.asarray(model.X)[:2000]
+    metadata = {
+        key: value[:2000]
+        for key, value in model.Y_metadata.items()
+        if key in grids.metadata_at_rest(model)
+    }
+    order = np.argsort(model.predictive(X, metadata).ppf(0.5)[:, 0], kind="stable")
+    picks = np.unique(np.round(np.array(TYPICAL) * (len(order) - 1)).astype(int))
+    return X[order[picks]]
+
+
+def _row_labels(model: Any, rows: Array) -> list[str]:
+    """Inputs of each row (x0 = 0.3, x1 = 2), or its number if there are many."""
+    names = grids.input_names(model)
+    if len(names) > 3:
+        return [f"row {i}" for i in range(len(rows))]
+    return [
+        ", ".join(f"{name} = {value:.3g}" for name, value in zip(names, row, strict=True))
+        for row in rows
+    ]

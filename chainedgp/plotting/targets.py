@@ -1,0 +1,52 @@
+"""The data on the axes of a figure, and how far the axis of the target reaches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..linalg import Array
+from . import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw_data", "target_limits"]
+
+REACH = 0.5  # how far a band may widen the axes, in ranges of the data
+MARKS = {0: (".", "data"), 1: ("^", "right-censored"), -1: ("v", "left-censored")}
+INTERVAL = 2
+
+
+def draw_data(ax: Axes, model: Any, x: Array, colour: str = style.POINTS) -> None:
+    """The targets over x (N,); censored ones as open triangles, intervals as bars."""
+    x, y = np.asarray(x), np.asarray(model.Y)[:, 0]
+    seen = model.Y_metadata.get("censored", np.zeros(len(y)))
+    size, alpha = (4.0, 0.9) if len(y) <= 300 else (3.0, 0.5)
+    for code, (marker, label) in MARKS.items():
+        mask = seen == code
+        if mask.any():
+            look: Any = {"ms": size, "color": colour, "alpha": alpha, "ls": "none", "zorder": 3}
+            face: Any = {} if code == 0 else {"mfc": "white", "mew": 0.8}
+            ax.plot(x[mask], y[mask], marker=marker, label=label, **look, **face)
+    mask = seen == INTERVAL
+    if mask.any():
+        upper = model.Y_metadata["y_upper"][mask]
+        ax.vlines(
+            x[mask], y[mask], upper, color=colour, lw=0.8, label="interval-censored", zorder=3
+        )
+
+
+def target_limits(model: Any, low: Array, high: Array, data: bool = True) -> tuple[float, float]:
+    """Limits in y that show the band low to high and the data, but not all of an endless tail."""
+    y, support = np.asarray(model.Y), model.likelihood.support
+    if support == "unit":
+        return -0.02, 1.02
+    bottom, top = float(y.min()), float(y.max())
+    reach = REACH * ((top - bottom) or 1.0)
+    lowest = max(float(np.min(low)), bottom - reach)
+    highest = min(float(np.max(high)), top + reach)
+    bottom, top = (min(bottom, lowest), max(top, highest)) if data else (lowest, highest)
+    margin = 0.04 * ((top - bottom) or 1.0)
+    return (bottom - margin if support == "real" else -0.3 * margin), top + margin

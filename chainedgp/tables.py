@@ -1,0 +1,51 @@
+"""A small table of results: columns by name, printed aligned, and as a pandas DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Table"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Named rows and named columns of numbers.
+
+    Parameters
+    ----------
+    index : names of the k rows.
+    columns : name -> (k,) numbers.
+    footer : rows that are printed below the others, such as means: name -> one number per column.
+    """
+
+    index: tuple[str, ...]
+    columns: dict[str, np.ndarray]
+    footer: Mapping[str, Sequence[float]]
+
+    def __getitem__(self, column: str) -> np.ndarray:
+        return self.columns[column]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def frame(self) -> Any:
+        """The table as a pandas DataFrame, without the footer."""
+        import pandas as pd
+
+        return pd.DataFrame(dict(self.columns), index=list(self.index))
+
+    def __str__(self) -> str:
+        values = zip(*self.columns.values(), strict=True)
+        body = [[name, *row] for name, row in zip(self.index, values, strict=True)]
+        body += [[name, *values] for name, values in self.footer.items()]
+        cells = [[str(name), *(f"{value:.4g}" for value in values)] for name, *values in body]
+        cells.insert(0, ["", *self.columns])
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return "\n".join(
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
+            for row in cells
+        )
