@@ -3,7 +3,7 @@
     python benchmarks/hard_starts.py [LIKELIHOOD …] [--jobs 2] [--output FILE.md]
 
 120 rows with two inputs, spoilt in one way each: inputs scaled by 1e6, targets by 1e-6 and 1e6,
-every row twenty times, constant targets, one row, more inducing inputs than rows, a constant input
+every row three times, constant targets, one row, more inducing inputs than rows, a constant input
 column, outliers of 1e4 standard deviations. An entry is the mean log predictive density of the
 fit minus that of constant latents (maximum likelihood), on the rows fitted and, after the slash, on
 100 fresh rows spoilt in the same way but without outliers. The bar is on the rows fitted:
@@ -52,7 +52,8 @@ def spoil(start: str, support: str, X: np.ndarray, y: np.ndarray) -> Any:
         whole = support == "counts" and scales[start] > 1.0
         return (X, y * scales[start]) if support in ("real", "positive") or whole else None
     if start == "duplicates":
-        return X[np.arange(len(y)) // 20 * 20], y
+        rows = np.arange(len(y)) // 3 * 3
+        return X[rows], y[rows]
     if start == "constant y":
         return X, np.full_like(y, y[0])
     if start == "constant column":
@@ -96,7 +97,9 @@ def run(name: str, start: str) -> dict[str, Any] | None:
         first = parameters.initial_parameters(fitted, **parameters.parameter_values())
         kw = {**parameters.parameter_values(), **first}
         constants = parameters.initial_latents(fitted, **kw)
-        for key, at, target in (("fitted", X[rows], fitted), ("fresh", X[N:], y[N:])):
+        # after one row the density of others is one of 1e18 standard deviations: slow
+        fresh = slice(N, N + 2 if start == "N = 1" else None)
+        for key, at, target in (("fitted", X[rows], fitted), ("fresh", X[fresh], y[fresh])):
             score = model.log_predictive_density(at, target).mean()
             flat = [np.full(len(target), value) for value in constants]
             row[key] = float(score), float(parameters.log_density(target, *flat, **kw).mean())

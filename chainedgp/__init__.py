@@ -1,10 +1,15 @@
 """Chained Gaussian processes: likelihoods with several parameters, each driven by its own GP."""
 
+from importlib import import_module
+from types import ModuleType
+
 from . import datasets, errors, kernels, likelihoods, means, priors
 from ._version import __version__
 from .likelihoods import Likelihood
 from .model import ChainedGP
 from .persistence import load
+
+_LAZY = ("metrics", "plotting", "testing")  # submodules that most programs never need
 
 __all__ = [
     "ChainedGP",
@@ -16,5 +21,15 @@ __all__ = [
     "likelihoods",
     "load",
     "means",
+    "metrics",
+    "plotting",
     "priors",
+    "testing",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import a submodule when it is first asked for: they are slow to load."""
+    if name in _LAZY:
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -59,8 +59,9 @@ def crps(predictive: Predictive, y: Any) -> Array:
         CRPS = ∫ (F(z) − [y ≤ z])² dz = ∫_{−∞}^y F² dz + ∫_y^∞ (1 − F)² dz,
 
     for counts the sum over k of (F(k) − [y ≤ k])². The integral runs between quantiles of 1e-6 and
-    1 − 1e-6, in panels that end at quantiles, at atoms and at y, over log z for positive targets. For a point forecast it is the
-    absolute error. It is finite where E|y| is, and for log-logistic survival with shape over ½.
+    1 − 1e-6, in panels that end at quantiles, at atoms and at y, over log z for positive targets.
+    For a point forecast it is the absolute error. It exists where E[min(y, y')] does: for a
+    log-logistic with a shape over ½, without a mean.
     """
     y = _targets(predictive, y)
     if predictive._likelihood.support in DISCRETE:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from .. import checks
-from ..errors import InputError
+from ..errors import InputError, QuadratureWarning
 from .plain import fit_plain
 from .profile import fit_profile, fit_variational
 from .restarts import fit_restarts
@@ -101,6 +102,7 @@ class Fitting:
                 outcome = fit_plain(model, monitor, method, max_iters)
         finally:
             monitor.close()
+        _warn_of_quadrature(model, monitor)
         counts = (
             model._evaluator.num_likelihood - before[0],
             model._evaluator.num_theta - before[1],
@@ -157,3 +159,16 @@ def _method_name(method: str | None, optimizer: str | None, batch_size: int | No
         return "profile" if batch_size is None else "natgrad"
     lowered = str(name).lower()
     return str(checks.one_of(ALIASES.get(lowered, lowered), METHODS, "method"))
+
+
+def _warn_of_quadrature(model: Any, monitor: Monitor) -> None:
+    """Say so where even the most nodes leave an error above 1e-6 in some rows' integrals."""
+    unmet = model._evaluated().evaluation.unmet
+    if unmet:
+        text = (
+            f"the quadrature of {unmet} of {model.X.shape[0]} rows may be off by more than 1e-6 "
+            "with the most nodes there are: the posterior is very wide there. Add inducing inputs "
+            "or rows near them, or accept a rougher bound; `num_nodes=` sets the nodes by hand."
+        )
+        monitor.note(text)
+        warnings.warn(text, QuadratureWarning, stacklevel=3)

@@ -204,6 +204,10 @@ class HetStudentTNu(_Named):
         nu = np.exp(means[:, 2] + variances[:, 2])
         return (variances[:, 1] + variances[:, 2]) * np.maximum(0.5 * nu + 0.5, 1.0) ** (1.0 / 6.0)
 
+    def initial_latents(self, y: Array) -> Array:
+        """As `HetStudentT` with ν = 4: the best constant ν may be infinite."""
+        return np.append(student_t.HetStudentT().initial_latents(y, nu=4.0), np.log(4.0))
+
 
 def _constant(nu: Array) -> Arrays:
     """lgamma((ν+1)/2) − lgamma(ν/2) − ½ log(νπ) and its derivative in log ν."""

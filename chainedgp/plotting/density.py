@@ -28,7 +28,7 @@ def plot_density(
     at: Any = None,
     limits: tuple[float, float] | None = None,
     y: Any = None,
-    num: int = 160,
+    num: int = 120,
     data: bool | None = None,
     colorbar: bool = True,
     Y_metadata: Any = None,
@@ -90,7 +90,8 @@ def _target_grid(model: Any, predictive: Any, num: int) -> Array:
     ends = predictive.ppf(np.array([0.025, 0.975]))
     low, high = target_limits(model, ends[:, 0], ends[:, 1])
     if support == "counts":
-        return np.unique(np.round(np.linspace(0.0, high, min(int(high) + 1, MOST_CELLS))))
+        last = np.floor(high)
+        return np.unique(np.round(np.linspace(0.0, last, min(int(last) + 1, MOST_CELLS))))
     if support == "unit":
         low, high = 0.0, 1.0
     if support != "real":

@@ -18,7 +18,6 @@ __all__ = ["plot_calibration", "plot_pit", "plot_relevance", "plot_trace"]
 
 SQUARE = (3.6, 3.4)
 TRACE_AXES = {"iterations": None, "seconds": 3, "evaluations": 1}
-DISCRETE = ("counts", "binary", "categories")
 
 
 def plot_pit(
@@ -171,11 +170,7 @@ def _transform(model: Any, X: Any, Y: Any, Y_metadata: Any, rng: Any) -> Array:
     given, _ = checks.as_metadata(Y_metadata, model.likelihood, len(X))
     predictive = model.predictive(X, given)
     upper = predictive.cdf(y[:, None])[:, 0]
-    lower = upper.copy()
-    if model.likelihood.support in DISCRETE:
-        lower = predictive.cdf(y[:, None] - 1.0)[:, 0]
-    for atom in model.likelihood.atoms:  # a mass of its own: the density there is a probability
-        lower = np.where(y == atom, upper - predictive.pdf(np.array([atom]))[:, 0], lower)
+    lower = predictive.cdf(np.nextafter(y[:, None], -np.inf))[:, 0]  # below a jump, if there is one
     censored = given.get("censored", np.zeros(len(y)))
     if (censored == 2).any():
         end = predictive.cdf(given["y_upper"][:, None])[:, 0]

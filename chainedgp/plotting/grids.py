@@ -134,6 +134,8 @@ def relevances(model: Any) -> Array:
 
 def most_relevant(model: Any) -> int:
     """The input that moves the latents most; each latent in units of its own largest effect."""
+    if model.X.shape[1] == 1:
+        return 0
     table = relevances(model)
     largest = table.max(axis=0)
     return int(np.argmax((table / np.where(largest > 0.0, largest, 1.0)).sum(axis=1)))

@@ -34,6 +34,10 @@ class Plotting:
         draw: Any = {1: plot_fit, 2: plot_map}.get(columns, plot_slice)
         return draw(self, **options)
 
+    def plot_fit(self, **options: Any) -> Axes:
+        """Median and quantile bands with the data: see `chainedgp.plotting.plot_fit`."""
+        return plot_fit(self, **options)
+
     def plot_latents(self, input: int | str | None = None, **options: Any) -> np.ndarray:
         """Latent functions along an input with bands: see `chainedgp.plotting.plot_latents`."""
         return plot_latents(self, input, **options)

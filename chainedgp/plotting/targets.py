@@ -17,17 +17,19 @@ __all__ = ["draw_data", "target_limits"]
 REACH = 0.5  # how far a band may widen the axes, in ranges of the data
 MARKS = {0: (".", "data"), 1: ("^", "right-censored"), -1: ("v", "left-censored")}
 INTERVAL = 2
+MOST_DRAWN = 5000  # more points than this become pixels in a PDF
 
 
 def draw_data(ax: Axes, model: Any, x: Array, colour: str = style.POINTS) -> None:
     """The targets over x (N,); censored ones as open triangles, intervals as bars."""
     x, y = np.asarray(x), np.asarray(model.Y)[:, 0]
     seen = model.Y_metadata.get("censored", np.zeros(len(y)))
-    size, alpha = (4.0, 0.9) if len(y) <= 300 else (3.0, 0.5)
+    size, alpha = (4.0, 0.9) if len(y) <= 150 else (3.2, 0.8) if len(y) <= 500 else (2.5, 0.5)
     for code, (marker, label) in MARKS.items():
         mask = seen == code
         if mask.any():
             look: Any = {"ms": size, "color": colour, "alpha": alpha, "ls": "none", "zorder": 3}
+            look["rasterized"] = len(y) > MOST_DRAWN
             face: Any = {} if code == 0 else {"mfc": "white", "mew": 0.8}
             ax.plot(x[mask], y[mask], marker=marker, label=label, **look, **face)
     mask = seen == INTERVAL

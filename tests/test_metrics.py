@@ -1,0 +1,306 @@
+"""Scores against closed forms, sampling, naive loops and scikit-survival."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.integrate import quad
+
+from chainedgp import likelihoods, metrics
+from chainedgp.errors import InputError, MomentWarning
+from chainedgp.predictive import Predictive
+
+
+def gaussian(n=40, latent_variance=0.0, seed=0):
+    """A predictive N(m, s²) for each row, its m and s, and targets, some of them far out."""
+    rng = np.random.default_rng(seed)
+    m, g = rng.standard_normal(n), rng.standard_normal(n)
+    variances = np.stack([np.full(n, latent_variance), np.zeros(n)], axis=1)
+    predictive = Predictive(likelihoods.HetGaussian(), np.stack([m, g], axis=1), variances)
+    s = np.sqrt(np.exp(g) + latent_variance)
+    return predictive, m, s, m + s * rng.standard_t(2, n)
+
+
+def point(likelihood, latents, v=0.0):
+    """A predictive of one row for each of the latents' values."""
+    latents = np.atleast_2d(np.array(latents, dtype=float))
+    return Predictive(likelihood, latents, np.full(latents.shape, v))
+
+
+# ---- distributions -------------------------------------------------------------------------------
+
+
+def test_nlpd_of_a_gaussian():
+    predictive, m, s, y = gaussian(latent_variance=0.7)
+    assert metrics.nlpd(predictive, y[:, None]) == pytest.approx(-stats.norm.logpdf(y, m, s).mean())
+    censored = Predictive(
+        likelihoods.LogLogisticSurvival(),
+        np.zeros((2, 2)),
+        np.zeros((2, 2)),
+        {"censored": np.array([0.0, 1.0])},
+    )
+    log_p = [stats.fisk.logpdf(2.0, 1.0), stats.fisk.logsf(3.0, 1.0)]
+    assert metrics.nlpd(censored, [2.0, 3.0]) == pytest.approx(-np.mean(log_p))
+
+
+@pytest.mark.parametrize("latent_variance", [0.0, 2.0])
+def test_crps_of_a_gaussian(latent_variance):
+    predictive, m, s, y = gaussian(100, latent_variance)
+    y[:2] = m[:2] + s[:2] * np.array([-30.0, 30.0])
+    z = (y - m) / s
+    exact = s * (z * (2.0 * stats.norm.cdf(z) - 1.0) + 2.0 * stats.norm.pdf(z) - np.pi**-0.5)
+    got = metrics.crps(predictive, y)
+    assert got.shape == (100,)
+    np.testing.assert_allclose(got, exact, rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "law"),
+    [
+        (likelihoods.HetStudentT(nu=3.0), stats.t(3.0)),
+        (likelihoods.LogLogisticSurvival(), stats.fisk(1.0)),
+        (likelihoods.Beta(), stats.beta(1.0, 1.0)),
+    ],
+)
+def test_crps_is_the_integral(likelihood, law):
+    y = np.array([0.03, 0.4, 0.97])
+    got = metrics.crps(point(likelihood, np.zeros((3, 2))), y)
+    low, high = law.support()
+    for value, target in zip(got, y, strict=True):
+        below = quad(lambda z: law.cdf(z) ** 2, max(low, -np.inf), target, epsabs=1e-11)[0]
+        above = quad(lambda z: law.sf(z) ** 2, target, high, epsabs=1e-11)[0]
+        assert value == pytest.approx(below + above, abs=2e-6)
+
+
+def test_crps_of_a_mixture_is_that_of_samples():
+    predictive = point(likelihoods.HetStudentT(nu=5.0), [[0.3, -0.5], [1.0, 0.4]], 0.3)
+    y = np.array([0.0, 2.5])
+    draws = predictive.sample(400_000, 1)
+    spread = np.abs(draws[:, ::2] - draws[:, 1::2]).mean(axis=1)
+    expected = np.abs(draws - y[:, None]).mean(axis=1) - 0.5 * spread
+    np.testing.assert_allclose(metrics.crps(predictive, y), expected, atol=0.008)
+
+
+def test_crps_of_counts_and_of_atoms():
+    y = np.array([0.0, 3.0, 700.0])
+    got = metrics.crps(point(likelihoods.Poisson(), [[1.0]] * 3), y)
+    k = np.arange(1500.0)
+    gap = stats.poisson.cdf(k, np.e) - (k >= y[:, None])
+    np.testing.assert_allclose(got, (gap**2).sum(axis=1), rtol=1e-8)
+    # an atom at 0 within a Gaussian: F jumps where no panel of quantiles may end
+    likelihood = likelihoods.Inflated(likelihoods.HetGaussian(), at=(0.0,))
+    predictive = point(likelihood, [[0.4, 0.2, -2.5]] * 3)
+    atom = float(predictive.cdf([0.0])[0, 0] - predictive.cdf([-1e-12])[0, 0])
+    assert 0.02 < atom < 0.2
+
+    def cdf(z):
+        return (1.0 - atom) * stats.norm.cdf(z, 0.4, np.exp(0.1)) + atom * (z >= 0.0)
+
+    for value, target in zip(
+        metrics.crps(predictive, [0.0, -0.7, 1.1]), [0.0, -0.7, 1.1], strict=True
+    ):
+        integral = quad(
+            lambda z, t=target: (cdf(z) - (z >= t)) ** 2, -9.0, 9.0, points=[0.0, target], limit=200
+        )[0]
+        assert value == pytest.approx(integral, abs=1e-5)
+
+
+def test_coverage_and_width():
+    predictive, m, s, y = gaussian(200, 0.5)
+    z = stats.norm.ppf(0.9)
+    inside = [abs(y[i] - m[i]) <= z * s[i] for i in range(200)]
+    assert metrics.interval_coverage(predictive, y, 0.8) == pytest.approx(np.mean(inside))
+    assert metrics.interval_width(predictive, 0.8) == pytest.approx(2.0 * z * s.mean(), rel=1e-6)
+    assert metrics.interval_coverage(predictive, m) == 1.0
+
+
+def test_pit_is_the_cdf_or_randomised_over_its_jump():
+    predictive, m, s, y = gaussian(50, 0.5)
+    np.testing.assert_allclose(metrics.pit(predictive, y), stats.norm.cdf(y, m, s), atol=1e-7)
+    rng = np.random.default_rng(2)
+    n = 4000
+    counts = rng.poisson(1.5, n).astype(float)
+    predictive = point(likelihoods.Poisson(), np.full((n, 1), np.log(1.5)))
+    u = metrics.pit(predictive, counts)
+    assert stats.kstest(u, "uniform").pvalue > 0.01
+    assert (stats.poisson.cdf(counts - 1, 1.5) <= u + 1e-9).all()
+    assert (u <= stats.poisson.cdf(counts, 1.5) + 1e-9).all()
+    assert stats.kstest(predictive.cdf(counts[:, None])[:, 0], "uniform").pvalue < 1e-6
+    np.testing.assert_array_equal(u, metrics.pit(predictive, counts, 0))
+    assert (u != metrics.pit(predictive, counts, 1)).all()
+    # atoms at 0 and 1
+    predictive = point(likelihoods.ZeroOneInflatedBeta(), np.zeros((3, 4)))
+    ends = predictive.cdf(np.array([0.0, 0.5, 1.0 - 1e-9]))[0]
+    u = metrics.pit(predictive, [0.0, 0.5, 1.0])
+    assert 0.0 < u[0] < ends[0] and u[1] == pytest.approx(ends[1]) and ends[2] < u[2] < 1.0
+
+
+def test_errors_of_a_point():
+    predictive, m, _, y = gaussian(30)
+    assert metrics.mae(predictive, y) == pytest.approx(np.abs(y - m).mean(), abs=1e-7)
+    assert metrics.rmse(predictive, y) == pytest.approx(((y - m) ** 2).mean() ** 0.5)
+    assert metrics.mae([1.0, 2.0], [[0.0], [4.0]]) == 1.5
+    assert metrics.rmse([[1.0], [2.0]], [0.0, 4.0]) == pytest.approx(2.5**0.5)
+    with pytest.warns(MomentWarning):
+        assert metrics.rmse(point(likelihoods.LogLogisticSurvival(), [[0, 0]]), [1.0]) == np.inf
+
+
+def test_arguments_that_cannot_be_used():
+    predictive, m, s, y = gaussian(5)
+    for call in (
+        lambda: metrics.nlpd(m, y),
+        lambda: metrics.crps(predictive, y[:4]),
+        lambda: metrics.pit(predictive, [*y[:4], np.nan]),
+        lambda: metrics.mae(m, y[:4]),
+        lambda: metrics.concordance_harrell(m, np.abs(y), [0, 1, 2, 0, 0]),
+        lambda: metrics.concordance_harrell(m, np.abs(y), np.ones(5)),
+        lambda: metrics.brier_score(np.ones((5, 2)), [2.0, 1.0], np.abs(y), np.zeros(5)),
+        lambda: metrics.brier_score(np.ones((5, 3)), [1.0, 2.0], np.abs(y), np.zeros(5)),
+        lambda: metrics.integrated_brier_score(np.ones((5, 1)), [1.0], np.abs(y), np.zeros(5)),
+        lambda: metrics.d_calibration(s + 1.0, np.abs(y), np.zeros(5)),
+    ):
+        with pytest.raises(InputError):
+            call()
+
+
+# ---- survival ------------------------------------------------------------------------------------
+
+
+def lifetimes(n=80, seed=0, ties=False):
+    """Times, censored or not, and risks that say something of them."""
+    rng = np.random.default_rng(seed)
+    event, censoring = 3.0 * rng.weibull(1.3, n), rng.exponential(4.0, n)
+    y, risk = np.minimum(event, censoring), rng.standard_normal(n) - np.log(event)
+    if ties:
+        y, risk = np.ceil(4.0 * y) / 4.0, np.round(risk, 1)
+    return y, (censoring < event).astype(float), risk
+
+
+def kaplan_meier_censoring(y, censored, t):
+    """G(t) by its definition; an event at the same time comes before a censoring."""
+    value = 1.0
+    for s in sorted(set(y)):
+        if s <= t:
+            lost = sum(1 for a, c in zip(y, censored, strict=True) if a == s and c)
+            risk = sum(1 for a, c in zip(y, censored, strict=True) if a > s or (a == s and c))
+            value *= 1.0 - lost / risk if risk else 1.0
+    return value
+
+
+def naive_concordance(y, censored, risk, weight):
+    right = total = 0.0
+    for i in range(len(y)):
+        for j in range(len(y)):
+            if censored[i] or i == j or not (y[i] < y[j] or (y[i] == y[j] and censored[j])):
+                continue
+            total += weight(i)
+            right += weight(i) * (1.0 if risk[i] > risk[j] else 0.5 * (risk[i] == risk[j]))
+    return right / total
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_concordance_is_that_of_a_naive_loop(ties):
+    y, censored, risk = lifetimes(ties=ties)
+    harrell = metrics.concordance_harrell(risk[:, None], y, censored)
+    assert harrell == pytest.approx(naive_concordance(y, censored, risk, lambda i: 1.0))
+    assert 0.6 < harrell < 0.95
+    assert metrics.concordance_harrell(-risk, y, censored) == pytest.approx(1.0 - harrell)
+    train = lifetimes(120, 1, ties)[:2]
+    tau = np.quantile(y, 0.8)
+    for given, G in ((None, (y, censored)), (train, train)):
+        inverse = {
+            i: kaplan_meier_censoring(*G, y[i]) ** -2.0 if y[i] < tau else 0.0
+            for i in range(len(y))
+        }
+        uno = metrics.concordance_uno(risk, y, censored, given, tau)
+        assert uno == pytest.approx(naive_concordance(y, censored, risk, inverse.get), rel=1e-10)
+        assert uno != pytest.approx(harrell, abs=1e-4)
+
+
+def test_pairs_are_compared_in_blocks(monkeypatch):
+    y, censored, risk = lifetimes()
+    whole = metrics.concordance_harrell(risk, y, censored)
+    monkeypatch.setattr(metrics, "PAIRS", 300)
+    assert metrics.concordance_harrell(risk, y, censored) == pytest.approx(whole, rel=1e-14)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_brier_score_is_that_of_a_naive_loop(ties):
+    y, censored, risk = lifetimes(50, ties=ties)
+    times = np.linspace(0.3, 3.0, 7)
+    S = np.exp(-np.outer(np.exp(0.3 * risk) / 4.0, times))
+    expected = []
+    for k, t in enumerate(times):
+        total = 0.0
+        for i in range(50):
+            if y[i] <= t and not censored[i]:
+                total += S[i, k] ** 2 / kaplan_meier_censoring(y, censored, y[i])
+            elif y[i] > t:
+                total += (1.0 - S[i, k]) ** 2 / kaplan_meier_censoring(y, censored, t)
+        expected.append(total / 50)
+    np.testing.assert_allclose(metrics.brier_score(S, times, y, censored), expected, rtol=1e-12)
+    area = sum(0.45 * 0.5 * (a + b) for a, b in zip(expected, expected[1:], strict=False))
+    got = metrics.integrated_brier_score(S, times, y, censored)
+    assert got == pytest.approx(area / 2.7)
+
+
+def test_predictives_can_be_given_for_curves():
+    y, censored, _ = lifetimes(30)
+    predictive = point(likelihoods.LogLogisticSurvival(), np.zeros((30, 2)))
+    times = np.array([0.5, 1.0, 2.0])
+    S = np.tile(stats.fisk.sf(times, 1.0), (30, 1))
+    np.testing.assert_allclose(
+        metrics.brier_score(predictive, times, y, censored),
+        metrics.brier_score(S, times, y, censored),
+        rtol=1e-6,
+    )
+    by_hand = metrics.d_calibration(stats.fisk.sf(y, 1.0), y, censored)
+    np.testing.assert_allclose(
+        metrics.d_calibration(predictive, y, censored).counts, by_hand.counts, atol=1e-5
+    )
+
+
+def test_d_calibration_counts_and_tests():
+    s, censored = np.array([0.05, 0.95, 1.0, 0.25, 0.0]), np.array([0.0, 0.0, 0.0, 1.0, 1.0])
+    got = metrics.d_calibration(s, np.ones(5), censored)
+    expected = np.zeros(10)
+    expected[0] += 1.0  # 0.05
+    expected[9] += 2.0  # 0.95 and 1
+    expected[:3] += [0.4, 0.4, 0.2]  # uniform on (0, ¼)
+    expected[0] += 1.0  # 0
+    np.testing.assert_allclose(got.counts, expected, atol=1e-12)
+    chi2 = stats.chisquare(expected)
+    assert got.statistic == pytest.approx(chi2.statistic)
+    assert got.p_value == pytest.approx(chi2.pvalue)
+    # the true model passes, one that is too sure does not
+    y, censored, _ = lifetimes(2000, 5)
+    assert metrics.d_calibration(np.exp(-((y / 3.0) ** 1.3)), y, censored).p_value > 0.01
+    assert metrics.d_calibration(np.exp(-((y / 3.0) ** 1.8)), y, censored).p_value < 1e-6
+
+
+def test_survival_measures_are_those_of_scikit_survival():
+    theirs = pytest.importorskip("sksurv.metrics")
+    make = pytest.importorskip("sksurv.util").Surv.from_arrays
+    for ties in (False, True):
+        train = lifetimes(300, 1, ties)
+        y, censored, risk = lifetimes(80, 2, ties)
+        kept = y < train[0].max()
+        y, censored, risk = y[kept], censored[kept], risk[kept]
+        rows, others = make(censored == 0, y), make(train[1] == 0, train[0])
+        tau, times = np.quantile(y, 0.8), np.linspace(0.3, np.quantile(y, 0.8), 9)
+        S = np.exp(-np.outer(np.exp(0.3 * risk) / 4.0, times))
+        pairs = [
+            (
+                metrics.concordance_harrell(risk, y, censored),
+                theirs.concordance_index_censored(censored == 0, y, risk)[0],
+            ),
+            (
+                metrics.concordance_uno(risk, y, censored, train[:2], tau),
+                theirs.concordance_index_ipcw(others, rows, risk, tau)[0],
+            ),
+            (
+                metrics.integrated_brier_score(S, times, y, censored, train[:2]),
+                theirs.integrated_brier_score(others, rows, S, times),
+            ),
+        ]
+        for ours, other in pairs:
+            assert ours == pytest.approx(other, abs=1e-10)

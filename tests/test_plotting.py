@@ -1,0 +1,543 @@
+"""Figures: what is on the axes, against the numbers that the model gives."""
+
+import re
+import runpy
+from functools import cache
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.collections import PathCollection, QuadMesh
+from matplotlib.colors import to_hex
+from scipy import stats
+
+import chainedgp as cgp
+from chainedgp import plotting
+from chainedgp.errors import InputError
+from chainedgp.inference.result import OptimizationResult, TracePoint
+from chainedgp.plotting import grids, style
+from chainedgp.plotting.diagnostics import _transform
+from chainedgp.plotting.targets import target_limits
+
+L, K = cgp.likelihoods, cgp.kernels
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+@cache
+def model(kind, D=1):
+    """A small model at the best q of its starting parameters; tests do not change it."""
+    rng = np.random.default_rng(11)
+    n = 40
+    X = rng.uniform(-2.0, 2.0, (n, D))
+    f, g = np.sin(2.0 * X[:, 0]), 0.4 * X[:, 0]
+    table = {
+        "gauss": (L.HetGaussian(), f + np.exp(0.5 * g - 1.0) * rng.normal(size=n), None),
+        "plain": (L.Gaussian(variance=0.3), f + 0.5 * rng.normal(size=n), None),
+        "count": (L.Poisson(), rng.poisson(5.0 * np.exp(f)), {"exposure": np.full(n, 2.0)}),
+        "binary": (L.Bernoulli(), rng.uniform(size=n) < 0.5 + 0.4 * f, None),
+        "class": (L.Softmax(3), rng.integers(0, 3, n), None),
+        "share": (L.Beta(), rng.beta(2.0 * np.exp(f), 2.0), None),
+        "time": (
+            L.LogLogisticSurvival(),
+            np.exp(f + 0.5 * rng.logistic(size=n)),
+            {"censored": rng.integers(0, 2, n).astype(float)},
+        ),
+    }
+    likelihood, y, metadata = table[kind]
+    m = cgp.ChainedGP(X, y, likelihood, Y_metadata=metadata, num_inducing=10, num_threads=1)
+    m.optimize(only="variational")
+    return m
+
+
+def labels(ax):
+    return ax.get_legend_handles_labels()[1]
+
+
+def line(ax, label):
+    (found,) = [each for each in ax.lines if each.get_label() == label]
+    return found
+
+
+def band(ax, label):
+    """Lower and upper end of a band over x, by the corners of its polygon."""
+    (found,) = [each for each in ax.collections if each.get_label() == label]
+    corners = found.get_paths()[0].vertices
+    xs = np.unique(corners[:, 0])
+    ends = [(c.min(), c.max()) for c in (corners[corners[:, 0] == x, 1] for x in xs)]
+    return xs, *np.array(ends).T
+
+
+def mesh(ax):
+    (found,) = [each for each in ax.collections if isinstance(each, QuadMesh)]
+    return found
+
+
+# ---- fits ---------------------------------------------------------------------------------------
+
+
+def test_fit_shows_median_bands_and_data():
+    m = model("gauss")
+    ax = plotting.plot_fit(m, num=50)
+    assert labels(ax) == ["95 % interval", "50 % interval", "median", "data"]
+    x = line(ax, "median").get_xdata()
+    low, q25, mid, q75, high = (q[:, 0] for q in m.predict_quantiles(x, (2.5, 25, 50, 75, 97.5)))
+    np.testing.assert_allclose(line(ax, "median").get_ydata(), mid)
+    for label, lower, upper in (("95 % interval", low, high), ("50 % interval", q25, q75)):
+        xs, bottom, top = band(ax, label)
+        np.testing.assert_allclose(xs, x)
+        np.testing.assert_allclose(bottom, lower)
+        np.testing.assert_allclose(top, upper)
+    points = line(ax, "data").get_xydata()
+    np.testing.assert_array_equal(points, np.column_stack([m.X[:, 0], m.Y[:, 0]]))
+    assert ax.get_xlim() == (x[0], x[-1]) and x[0] < m.X.min() and x[-1] > m.X.max()
+    bottom, top = ax.get_ylim()
+    assert bottom < min(m.Y.min(), low.min()) and top > max(m.Y.max(), high.max())
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y")
+
+
+def test_fit_without_data_and_legend_on_given_axes():
+    _, ax = plt.subplots()
+    ax.set_xlabel("mine")
+    before = plt.get_fignums()
+    assert plotting.plot_fit(model("gauss"), (80,), data=False, legend=False, ax=ax) is ax
+    assert plt.get_fignums() == before
+    assert labels(ax) == ["80 % interval", "median"] and ax.get_legend() is None
+    assert ax.get_xlabel() == "mine"
+
+
+def test_fit_marks_censored_times():
+    m = model("time")
+    ax = plotting.plot_fit(m, num=30)
+    censored = m.Y_metadata["censored"] == 1.0
+    marks = line(ax, "right-censored")
+    assert marks.get_marker() == "^" and to_hex(marks.get_markerfacecolor()) == "#ffffff"
+    np.testing.assert_array_equal(marks.get_ydata(), m.Y[censored, 0])
+    np.testing.assert_array_equal(line(ax, "data").get_ydata(), m.Y[~censored, 0])
+    assert ax.get_ylabel() == "time" and ax.get_ylim()[0] <= 0.0
+
+
+def test_fit_marks_left_and_interval_censoring():
+    X = np.linspace(0.0, 1.0, 6)
+    metadata = {"censored": [0.0, 0, 1, -1, 2, 2], "y_upper": [1.0, 1, 1, 1, 3, 4]}
+    y = np.array([1.0, 2.0, 1.0, 2.0, 1.0, 2.0])
+    m = cgp.ChainedGP(X, y, L.LogLogisticSurvival(), Y_metadata=metadata, num_inducing=3)
+    ax = plotting.plot_fit(m, num=5)
+    assert line(ax, "left-censored").get_marker() == "v"
+    (bars,) = [each for each in ax.collections if each.get_label() == "interval-censored"]
+    ends = [path.vertices[:, 1].tolist() for path in bars.get_paths()]
+    assert ends == [[1.0, 3.0], [2.0, 4.0]]
+
+
+def test_fit_of_counts_is_stepped_and_takes_a_typical_exposure():
+    m = model("count")
+    ax = plotting.plot_fit(m, num=30)
+    median = line(ax, "median")
+    assert median.get_drawstyle() == "steps-mid"
+    expected = m.predict_quantiles(median.get_xdata(), (50,), Y_metadata={"exposure": 2.0})
+    np.testing.assert_array_equal(median.get_ydata(), expected[0][:, 0])
+    other = plotting.plot_fit(m, num=30, Y_metadata={"exposure": 20.0})
+    assert line(other, "median").get_ydata().mean() > 5.0 * median.get_ydata().mean()
+
+
+def test_fit_of_shares_has_the_unit_axis():
+    assert plotting.plot_fit(model("share"), num=20).get_ylim() == (-0.02, 1.02)
+
+
+def test_fit_of_binary_targets_shows_the_probability():
+    m = model("binary")
+    ax = plotting.plot_fit(m, num=20)
+    median = line(ax, "median")
+    f = m.predict_latents(median.get_xdata())[0][:, 0]
+    np.testing.assert_allclose(median.get_ydata(), 1.0 / (1.0 + np.exp(-f)))
+    assert ax.get_ylabel() == "P(y = 1)"
+
+
+def test_fit_of_classes_has_a_probability_for_each():
+    ax = plotting.plot_fit(model("class"), num=20, data=False)
+    curves = np.array([each.get_ydata() for each in ax.lines])
+    np.testing.assert_allclose(curves.sum(axis=0), 1.0)
+    assert labels(ax) == ["y = 0", "y = 1", "y = 2"]
+    assert len({each.get_linestyle() for each in ax.lines}) == 3  # not by colour alone
+
+
+def test_limits_cut_an_endless_tail():
+    m = model("gauss")
+    low, high = m.Y.min(), m.Y.max()
+    bottom, top = target_limits(m, np.array([-1e6]), np.array([1e6]))
+    assert bottom > low - (high - low) and top < high + (high - low)
+    near = target_limits(m, np.array([-0.1]), np.array([0.1]), data=False)
+    assert -0.2 < near[0] < -0.1 and 0.1 < near[1] < 0.2
+
+
+def test_latents_have_one_axes_each():
+    m = model("gauss")
+    axes = plotting.plot_latents(m, num=30)
+    assert axes.shape == (2,)
+    assert [ax.get_ylabel() for ax in axes] == ["mean", "log variance"]
+    assert axes[1].get_xlabel() == "x"
+    x = line(axes[0], "median").get_xdata()
+    mean, variance = m.predict_latents(x)
+    for j, ax in enumerate(axes):
+        np.testing.assert_allclose(line(ax, "median").get_ydata(), mean[:, j])
+        _, bottom, top = band(ax, "95 % interval")
+        half = stats.norm.ppf(0.975) * np.sqrt(variance[:, j])
+        np.testing.assert_allclose(top - bottom, 2.0 * half)
+
+
+def test_latents_on_the_natural_scale_and_on_given_axes():
+    m = model("share")
+    _, given = plt.subplots(1, 2)
+    axes = plotting.plot_latents(m, natural=True, num=20, ax=given)
+    assert list(axes) == list(given)
+    assert [ax.get_ylabel() for ax in axes] == ["alpha", "beta"]
+    x = line(axes[0], "median").get_xdata()
+    np.testing.assert_allclose(
+        line(axes[0], "median").get_ydata(), np.exp(m.predict_latents(x)[0][:, 0]), rtol=1e-6
+    )
+    with pytest.raises(InputError, match="2 matplotlib axes"):
+        plotting.plot_latents(m, ax=given[:1])
+
+
+def test_slice_holds_the_others():
+    m = model("gauss", 3)
+    ax = plotting.plot_slice(m, "x1", at={"x0": 0.7, 2: -0.5}, num=20)
+    median = line(ax, "median")
+    x = median.get_xdata()
+    rows = np.column_stack([np.full(20, 0.7), x, np.full(20, -0.5)])
+    np.testing.assert_allclose(median.get_ydata(), m.predict_quantiles(rows, (50,))[0][:, 0])
+    assert ax.get_xlabel() == "x1"
+    assert "data" not in labels(ax)
+    rug = [each for each in ax.lines if each.get_marker() == "|"]
+    np.testing.assert_array_equal(rug[0].get_xdata(), m.X[:, 1])
+    resting = plotting.plot_slice(m, 1, latent="log_variance", num=20)
+    rows[:, [0, 2]] = np.median(m.X, axis=0)[[0, 2]]
+    np.testing.assert_allclose(
+        line(resting, "median").get_ydata(), m.predict_latents(rows)[0][:, 1]
+    )
+    assert resting.get_ylabel() == "log variance"
+    assert "data" in labels(plotting.plot_slice(m, 0, data=True, num=5))
+
+
+# ---- maps and densities -------------------------------------------------------------------------
+
+
+def test_density_is_the_predictive_density():
+    m = model("gauss")
+    y = np.linspace(-6.0, 6.0, 121)
+    ax = plotting.plot_density(m, y=y, num=15)
+    p = np.asarray(mesh(ax).get_array()).reshape(121, 15)
+    x = grids.axis_values(m, 0, 15)
+    np.testing.assert_allclose(p, m.predict_density(x, y).T)
+    np.testing.assert_allclose(np.trapezoid(p, y, axis=0), 1.0, atol=1e-3)
+    assert ax.get_ylim() == (-6.0, 6.0) and ax.get_xlim() == (x[0], x[-1])
+    assert len(line(ax, "data").get_xdata()) == 40
+    assert ax.figure.axes[1].get_ylabel() == "predictive density"
+    assert mesh(ax).get_clim() == (0.0, np.quantile(p, 0.995))
+
+
+def test_density_of_counts_has_a_cell_for_each_count():
+    m = model("count")
+    ax = plotting.plot_density(m, num=8, data=False)
+    cells = np.asarray(mesh(ax).get_array())
+    top = int(ax.get_ylim()[1] - 0.5)
+    assert cells.shape == (top + 1, 8) and ax.get_ylim()[0] == -0.5 and not len(ax.lines)
+    assert (cells.sum(axis=0) <= 1.0 + 1e-9).all() and cells.sum(axis=0).mean() > 0.9
+    assert ax.figure.axes[1].get_ylabel() == "probability"
+
+
+def test_density_stays_inside_the_support():
+    ax = plotting.plot_density(model("share"), num=10)
+    assert ax.get_ylim() == pytest.approx((0.0, 1.0))
+    assert plotting.plot_density(model("time"), num=10).get_ylim()[0] == pytest.approx(0.0)
+    with pytest.raises(InputError, match="classes"):
+        plotting.plot_density(model("binary"))
+
+
+def map_values(ax, num):
+    return np.asarray(mesh(ax).get_array()).reshape(num, num)
+
+
+def test_map_shows_what_is_asked_for():
+    m = model("gauss", 3)
+    x, y = grids.axis_values(m, 2, 7), grids.axis_values(m, 0, 7)
+    rows = np.array([[b, 0.4, a] for b in y for a in x])
+    mean, variance = m.predict(rows)
+    latents = m.predict_latents(rows)[0]
+    expected = {
+        "mean": mean[:, 0],
+        "sd": np.sqrt(variance[:, 0]),
+        "median": m.predict_quantiles(rows, (50,))[0][:, 0],
+        90: m.predict_quantiles(rows, (90,))[0][:, 0],
+        "log_variance": latents[:, 1],
+        "variance": np.exp(latents[:, 1]),
+    }
+    for what, values in expected.items():
+        ax = plotting.plot_map(m, what, ("x2", 0), at={1: 0.4}, num=7)
+        np.testing.assert_allclose(map_values(ax, 7), values.reshape(7, 7), rtol=1e-6)
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("x2", "x0")
+    assert ax.figure.axes[1].get_ylabel() == "variance"
+    with pytest.raises(InputError, match="percentile or one of mean, median, sd, log_variance"):
+        plotting.plot_map(m, "spread")
+
+
+def test_map_draws_the_rows_in_the_colours_of_the_map():
+    m = model("gauss", 2)
+    ax = plotting.plot_map(m, num=6)
+    (points,) = [each for each in ax.collections if isinstance(each, PathCollection)]
+    np.testing.assert_array_equal(points.get_offsets(), m.X)
+    np.testing.assert_array_equal(points.get_array(), m.Y[:, 0])
+    assert points.norm is mesh(ax).norm
+    ax = plotting.plot_map(m, "log_variance", num=6, data=False)
+    assert not [each for each in ax.collections if isinstance(each, PathCollection)]
+
+
+def test_map_of_a_mean_that_does_not_exist_is_that_of_the_median():
+    m = model("time", 2)
+    ax = plotting.plot_map(m, num=5)
+    assert ax.figure.axes[1].get_ylabel() == "median of time"
+    triangles, circles = 0, 0
+    for each in ax.collections:
+        if isinstance(each, PathCollection):
+            size = len(each.get_offsets())
+            if len(each.get_paths()[0].vertices) < 10:
+                triangles += size
+            else:
+                circles += size
+    assert triangles == m.Y_metadata["censored"].sum() and triangles + circles == 40
+    with pytest.raises(InputError, match='what="median"'):
+        plotting.plot_map(m, "mean", num=5)
+
+
+# ---- survival -----------------------------------------------------------------------------------
+
+
+def test_survival_curves_with_bands():
+    m = model("time")
+    X, t = np.array([[-1.0], [0.5]]), np.linspace(0.01, 4.0, 30)
+    ax = plotting.plot_survival(m, X, times=t, bands=(5, 95))
+    estimate, lower, upper = m.predictive(X).sf(t, bands=(5, 95))
+    assert len(ax.lines) == len(ax.collections) == 2
+    for i in range(2):
+        np.testing.assert_allclose(ax.lines[i].get_ydata(), estimate[i])
+        corners = ax.collections[i].get_paths()[0].vertices[:, 1]
+        assert corners.min() == pytest.approx(lower[i].min())
+        assert corners.max() == pytest.approx(upper[i].max())
+    assert labels(ax) == ["x = -1", "x = 0.5"]
+    assert ax.get_ylim() == (0.0, 1.02) and ax.get_ylabel() == "survival probability"
+    named = plotting.plot_survival(m, X, times=t, labels=["young", "old"])
+    assert labels(named) == ["young", "old"]
+    with pytest.raises(InputError, match="2 names"):
+        plotting.plot_survival(m, X, labels=["young"])
+
+
+def test_hazard_curves_of_typical_rows():
+    m = model("time")
+    t = np.linspace(0.1, 3.0, 20)
+    ax = plotting.plot_hazard(m, times=t)
+    values = np.array([each.get_ydata() for each in ax.lines])
+    assert values.shape == (3, 20) and (values > 0).all()
+    x = [float(label.split(" = ")[1]) for label in labels(ax)]
+    medians = m.predictive(x).median()[:, 0]
+    assert medians[0] < medians[1] < medians[2]
+    many = plotting.plot_hazard(m, np.linspace(-1, 1, 5), times=t)
+    assert len(many.lines) == 5 and not len(many.collections)  # too many bands to read
+
+
+def test_survival_is_for_survival_likelihoods():
+    with pytest.raises(InputError, match="survival likelihoods"):
+        plotting.plot_survival(model("gauss"))
+
+
+# ---- diagnostics --------------------------------------------------------------------------------
+
+
+def test_pit_of_a_gaussian():
+    m = model("plain")
+    mean, variance = m.predict(m.X)
+    u = stats.norm.cdf(m.Y, mean, np.sqrt(variance))[:, 0]
+    np.testing.assert_allclose(_transform(m, None, None, None, 0), u, atol=1e-9)
+    ax = plotting.plot_pit(m, bins=5)
+    heights = [bar.get_height() for bar in ax.patches if bar.get_width() == pytest.approx(0.2)]
+    np.testing.assert_allclose(heights, np.histogram(u, 5, (0, 1))[0] * 5 / 40)
+    assert labels(ax) == ["rows", "95 % if calibrated"]
+
+
+def test_pit_is_uniform_where_only_a_range_is_known():
+    m = model("time")
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (1500, 1))
+    event = m.predictive(X).sample(1, rng)[:, 0]
+    end = rng.uniform(0.1, 3.0, 1500)
+    censored = (event > end).astype(float)
+    metadata = {"censored": censored}
+    u = _transform(m, X, np.minimum(event, end), metadata, 1)
+    assert stats.kstest(u, "uniform").pvalue > 0.01
+    naive = _transform(m, X, np.minimum(event, end), None, 1)
+    assert stats.kstest(naive, "uniform").pvalue < 1e-10
+    seen = end < event  # the same rows, known to have happened after `entry` only
+    late = {"entry": end[seen]}
+    u = _transform(m, X[seen], event[seen], late, 1)
+    assert stats.kstest(u, "uniform").pvalue > 0.01
+
+
+def test_pit_of_counts_is_randomised():
+    m = model("count")
+    X = np.random.default_rng(0).uniform(-2.0, 2.0, (3000, 1))
+    metadata = {"exposure": 0.3}
+    y = m.predictive(X, metadata).sample(1, 2)[:, 0]
+    u = _transform(m, X, y, metadata, 1)
+    assert stats.kstest(u, "uniform").pvalue > 0.01
+    assert stats.kstest(m.predict_cdf(X, y[:, None], metadata)[:, 0], "uniform").pvalue < 1e-10
+
+
+def test_calibration_is_the_coverage_of_intervals():
+    m = model("gauss")
+    ax = plotting.plot_calibration(m)
+    curve = dict(zip(*line(ax, "rows").get_data(), strict=True))
+    for level in (0.5, 0.9):
+        low, high = m.predictive(m.X).interval(level)
+        covered = ((m.Y >= low) & (m.Y <= high)).mean()
+        assert curve[level] == pytest.approx(covered, abs=1e-9)
+    assert curve[1.0] == 1.0 and ax.get_xlim() == ax.get_ylim() == (0, 1)
+    with pytest.raises(InputError, match="both X and Y"):
+        plotting.plot_calibration(m, m.X)
+
+
+def result(**extra):
+    trace = [
+        TracePoint(-50.0, 3, 1, 0.1),
+        TracePoint(-20.0, 9, 2, 0.4),
+        TracePoint(-10.0, 11, 3, 1),
+    ]
+    return OptimizationResult("x", True, "converged", "", -10.0, 3, 11, 3, 1.0, trace, **extra)
+
+
+def test_trace_of_a_result():
+    ax = plotting.plot_trace(result(), "seconds")
+    np.testing.assert_allclose(line(ax, "trace").get_xdata(), [0.1, 0.4, 1.0])
+    np.testing.assert_allclose(line(ax, "trace").get_ydata(), [-50, -20, -10])
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("seconds", "bound")
+    ax = plotting.plot_trace(result(), "evaluations", gap=True)
+    assert ax.get_yscale() == "log"
+    np.testing.assert_allclose(ax.lines[0].get_xydata(), [[3, 40], [9, 10]])
+    ax = plotting.plot_trace(result(estimates=[(-50.0, 2.0), (-20.0, 1.0), (-10.0, 0.5)]))
+    corners = ax.collections[0].get_paths()[0].vertices[:, 1]
+    assert (corners.min(), corners.max()) == (-54.0, -9.0)
+
+
+def test_trace_of_a_model():
+    m = model("gauss")
+    ax = m.plot_trace()
+    assert len(line(ax, "trace").get_xdata()) == len(m.last_result.trace)
+    fresh = cgp.ChainedGP(m.X, m.Y, L.HetGaussian(), num_inducing=5)
+    with pytest.raises(InputError, match="optimize"):
+        plotting.plot_trace(fresh)
+
+
+def test_relevances_of_kernels():
+    X = np.random.default_rng(0).normal(size=(60, 3)) * [1.0, 2.0, 1.0]
+    y = X[:, 0]
+    kernels = [
+        K.RBF(3, variance=4.0, lengthscale=[1.0, 8.0, 50.0], ARD=True) + K.White(3, 0.7),
+        K.Linear(1, 9.0, active_dims=[2]) + K.Bias(3, 5.0),
+    ]
+    m = cgp.ChainedGP(X, y, L.HetGaussian(), kernels=kernels, num_inducing=5)
+    m.input_names = ["width", "height", "depth"]
+    s = X.std(axis=0)
+    expected = np.column_stack([2.0 * s / [1.0, 8.0, 50.0], [0.0, 0.0, 3.0 * s[2]]])
+    np.testing.assert_allclose(grids.relevances(m), expected, rtol=5e-3, atol=1e-6)
+    ax = plotting.plot_relevance(m)
+    widths = [bar.get_width() for bar in ax.patches]
+    np.testing.assert_allclose(widths, grids.relevances(m).T.ravel())
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == m.input_names
+    assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first input on top
+    assert labels(ax) == ["mean", "log variance"]
+
+
+# ---- methods, names, style ----------------------------------------------------------------------
+
+
+def test_plot_chooses_by_the_number_of_inputs():
+    assert labels(model("gauss").plot(num=5))[-1] == "data"
+    assert mesh(model("gauss", 2).plot(num=5)) is not None
+    m = model("gauss", 3)
+    ax = m.plot(num=5)
+    assert "median" in labels(ax)
+    assert ax.get_xlabel() == f"x{grids.most_relevant(m)}"
+
+
+@pytest.mark.parametrize("name", plotting.__all__)
+def test_every_figure_is_a_method_that_takes_axes(name):
+    m = model("time", 2 if name == "plot_map" else 1)
+    _, given = plt.subplots(2) if name == "plot_latents" else plt.subplots()
+    before = plt.get_fignums()
+    options = {"num": 6} if name in ("plot_density", "plot_map") else {}
+    found = getattr(m, name)(ax=given, **options)
+    assert plt.get_fignums() == before
+    assert np.all(np.atleast_1d(found) == np.atleast_1d(given))
+    for ax in np.atleast_1d(found):
+        assert ax.lines or ax.collections or ax.patches
+        assert ax.get_xlabel() or name == "plot_latents"
+    with pytest.raises(InputError, match="axes"):
+        getattr(m, name)(ax=["no", "axes"])
+
+
+def test_names_of_inputs_and_target():
+    m = cgp.ChainedGP(np.ones((4, 2)) * [[1], [2], [3], [4]], [1.0, 2, 3, 4], L.Gaussian())
+    m.input_names, m.target_name = ["dose", "age"], "response"
+    ax = m.plot_slice("age", num=5)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("age", "response")
+    with pytest.raises(InputError, match="dose, age"):
+        m.plot_slice("weight")
+    m.input_names = ["dose"]
+    with pytest.raises(InputError, match="2 names"):
+        m.plot_relevance()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"at": [1.0]}, "at must be"),
+        ({"input": 7}, "input must be"),
+        ({"levels": (0,)}, "levels are percentages"),
+        ({"limits": (1.0, 0.0)}, "limits must be"),
+        ({"num": 0}, "num must be"),
+        ({"latent": "scale"}, "latent must be"),
+    ],
+)
+def test_bad_arguments_are_named(options, message):
+    with pytest.raises(InputError, match=message):
+        plotting.plot_slice(model("gauss", 3), **options)
+    if "input" not in options:
+        with pytest.raises(InputError, match="plot_slice"):
+            plotting.plot_fit(model("gauss", 3))
+
+
+def test_colours_differ_in_lightness_too():
+    greys = [
+        np.dot([0.299, 0.587, 0.114], style.density_map()(v)[:3]) for v in (0.0, 0.3, 0.6, 1.0)
+    ]
+    assert (np.diff(greys) < -0.15).all()
+    assert style.tint("#000000", 0.25) == (0.75, 0.75, 0.75)
+    assert style.words("log_scale2") == "log scale²" and style.words("log_rate_2") == "log rate 2"
+
+
+def test_gallery_shows_every_figure():
+    figures = runpy.run_path(str(ROOT / "docs" / "make_gallery.py"))["FIGURES"]
+    page = (ROOT / "docs" / "gallery.md").read_text("utf-8")
+    assert set(re.findall(r"\]\(images/gallery/(\w+)\.png\)", page)) == set(figures)
+    for name in figures:
+        image = ROOT / "docs" / "images" / "gallery" / f"{name}.png"
+        assert image.read_bytes()[:4] == b"\x89PNG" and image.stat().st_size < 120_000
+    for name in plotting.__all__:
+        assert f"`{name}`" in page, name
