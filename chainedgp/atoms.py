@@ -6,83 +6,102 @@ arrays that broadcast, atoms a_k are numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from . import quadrature, special
 
-__all__ = ["WithAtoms", "atom_cdf", "atom_moments", "atom_ppf", "expected_log_z"]
+__all__ = ["Bound", "WithAtoms", "expected_log_z"]
 
 Array = np.ndarray
 
 
-def atom_moments(
-    mean: Array, variance: Array, rest: Array, atoms: Sequence[float], weights: Sequence[Array]
-) -> tuple[Array, Array]:
-    """Mean and variance of the mixture from those of the rest; inf where the rest has none."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        total = rest * mean + sum(w * a for a, w in zip(atoms, weights, strict=True))
-        spread = rest * (variance + (mean - total) ** 2)
-        spread = spread + sum(w * (a - total) ** 2 for a, w in zip(atoms, weights, strict=True))
-    endless = np.isinf(mean)
-    return np.where(endless, mean, total), np.where(endless | np.isinf(variance), np.inf, spread)
+class Bound:
+    """The distribution of a likelihood given its latents, as `numeric.Table` has it."""
 
-
-def atom_cdf(
-    y: Array, cdf: Array, rest: Array, atoms: Sequence[float], weights: Sequence[Array]
-) -> Array:
-    """F(y) from cdf = G(y)."""
-    return rest * cdf + sum(w * np.greater_equal(y, a) for a, w in zip(atoms, weights, strict=True))
-
-
-def atom_ppf(
-    q: Array,
-    ppf: Callable[[Array], Array],
-    below: Callable[[Any], Array],
-    rest: Array,
-    atoms: Sequence[float],
-    weights: Sequence[Array],
-) -> Array:
-    """The smallest y with F(y) ≥ q; ppf = G⁻¹, below(a) = P(Y < a) under G."""
-    order = np.argsort(atoms)
-
-    def inverse(passed: Any) -> Array:  # of q among the rest, with mass `passed` of atoms below
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return ppf(np.clip(np.nan_to_num((q - passed) / rest), 0.0, 1.0))
-
-    passed = sum(weights[k] for k in order)
-    result = inverse(passed)
-    for k in order[::-1]:
-        passed = sum((weights[j] for j in order[: list(order).index(k)]), np.float64(0.0))
-        start = passed + rest * below(atoms[k])
-        result = np.where(q <= start + weights[k], atoms[k], result)
-        result = np.where(q <= start, inverse(passed), result)
-    return result
-
-
-class WithAtoms:
-    """A table of a distribution (`numeric.Table`), not normalised, and masses at atoms."""
-
-    def __init__(self, rest: Any, atoms: Sequence[float], masses: Sequence[Array]) -> None:
-        self.rest, self.atoms = rest, atoms
-        self.total = rest.total + sum(masses)
-        self.share = rest.total / self.total
-        self.weights = [mass / self.total for mass in masses]
+    def __init__(self, likelihood: Any, latents: Sequence[Array], kw: dict[str, Any]) -> None:
+        self.likelihood, self.latents, self.kw = likelihood, latents, kw
 
     def moments(self) -> tuple[Array, Array]:
         """Mean and variance."""
-        mean, variance = self.rest.moments()
-        return atom_moments(mean, variance, self.share, self.atoms, self.weights)
+        given = self.likelihood
+        mean = given.conditional_mean(*self.latents, **self.kw)
+        return mean, given.conditional_variance(*self.latents, **self.kw)
 
     def cdf(self, y: Array) -> Array:
         """P(Y ≤ y)."""
-        return atom_cdf(y, self.rest.cdf(y), self.share, self.atoms, self.weights)
+        return self.likelihood.cdf(y, *self.latents, **self.kw)
+
+    def ppf(self, q: Array) -> Array:
+        """Quantiles."""
+        return self.likelihood.ppf(q, *self.latents, **self.kw)
+
+
+class WithAtoms:
+    """A distribution `rest` of the given share, and atoms with weights; all sum to one.
+
+    rest: has moments, cdf and ppf, like `Bound` or `numeric.Table`.
+    step: distance to the next lower value of the rest: 1 for counts, 0 beside a density.
+    """
+
+    total: Array
+
+    def __init__(
+        self,
+        rest: Any,
+        share: Array,
+        atoms: Sequence[float],
+        weights: Sequence[Array],
+        step: float = 0.0,
+    ) -> None:
+        self.rest, self.share, self.step = rest, share, step
+        order = np.argsort(atoms)
+        self.atoms, self.weights = [atoms[k] for k in order], [weights[k] for k in order]
+
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and variance; inf where the rest has none."""
+        mean, variance = self.rest.moments()
+        pairs = list(zip(self.atoms, self.weights, strict=True))
+        with np.errstate(invalid="ignore", over="ignore"):
+            total = self.share * mean + sum(w * a for a, w in pairs)
+            spread = self.share * (variance + (mean - total) ** 2)
+            spread = spread + sum(w * (a - total) ** 2 for a, w in pairs)
+        no_mean = np.isinf(mean)
+        return np.where(no_mean, mean, total), np.where(
+            no_mean | np.isinf(variance), np.inf, spread
+        )
+
+    def mean(self) -> Array:
+        """The mean."""
+        return self.moments()[0]
+
+    def var(self) -> Array:
+        """The variance."""
+        return self.moments()[1]
+
+    def cdf(self, y: Array) -> Array:
+        """P(Y ≤ y)."""
+        below = sum(
+            w * np.greater_equal(y, a) for a, w in zip(self.atoms, self.weights, strict=True)
+        )
+        return self.share * self.rest.cdf(y) + below
 
     def ppf(self, q: Array) -> Array:
         """The smallest y with cdf ≥ q."""
-        return atom_ppf(q, self.rest.ppf, self.rest.cdf, self.share, self.atoms, self.weights)
+        passed = np.cumsum(np.stack([np.zeros_like(self.weights[0]), *self.weights]), axis=0)
+
+        def inverse(mass: Array) -> Array:  # of q among the rest, with this mass of atoms below
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return self.rest.ppf(np.clip(np.nan_to_num((q - mass) / self.share), 0.0, 1.0))
+
+        result = inverse(passed[-1])
+        for a, w, mass in zip(self.atoms[::-1], self.weights[::-1], passed[-2::-1], strict=True):
+            start = mass + self.share * self.rest.cdf(np.asarray(a - self.step))
+            result = np.where(q <= start + w, a, result)
+            result = np.where(q <= start, inverse(mass), result)
+        return result
 
 
 def expected_log_z(means: Array, variances: Array, nodes: int) -> tuple[Array, ...]:

@@ -50,7 +50,8 @@ def nlpd(predictive: Predictive, y: Any) -> float:
 
     A censored row (by the predictive's metadata) counts with the probability of what was seen.
     """
-    return float(-np.mean(predictive.logpdf(_targets(predictive, y)[:, None])))
+    y = _targets(predictive, y)
+    return float(-np.mean(predictive.logpdf(y[:, None])))
 
 
 def crps(predictive: Predictive, y: Any) -> Array:

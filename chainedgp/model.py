@@ -23,6 +23,7 @@ from .construction import (
     thread_count,
 )
 from .errors import InputError
+from .faults import check_density
 from .inference.fitting import Fitting
 from .inference.inducing import select_inducing
 from .inference.initialize import default_kernels, default_means, start_latents, warn_of_scaling
@@ -111,6 +112,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
             metadata = {name: value[kept] for name, value in metadata.items()}
             weights = None if weights is None else weights[kept]
         self.likelihood.check_targets(np.asarray(y, dtype=float))
+        check_density(self.likelihood, y, metadata)
         self._X, self._y, self._metadata, self._weights = X, y, metadata, weights
         warn_of_scaling(self._X)
         self._make_evaluator()
@@ -228,6 +230,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         y = checks.as_targets(Y, X.shape[0])
         metadata, weights = checks.as_metadata(Y_metadata, self.likelihood, X.shape[0])
         self.likelihood.check_targets(np.asarray(y, dtype=float))
+        check_density(self.likelihood, y, metadata)
         self._X, self._y, self._metadata, self._weights = X, y, metadata, weights
         self._make_evaluator()
 

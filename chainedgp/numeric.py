@@ -86,7 +86,11 @@ def tabulate(likelihood: Likelihood, latents: tuple, kw: dict[str, Any]) -> Any:
             return log_p(np.where(np.isin(y, atoms), np.nextafter(y, np.inf), y))
 
         masses = [np.exp(np.broadcast_to(log_p(np.full((), a)), shape)) for a in atoms]
-        return WithAtoms(Continuous(beside, shape, likelihood.support, hints), atoms, masses)
+        rest = Continuous(beside, shape, likelihood.support, hints)
+        total = rest.total + sum(masses)
+        table = WithAtoms(rest, rest.total / total, atoms, [mass / total for mass in masses])
+        table.total = total
+        return table
     sizes = {"binary": 2, "categories": likelihood.num_categories}
     return Discrete(log_p, shape, sizes.get(likelihood.support))
 

@@ -66,6 +66,7 @@ def test_refits_without_each_row_agree():
     assert result.p_loo > 1.0
 
 
+@pytest.mark.filterwarnings("ignore:The Pareto k")
 def test_seed_weights_and_metadata():
     X, y = wave(40)
     m = ChainedGP(X, y, likelihoods.HetGaussian(), kernels.RBF(1, 1.0, 4.0), num_inducing=8)
@@ -170,6 +171,7 @@ def test_smoothing_is_that_of_arviz(rng):
 # ---- comparison ----------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:The Pareto k")
 def test_comparison_of_models():
     X, y = wave(90)
     kernel, fitted = kernels.RBF(1, 1.0, 2.0), {}

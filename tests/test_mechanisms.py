@@ -316,6 +316,7 @@ def test_event_times_equal_scipy():
         np.testing.assert_allclose(lik.ppf(0.3, f, g), dist.ppf(0.3), rtol=1e-10)
         np.testing.assert_allclose(lik.conditional_mean(f, g), dist.mean(), rtol=1e-10)
         np.testing.assert_allclose(lik.conditional_variance(f, g), dist.var(), rtol=1e-8)
+        assert np.all(lik.cdf(np.array([[-1.0], [0.0]]), f, g) == 0.0)
         hazard = lik.log_hazard(y, f, g)
         np.testing.assert_allclose(hazard, dist.logpdf(y) - dist.logsf(y), rtol=1e-8, atol=1e-8)
 

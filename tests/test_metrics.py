@@ -1,5 +1,7 @@
 """Scores against closed forms, sampling, naive loops and scikit-survival."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -238,7 +240,7 @@ def test_brier_score_is_that_of_a_naive_loop(ties):
                 total += (1.0 - S[i, k]) ** 2 / kaplan_meier_censoring(y, censored, t)
         expected.append(total / 50)
     np.testing.assert_allclose(metrics.brier_score(S, times, y, censored), expected, rtol=1e-12)
-    area = sum(0.45 * 0.5 * (a + b) for a, b in zip(expected, expected[1:], strict=False))
+    area = sum(0.45 * 0.5 * (a + b) for a, b in pairwise(expected))
     got = metrics.integrated_brier_score(S, times, y, censored)
     assert got == pytest.approx(area / 2.7)
 

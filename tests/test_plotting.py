@@ -168,6 +168,11 @@ def test_fit_of_classes_has_a_probability_for_each():
     np.testing.assert_allclose(curves.sum(axis=0), 1.0)
     assert labels(ax) == ["y = 0", "y = 1", "y = 2"]
     assert len({each.get_linestyle() for each in ax.lines}) == 3  # not by colour alone
+    m = model("class")
+    ticks = [each for each in plotting.plot_fit(m, num=20).lines if each.get_marker() == "|"]
+    for k, each in enumerate(ticks):
+        np.testing.assert_array_equal(each.get_xdata(), m.X[m.Y[:, 0] == k, 0])
+    assert len(ticks) == 3
 
 
 def test_limits_cut_an_endless_tail():

@@ -38,11 +38,6 @@ class AdditivePoisson(Poisson):
         share = expit(np.subtract(f, g))
         return y * share - exposure * np.exp(f), y * expit(np.subtract(g, f)) - exposure * np.exp(g)
 
-    def d2log_density(self, y: Array, f: Array, g: Array, *, exposure: Any = 1.0) -> Arrays:
-        """∂² log p / ∂f² = y p (1 − p) − E e^f, p = e^f/(e^f + e^g), and the same in g."""
-        curvature = y * expit(np.subtract(f, g)) * expit(np.subtract(g, f))
-        return curvature - exposure * np.exp(f), curvature - exposure * np.exp(g)
-
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, exposure: Any = 1.0
     ) -> FourArrays:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, polygamma
+from scipy.special import expit
 
 from .. import quadrature, special
 from . import levels
@@ -49,16 +49,6 @@ class Beta(Likelihood):
         df = alpha * (up + np.log(y)) + 0.5 * other + share * both
         dg = beta * (down + np.log1p(-y)) + 0.5 * share + other * both
         return df - special.stirling_remainder(alpha)[1], dg - special.stirling_remainder(beta)[1]
-
-    def d2log_density(self, y: Array, f: Array, g: Array) -> Arrays:
-        """∂² log p / ∂f² = ∂ log p / ∂f + α² (ψ′(α+β) − ψ′(α)), and the same in g."""
-        alpha, beta = np.exp(f), np.exp(g)
-        df, dg = self.dlog_density(y, f, g)
-        both = polygamma(1, alpha + beta)
-        return (
-            df + alpha * alpha * (both - polygamma(1, alpha)),
-            dg + beta * beta * (both - polygamma(1, beta)),
-        )
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20

@@ -32,10 +32,6 @@ class Bernoulli(Likelihood):
         sign = 2.0 * y - 1.0
         return (sign * expit(-sign * f),)
 
-    def d2log_density(self, y: Array, f: Array) -> Arrays:
-        """−p (1 − p)."""
-        return (-expit(f) * expit(-f) + 0.0 * y,)
-
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20
     ) -> FourArrays:

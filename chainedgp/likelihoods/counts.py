@@ -33,10 +33,6 @@ class Poisson(Likelihood):
         """Slope y − exposure e^f."""
         return (y - exposure * np.exp(f),)
 
-    def d2log_density(self, y: Array, f: Array, *, exposure: Any = 1.0) -> Arrays:
-        """−exposure e^f."""
-        return (-exposure * np.exp(f) + 0.0 * y,)
-
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, exposure: Any = 1.0
     ) -> FourArrays:

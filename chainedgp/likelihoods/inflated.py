@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import special
-from ..atoms import atom_cdf, atom_moments, atom_ppf, expected_log_z
+from ..atoms import Bound, WithAtoms, expected_log_z
 from ..errors import InputError
 from .base import Array, Arrays, FourArrays, Likelihood, _rows
 from .beta import Beta
@@ -156,40 +156,12 @@ class Inflated(_Wrapper):
         c = len(self.base.latents)
         return self._part.unmet(self._hits(y)[1], means[:, :c], variances[:, :c], **kw)
 
-    def _moments(self, latents: Arrays, kw: dict[str, Any]) -> tuple[Array, Array]:
+    def distribution(self, *latents: Array, **kw: Any) -> Any:
+        """The mixture: mean, var, cdf and ppf, as scipy.stats has them."""
         rest, weights = self._weights(latents)
-        base = self._split(latents)[0]
-        mean = self._part.conditional_mean(*base, **kw)
-        variance = self._part.conditional_variance(*base, **kw)
-        return atom_moments(mean, variance, rest, self.at, weights)
-
-    def conditional_mean(self, *latents: Array, **kw: Any) -> Array:
-        """The mean of the mixture."""
-        return self._moments(latents, kw)[0]
-
-    def conditional_variance(self, *latents: Array, **kw: Any) -> Array:
-        """The variance of the mixture."""
-        return self._moments(latents, kw)[1]
-
-    def cdf(self, y: Array, *latents: Array, **kw: Any) -> Array:
-        """P(Y ≤ y), with jumps at the atoms."""
-        cdf = self._part.cdf(y, *self._split(latents)[0], **kw)
-        rest, weights = self._weights(latents)
-        return atom_cdf(y, cdf, rest, self.at, weights)
-
-    def ppf(self, q: Array, *latents: Array, **kw: Any) -> Array:
-        """The smallest y with cdf(y) ≥ q."""
-        base = self._split(latents)[0]
         step = 0.0 if self.support in CONTINUOUS else 1.0
-        rest, weights = self._weights(latents)
-        return atom_ppf(
-            q,
-            lambda q: self._part.ppf(q, *base, **kw),
-            lambda a: self._part.cdf(np.asarray(a - step), *base, **kw),
-            rest,
-            self.at,
-            weights,
-        )
+        bound = Bound(self._part, self._split(latents)[0], kw)
+        return WithAtoms(bound, rest, self.at, weights, step)
 
     def sample(
         self, rng: np.random.Generator, *latents: Array, size: int | None = None, **kw: Any

@@ -201,8 +201,8 @@ class HetStudentTNu(_Named):
 
     def _score(self, means: Array, variances: Array) -> Array:
         """v_g + v_h, widened for the factor (ν+1)/2 as in `HetStudentT`."""
-        nu = np.exp(means[:, 2] + variances[:, 2])
-        return (variances[:, 1] + variances[:, 2]) * np.maximum(0.5 * nu + 0.5, 1.0) ** (1.0 / 6.0)
+        nu = np.clip(np.exp(means[:, 2] + variances[:, 2]), 1.0, 1e3)  # beyond: nearly Gaussian
+        return (variances[:, 1] + variances[:, 2]) * (0.5 * nu + 0.5) ** (1.0 / 6.0)
 
     def initial_latents(self, y: Array) -> Array:
         """As `HetStudentT` with ν = 4: the best constant ν may be infinite."""

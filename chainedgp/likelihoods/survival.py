@@ -139,7 +139,7 @@ class _LogScale(Survival):
         raise NotImplementedError
 
     def _z(self, t: Array, f: Array, g: Array) -> Array:
-        log_t = np.log(np.clip(t, TINY, 1e300))
+        log_t = np.where(np.greater(t, 0.0), np.log(np.clip(t, TINY, 1e300)), -np.inf)
         return np.exp(np.clip(self._sign * np.asarray(g), -700.0, 700.0)) * (log_t - f)
 
     def log_hazard(self, t: Array, f: Array, g: Array) -> Array:

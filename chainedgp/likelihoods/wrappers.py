@@ -125,11 +125,6 @@ class ConstantLatent(_Wrapper):
         latents, base_kw = self._full(latents, kw)
         return self._without(tuple(self._base.dlog_density(y, *latents, **base_kw)))
 
-    def d2log_density(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
-        """The base's second derivatives in the remaining latents."""
-        latents, base_kw = self._full(latents, kw)
-        return self._without(tuple(self._base.d2log_density(y, *latents, **base_kw)))
-
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """The base's derivatives in its parameters, then the one in the constant."""
         full, base_kw = self._full(latents, kw)

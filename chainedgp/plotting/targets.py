@@ -21,8 +21,18 @@ MOST_DRAWN = 5000  # more points than this become pixels in a PDF
 
 
 def draw_data(ax: Axes, model: Any, x: Array, colour: str = style.POINTS) -> None:
-    """The targets over x (N,); censored ones as open triangles, intervals as bars."""
+    """The targets over x (N,); censored ones as open triangles, intervals as bars.
+
+    Classes, which have no place on an axis of probabilities, are rows of ticks at its foot.
+    """
     x, y = np.asarray(x), np.asarray(model.Y)[:, 0]
+    if model.likelihood.support == "categories":
+        for k in range(model.likelihood.num_categories):
+            ticks = x[y == k]
+            height = np.full(len(ticks), 0.02 + 0.035 * k)
+            colour = style.SEQUENCE[k % len(style.SEQUENCE)]
+            ax.plot(ticks, height, "|", ms=5, color=colour, transform=ax.get_xaxis_transform())
+        return
     seen = model.Y_metadata.get("censored", np.zeros(len(y)))
     size, alpha = (4.0, 0.9) if len(y) <= 150 else (3.2, 0.8) if len(y) <= 500 else (2.5, 0.5)
     for code, (marker, label) in MARKS.items():
