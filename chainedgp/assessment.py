@@ -23,12 +23,13 @@ BLOCK_ROWS = 4096
 class Assessment:
     """Methods of the model that look into a fit."""
 
-    def loo(self, rng: Any = 0, size: int = 4000) -> LOO:
+    def loo(self, rng: Any = 0, size: int = 4000, refit: bool = False) -> LOO:
         """Pointwise leave-one-out log-densities from q, without a refit (PSIS-LOO).
 
         rng, size : seed and number of draws from q for each row; see `chainedgp.loo`.
+        refit : find q anew for the rows where draws from q cannot tell (large Pareto k).
         """
-        return loo(self, rng, size)
+        return loo(self, rng, size, refit)
 
     def predict_component(
         self, Xnew: Any, latent: int | str, part: int | str

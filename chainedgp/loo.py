@@ -4,7 +4,10 @@
 
 with w_s the ratios 1/p(y_i | f_s), the largest of which are replaced by the expected order
 statistics of a generalised Pareto distribution (Vehtari, Gelman & Gabry 2017; Vehtari et al. 2024).
-Exact where q is the posterior: it needs the marginals of q at the data alone, no refit.
+It needs the marginals of q at the data alone, no refit, and keeps the hyperparameters. Right where
+q is the posterior and no Pareto k is large. For heteroscedastic noise and a Gaussian q(f)q(g) the
+mean of 1/p is infinite in principle, because e^g may be below the variance of f: rows where the
+posterior is wide against the noise have a large k and too low a density. `refit=True` mends them.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ class LOO:
     ----------
     pointwise : (N,) log p(y_i | y_−i).
     pareto_k : (N,) shape of the tail of each row's importance ratios; above `threshold` the row's
-        estimate is not to be trusted: refit without the row, or use `cross_validate`.
+        estimate is not to be trusted: use `refit=True` or `cross_validate`.
     p_loo : effective number of parameters, Σ_i log p(y_i | y) − log p(y_i | y_−i).
     threshold : min(1 − 1/log10(size), 0.7).
     weights : (N,) row weights, or None.
@@ -77,7 +80,7 @@ class LOO:
         )
 
 
-def loo(model: Any, rng: Any = 0, size: int = 4000) -> LOO:
+def loo(model: Any, rng: Any = 0, size: int = 4000, refit: bool = False) -> LOO:
     """PSIS-LOO of a fitted model at its own rows; see the module's docstring.
 
     A row of weight w enters the posterior as p(y | f)^w: its ratios are p(y_i | f)^−w and its
@@ -88,6 +91,8 @@ def loo(model: Any, rng: Any = 0, size: int = 4000) -> LOO:
     model : a fitted `ChainedGP`.
     rng : int, Generator or None: seed of the draws from q.
     size : number S of draws for each row, at least 100.
+    refit : find q anew without the row, at the same hyperparameters, for each row whose Pareto k is
+        above the threshold; these rows' k is then −inf.
 
     Returns
     -------
@@ -115,15 +120,28 @@ def loo(model: Any, rng: Any = 0, size: int = 4000) -> LOO:
         pointwise[rows] = logsumexp(log_w + log_p, axis=1)
         full[rows] = logsumexp(log_p, axis=1) - np.log(size)
     threshold = min(1.0 - 1.0 / np.log10(size), 0.7)
+    for i in np.flatnonzero(pareto_k > threshold) if refit else ():
+        pointwise[i], pareto_k[i] = _left_out(model, int(i)), -np.inf
     result = LOO(pointwise, pareto_k, float((full - pointwise).sum()), threshold, weights)
     if result.num_bad:
         warnings.warn(
             f"The Pareto k of {result.num_bad} of {N} rows is above {threshold:.2f}: their "
-            "leave-one-out densities may be far off. Use cross_validate, or refit without them.",
+            "leave-one-out densities may be far off. Use loo(refit=True) or cross_validate.",
             ChainedGPWarning,
             stacklevel=3,
         )
     return result
+
+
+def _left_out(model: Any, i: int) -> float:
+    """log p(y_i | y_−i) with q found anew from the other rows."""
+    others = np.arange(model.X.shape[0]) != i
+    copy = model.copy()
+    metadata = model.Y_metadata
+    copy.set_data(model.X[others], model.Y[others], {k: v[others] for k, v in metadata.items()})
+    copy.optimize(only="variational", messages=False)
+    row = {key: value[i : i + 1] for key, value in metadata.items()}
+    return float(copy.log_predictive_density(model.X[i : i + 1], model.Y[i : i + 1], row)[0, 0])
 
 
 def smooth(log_ratios: Array) -> tuple[Array, Array]:

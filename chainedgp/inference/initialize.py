@@ -68,19 +68,21 @@ def start_latents(likelihood: Any, y: Array, metadata: Mapping[str, Array]) -> t
 def _latent_scales(likelihood: Any, y: Array, values: Array, kw: Mapping[str, Any]) -> Array:
     """Prior standard deviations (b,) that suit the data: 1 for latents on a log or logit scale.
 
-    A latent of a real-valued target may be in the units of y: the curvature of log p at constant
-    latents tells, it is 1/scale² for a location and of order 1 for a log-scale.
+    A latent of a real-valued target may be in the units of y. The information at constant latents,
+    the mean of (∂ log p)², tells: it is 1/scale² for a location, so that scale is like the spread
+    of y, which it is not for other latents.
     """
     scales = np.ones(values.size)
     if likelihood.support != "real":
         return scales
+    lower, upper = np.quantile(y, [0.25, 0.75])
+    spread = (upper - lower) / 1.35 or y.std()
     latents = [np.full(y.size, value) for value in values]
     with np.errstate(all="ignore"):
-        second = likelihood.d2log_density(y, *latents, **kw)
-        for j, d2 in enumerate(second):
-            curvature = float(np.mean(np.abs(d2)))
-            if np.isfinite(curvature) and curvature > 0:
-                scales[j] = curvature**-0.5
+        for j, slope in enumerate(likelihood.dlog_density(y, *latents, **kw)):
+            scale = float(np.mean(slope**2)) ** -0.5 if np.any(slope) else np.inf
+            if np.isfinite(scale) and spread / 5.0 < scale < 5.0 * spread:
+                scales[j] = scale
     return scales
 
 

@@ -88,7 +88,7 @@ class HetGaussian(Likelihood):
 
     def initial_latents(self, y: Array) -> Array:
         """Sample mean and log variance."""
-        return np.array([np.mean(y), np.log(max(np.var(y), 1e-10))])
+        return np.array([np.mean(y), np.log(np.var(y) or 1.0)])
 
 
 class Gaussian(ConstantLatent):
