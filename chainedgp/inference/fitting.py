@@ -142,13 +142,14 @@ class Fitting:
         model._restore(winner._snapshot())
         for note in notes:
             monitor.note(note)
-        return monitor.result(
+        model.last_result = monitor.result(
             converged=outcome.converged,
             reason=outcome.reason,
             bound=model.log_likelihood(),
             iterations=outcome.iterations,
             counts=(winner._evaluator.num_likelihood, winner._evaluator.num_theta),
         )
+        return model.last_result
 
 
 def _method_name(method: str | None, optimizer: str | None, batch_size: int | None) -> str:
