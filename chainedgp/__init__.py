@@ -6,8 +6,10 @@ from types import ModuleType
 from . import datasets, errors, kernels, likelihoods, means, priors
 from ._version import __version__
 from .likelihoods import Likelihood
+from .loo import compare
 from .model import ChainedGP
 from .persistence import load
+from .validation import cross_validate
 
 _LAZY = ("metrics", "plotting", "testing")  # submodules that most programs never need
 
@@ -15,6 +17,8 @@ __all__ = [
     "ChainedGP",
     "Likelihood",
     "__version__",
+    "compare",
+    "cross_validate",
     "datasets",
     "errors",
     "kernels",

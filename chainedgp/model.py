@@ -26,7 +26,13 @@ from .errors import InputError
 from .faults import check_density
 from .inference.fitting import Fitting
 from .inference.inducing import select_inducing
-from .inference.initialize import default_kernels, default_means, start_latents, warn_of_scaling
+from .inference.initialize import (
+    default_kernels,
+    default_means,
+    flat_score,
+    start_latents,
+    warn_of_scaling,
+)
 from .kernels import Kernel, as_kernel
 from .likelihoods import Likelihood
 from .linalg import Array, cholesky, pack_lower, unpack_lower
@@ -89,6 +95,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         missing: str = "raise",
     ) -> None:
         super().__init__(checks.as_name(name))
+        self._flat_score = np.inf  # mean log-density of the rows at constant latents
         self.num_nodes = None if num_nodes is None else checks.positive_int(num_nodes, "num_nodes")
         self.num_threads = thread_count(num_threads)
         self._jitter = checked_jitter(jitter)
@@ -136,6 +143,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
             one_per_latent(means, b, "mean_functions", "a mean function", as_mean),
         ]
         values, scales = start_latents(self.likelihood, self._y, self._metadata)
+        self._flat_score = flat_score(self.likelihood, self._y, self._metadata, values)
         if parts[0] is None:
             parts[0] = default_kernels(self._X, scales, self.likelihood.symmetric)
         if parts[1] is None:

@@ -150,14 +150,14 @@ def synthetic_survival(protocol: str = "text", seed: Any = 0, n: int = 1000) -> 
 def additive_poisson_toy(seed: Any = 0, n: int = 350) -> Counts:
     """Counts from the sum of a slow and a fast rate, y ~ Poisson(e^f + e^g).
 
-    f and g are draws of GPs on [0, 10] with RBF kernels, lengthscales 3 and 0.4, means 2.5 and 3,
-    variances 0.5 and 1. The paper shows such data but does not give its functions: these are ours.
+    f and g are draws of GPs on [0, 10] with RBF kernels, lengthscales 3 and 0.4, means 5,
+    variances 1. The paper shows such data but does not give its functions: these are ours.
     Returns X (n, 1), sorted and uniform, Y (n,), and f and g at the rows.
     """
     n, rng = checks.positive_int(n, "n"), checks.as_generator(seed)
     x = np.sort(rng.uniform(0.0, 10.0, size=n))
-    f = 2.5 + _gp_draw(x, 0.5, 3.0, rng)
-    g = 3.0 + _gp_draw(x, 1.0, 0.4, rng)
+    f = 5.0 + _gp_draw(x, 1.0, 3.0, rng)
+    g = 5.0 + _gp_draw(x, 1.0, 0.4, rng)
     return Counts(x[:, None], rng.poisson(np.exp(f) + np.exp(g)).astype(float), f, g)
 
 

@@ -13,7 +13,14 @@ from ..kernels import RBF
 from ..linalg import Array
 from ..means import Constant
 
-__all__ = ["default_kernels", "default_means", "input_spread", "start_latents"]
+__all__ = [
+    "default_kernels",
+    "default_means",
+    "flat_score",
+    "input_spread",
+    "start_latents",
+    "warn_of_scaling",
+]
 
 SPREAD_ROWS = 10_000
 
@@ -63,6 +70,22 @@ def start_latents(likelihood: Any, y: Array, metadata: Mapping[str, Array]) -> t
     values = np.asarray(likelihood.initial_latents(y, **kw), dtype=float)
     values = np.where(np.isfinite(values), values, 0.0)
     return values, _latent_scales(likelihood, y, values, kw)
+
+
+def flat_score(likelihood: Any, y: Array, metadata: Mapping[str, Array], values: Array) -> float:
+    """Mean of log p(y_i | constant latents), of at most 10,000 rows; inf for discrete targets.
+
+    A bound far above it means that some noise vanishes, which only a continuous density allows.
+    """
+    if likelihood.support not in ("real", "positive", "unit"):
+        return np.inf
+    rows = slice(None, None, max(1, y.size // SPREAD_ROWS))
+    kw = {**likelihood.parameter_values(), **{key: v[rows] for key, v in metadata.items()}}
+    some = np.asarray(y[rows], dtype=float)
+    with np.errstate(all="ignore"):
+        score = likelihood.log_density(some, *(np.full(some.size, c) for c in values), **kw)
+    mean = float(np.mean(score))
+    return mean if np.isfinite(mean) else np.inf
 
 
 def _latent_scales(likelihood: Any, y: Array, values: Array, kw: Mapping[str, Any]) -> Array:

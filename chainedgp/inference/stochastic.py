@@ -30,7 +30,7 @@ __all__ = ["Settings", "fit_natgrad", "fit_step_rule", "read_settings"]
 
 NATURAL_STEP = 0.05
 THETA_RATE = 0.005
-FINAL_STEPS = 8  # full passes for q at the end
+FINAL_STEPS = 2  # full passes for q at the end
 SUBSET_SHARE = 0.5  # most of the work that the fit to a subset may take
 
 
