@@ -102,11 +102,11 @@ class Fitting:
                 outcome = fit_plain(model, monitor, method, max_iters)
         finally:
             monitor.close()
-        _warn_of_quadrature(model, monitor)
         counts = (
             model._evaluator.num_likelihood - before[0],
             model._evaluator.num_theta - before[1],
         )
+        _warn_of_quadrature(model, monitor)
         model.last_result = monitor.result(
             converged=outcome.converged,
             reason=outcome.reason,
