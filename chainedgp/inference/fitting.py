@@ -8,12 +8,13 @@ from typing import Any
 
 from .. import checks
 from ..errors import InputError, QuadratureWarning
+from .lbfgs import Outcome
 from .plain import fit_plain
 from .profile import fit_profile, fit_variational
 from .restarts import fit_restarts
 from .result import Monitor, OptimizationResult
 from .steps import RULES
-from .stochastic import fit_natgrad, fit_step_rule, read_settings
+from .stochastic import Settings, fit_natgrad, fit_step_rule, read_settings
 
 __all__ = ["METHODS", "Fitting"]
 
@@ -67,39 +68,20 @@ class Fitting:
         OptimizationResult : converged or not, why it stopped, counts, the trace of the bound.
         """
         method = _method_name(method, optimizer, batch_size)
-        stochastic = method == "natgrad" or method in RULES
-        given = (batch_size, epochs, holdout, patience, learning_rate)
-        if not stochastic and any(value is not None for value in given):
-            raise InputError(
-                "batch_size, epochs, holdout, patience and learning_rate belong to the stochastic "
-                f'methods ("natgrad", "adam", …); the method is {method!r}.'
-            )
         max_iters = checks.positive_int(max_iters, "max_iters")
         if only is not None:
-            checks.one_of(only, ("variational",), "only")
-            method = "variational"
+            method = str(checks.one_of(only, ("variational",), "only"))
         if callback is not None and not callable(callback):
             raise InputError(f"callback must be a function of a TracePoint; got {callback!r}.")
         model: Any = self
+        batches = (batch_size, epochs, holdout, patience, learning_rate)
+        settings = _settings(method, model.X.shape[0], rng, *batches)
         every = checks.positive_int(checkpoint_every, "checkpoint_every")
         save = None if checkpoint is None else lambda: model.save(checkpoint)
         monitor = Monitor(method, messages, callback, save, every)
         before = model._evaluator.num_likelihood, model._evaluator.num_theta
         try:
-            if method == "variational":
-                outcome = fit_variational(model, monitor, max_iters)
-            elif method == "profile":
-                outcome = fit_profile(model, monitor, max_iters)
-            elif stochastic:
-                settings = read_settings(
-                    model.X.shape[0], batch_size, epochs, rng, holdout, patience, learning_rate
-                )
-                if method == "natgrad":
-                    outcome = fit_natgrad(model, monitor, settings)
-                else:
-                    outcome = fit_step_rule(model, monitor, method, settings)
-            else:
-                outcome = fit_plain(model, monitor, method, max_iters)
+            outcome = _fit(model, monitor, method, max_iters, settings)
         finally:
             monitor.close()
         counts = (
@@ -150,6 +132,43 @@ class Fitting:
             counts=(winner._evaluator.num_likelihood, winner._evaluator.num_theta),
         )
         return model.last_result
+
+
+def _fit(
+    model: Any, monitor: Monitor, method: str, max_iters: int, settings: Settings | None
+) -> Outcome:
+    """Hand over to the method."""
+    if method == "variational":
+        return fit_variational(model, monitor, max_iters)
+    if method == "profile":
+        return fit_profile(model, monitor, max_iters)
+    if settings is None:
+        return fit_plain(model, monitor, method, max_iters)
+    if method == "natgrad":
+        return fit_natgrad(model, monitor, settings)
+    return fit_step_rule(model, monitor, method, settings)
+
+
+def _settings(
+    method: str,
+    N: int,
+    rng: Any,
+    batch_size: int | None,
+    epochs: float | None,
+    holdout: float | None,
+    patience: int | None,
+    learning_rate: float | None,
+) -> Settings | None:
+    """Checked settings of a stochastic method; None for the others, which take none of them."""
+    if method == "natgrad" or method in RULES:
+        return read_settings(N, batch_size, epochs, rng, holdout, patience, learning_rate)
+    given = (batch_size, epochs, holdout, patience, learning_rate)
+    if any(value is not None for value in given):
+        raise InputError(
+            "batch_size, epochs, holdout, patience and learning_rate belong to the stochastic "
+            f'methods ("natgrad", "adam", …); the method is {method!r}.'
+        )
+    return None
 
 
 def _method_name(method: str | None, optimizer: str | None, batch_size: int | None) -> str:

@@ -54,7 +54,7 @@ class OptimizationResult:
     def __str__(self) -> str:
         return (
             f"{self.status}: {self.reason}. bound {self.bound:.6g} after {self.iterations} "
-            f"iterations, {self.likelihood_evaluations} likelihood evaluations, "
+            f"iterations, {self.likelihood_evaluations:.5g} likelihood evaluations, "
             f"{self.seconds:.1f} s ({self.method})"
         )
 
