@@ -250,7 +250,7 @@ def test_a_failed_restart_is_reported_and_never_wins(monkeypatch):
 
     fit = restarts.fit_profile
 
-    def failing(one, monitor, max_iters):
+    def failing(one, monitor, max_iters, **kw):
         if monitor.method == "restart 0":
             raise NumericalError("on purpose")
         return fit(one, monitor, max_iters)
@@ -260,7 +260,7 @@ def test_a_failed_restart_is_reported_and_never_wins(monkeypatch):
     result = m.optimize_restarts(2)
     assert any("restart 0 failed: on purpose" in note for note in result.warnings)
     assert np.isfinite(result.bound)
-    monkeypatch.setattr(restarts, "fit_profile", lambda *a: failing(a[0], _Zero(), a[2]))
+    monkeypatch.setattr(restarts, "fit_profile", lambda *a, **kw: failing(a[0], _Zero(), a[2]))
     with pytest.raises(NumericalError, match="every restart failed"):
         m.optimize_restarts(2)
 

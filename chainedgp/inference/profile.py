@@ -126,15 +126,21 @@ def fit_variational(model: Any, monitor: Monitor, max_iters: int) -> Outcome:
     return Outcome(np.empty(0), -bound, inner.steps, inner.converged, reason)
 
 
-def fit_profile(model: Any, monitor: Monitor, max_iters: int, tolerance: float = 1e-3) -> Outcome:
+def fit_profile(
+    model: Any,
+    monitor: Monitor,
+    max_iters: int,
+    tolerance: float = 1e-3,
+    several_starts: bool = True,
+) -> Outcome:
     """Maximise the profiled bound over all free hyperparameters, then settle q.
 
     A symmetric likelihood (its latents play the same role) has local optima that differ by which
-    latent takes which part: a new model is then fitted roughly from several lengthscales first,
-    and at the end q is also found from a cold start; the best bound is kept.
+    latent takes which part: a new model is then fitted roughly from several lengthscales first
+    (if `several_starts`), and at the end q is also found from a cold start; the best bound is kept.
     """
     cold = model.likelihood.symmetric and model._q_is_prior()
-    if cold:
+    if cold and several_starts:
         _choose_start(model, monitor, max_iters)
     objective, outcome = _fit_stages(model, monitor, max_iters, tolerance)
     return _settle(objective, outcome, cold)

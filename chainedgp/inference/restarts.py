@@ -48,7 +48,9 @@ def fit_restarts(
         if k > 0:
             perturb(one, seeds[k])
         try:
-            outcome = fit_profile(one, Monitor(f"restart {k}", False, None), max_iters)
+            quiet = Monitor(f"restart {k}", False, None)
+            # a perturbed start is one of many already
+            outcome = fit_profile(one, quiet, max_iters, several_starts=k == 0)
         except (NumericalError, FloatingPointError) as error:
             notes.append(f"restart {k} failed: {error}")
             return -np.inf, None
