@@ -2,7 +2,9 @@
 
     python benchmarks/make_environments.py [folder]
 
-makes folder/gpflow and folder/gpy (default folder: benchmarks/.environments) with venv and pip.
+makes folder/gpflow, folder/gpytorch and folder/gpy (default folder: benchmarks/.environments) with
+venv and pip; PIP_EXTRA_INDEX_URL and the like are pip's own. An interpreter that has a peer already
+is named by CHAINEDGP_GPFLOW_PYTHON, CHAINEDGP_GPYTORCH_PYTHON, CHAINEDGP_GPY_PYTHON.
 Each peer lives in its own environment because GPflow needs numpy < 2 and this package needs more.
 """
 
@@ -20,7 +22,10 @@ DEFAULT = HERE / ".environments"
 REQUIREMENTS = {
     # tf_keras: TensorFlow Probability needs Keras 2
     "gpflow": ["gpflow==2.11.*", "tf_keras", "numpy<2"],
-    "gpy": ["gpy==1.15.*"],
+    "gpytorch": ["gpytorch==1.15.*", "torch==2.13.0", "numpy"],
+    # what this package needs, and pytest: tests of GPy's kernels run in it
+    "gpy": ["gpy==1.15.*", "paramz>=0.10", "threadpoolctl", "tqdm", "pytest"],
+    "surv": ["scikit-survival", "paramz>=0.10", "threadpoolctl", "tqdm", "pytest"],
 }
 
 

@@ -16,12 +16,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.integrate import quad
 
-from chainedgp.likelihoods.additive_poisson import AdditivePoisson
-from chainedgp.likelihoods.base import Likelihood
-from chainedgp.likelihoods.beta import Beta
-from chainedgp.likelihoods.gaussian import HetGaussian
-from chainedgp.likelihoods.student_t import HetStudentT
-from chainedgp.likelihoods.survival import LogLogisticSurvival
+from chainedgp.likelihoods import (
+    AdditivePoisson,
+    Beta,
+    HetGaussian,
+    HetStudentT,
+    Likelihood,
+    LogLogisticSurvival,
+)
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "quadrature_error.md"
 DEFAULT = 20

@@ -17,11 +17,13 @@ import numpy as np
 from quadrature_error import adaptive
 from scipy.special import gammaln, psi
 
-from chainedgp.likelihoods.additive_poisson import AdditivePoisson
-from chainedgp.likelihoods.base import Likelihood
-from chainedgp.likelihoods.beta import Beta
-from chainedgp.likelihoods.student_t import HetStudentT
-from chainedgp.likelihoods.survival import LogLogisticSurvival
+from chainedgp.likelihoods import (
+    AdditivePoisson,
+    Beta,
+    HetStudentT,
+    Likelihood,
+    LogLogisticSurvival,
+)
 
 
 class TextbookBeta(Beta):

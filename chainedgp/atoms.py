@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from . import quadrature, special
+from . import integrals, quadrature, special
+from .expectations import rows_of
 
-__all__ = ["Bound", "WithAtoms", "expected_log_z"]
+__all__ = ["Bound", "WithAtoms", "ZeroTruncated", "expected_log_z", "expected_share"]
 
 Array = np.ndarray
 
@@ -39,7 +40,23 @@ class Bound:
         return self.likelihood.ppf(q, *self.latents, **self.kw)
 
 
-class WithAtoms:
+class WithMoments:
+    """Mean and variance by scipy.stats' names, for a class with `moments`."""
+
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and variance."""
+        raise NotImplementedError
+
+    def mean(self) -> Array:
+        """The mean."""
+        return self.moments()[0]
+
+    def var(self) -> Array:
+        """The variance."""
+        return self.moments()[1]
+
+
+class WithAtoms(WithMoments):
     """A distribution `rest` of the given share, and atoms with weights; all sum to one.
 
     rest: has moments, cdf and ppf, like `Bound` or `numeric.Table`.
@@ -73,14 +90,6 @@ class WithAtoms:
             no_mean | np.isinf(variance), np.inf, spread
         )
 
-    def mean(self) -> Array:
-        """The mean."""
-        return self.moments()[0]
-
-    def var(self) -> Array:
-        """The variance."""
-        return self.moments()[1]
-
     def cdf(self, y: Array) -> Array:
         """P(Y ≤ y)."""
         below = sum(
@@ -104,22 +113,76 @@ class WithAtoms:
         return result
 
 
+class ZeroTruncated(WithMoments):
+    """Counts `rest` given that they are not 0: p(y)/(1 − p₀), y > 0.
+
+    log_share: log(1 − p₀). odds: p₀/(1 − p₀).
+    """
+
+    def __init__(self, rest: Any, log_share: Array, odds: Array) -> None:
+        self.rest, self.log_share, self.odds = rest, log_share, odds
+
+    def moments(self) -> tuple[Array, Array]:
+        """The mean over 1 − p₀, and E[y²] − E[y]²."""
+        (mean, variance), factor = self.rest.moments(), np.exp(-self.log_share)
+        second = (variance + mean**2) * factor
+        return mean * factor, np.maximum(second - (mean * factor) ** 2, 0.0)
+
+    def cdf(self, y: Array) -> Array:
+        """(F(y) − p₀)/(1 − p₀)."""
+        cdf = self.rest.cdf(y) * np.exp(-self.log_share) - self.odds
+        return np.where(np.less(y, 1.0), 0.0, np.clip(cdf, 0.0, 1.0))
+
+    def ppf(self, q: Array) -> Array:
+        """The quantile of p₀ + q (1 − p₀)."""
+        share = np.exp(self.log_share)
+        return np.maximum(self.rest.ppf(1.0 - share + q * share), 1.0)
+
+
 def expected_log_z(means: Array, variances: Array, nodes: int) -> tuple[Array, ...]:
     """−E log(1 + Σ e^{h_k}): value (n,), d/dmeans and d/dvariances (K, n). Exact for one atom."""
-    if means.shape[1] == 1:
-        parts = special.expected_softplus(means[:, 0], variances[:, 0])
-        return -parts[0], -parts[1][None], -parts[2][None]
+    m, v = (np.insert(a.T, 0, 0.0, axis=0).T for a in (means, variances))
+    value, dmeans, dvariances = integrals.expected_log_sum_exp(m, v, nodes)
+    return -value, -dmeans[1:], -dvariances[1:]
 
-    def log_z(_: slice, *odds: Array) -> Array:
-        total: Any = 0.0
-        for h in odds:
-            total = np.logaddexp(total, h)
-        return -total
 
-    def slopes(rows: slice, *odds: Array) -> tuple[Array, ...]:
-        total = log_z(rows, *odds)
-        return tuple(-np.exp(h + total) for h in odds)
+def expected_share(
+    rest: Any,
+    y: Array,
+    hit: Array,
+    means: Array,
+    variances: Array,
+    nodes: int,
+    kw: dict[str, Any],
+) -> tuple[Array, ...]:
+    """E softplus(log p(y | f) − h), p of the likelihood `rest`, h of the atom that y is.
 
-    rule = quadrature.rule_for(means.shape[1], nodes)
-    value, dmeans, dvariances, _ = quadrature.expectation(log_z, slopes, means, variances, rule)
-    return value, dmeans.T, dvariances.T
+    Exact in h, nodes in f. hit (K, n): which atom; means, variances (n, c + K) of f, then all h.
+    Returns value (n,), d/dmeans, d/dvariances (c + K, n) and d/dθ (p, n).
+    """
+    c, p = len(rest.latents), len(rest.parameter_keys)
+    m_h, v_h = ((hit * a[:, c:].T).sum(axis=0) for a in (means, variances))
+
+    def at(rows: slice, *latents: Array) -> tuple[Array, Array, Array]:
+        log_p = rest.log_density(y[rows], *latents, **rows_of(kw, rows))
+        return special.expected_softplus(np.maximum(log_p, -1e300) - m_h[rows], v_h[rows])
+
+    def slopes(rows: slice, *latents: Array) -> tuple[Array, ...]:
+        _, slope, bend = at(rows, *latents)
+        arguments, kw_rows = (y[rows], *latents), rows_of(kw, rows)
+        first = [slope * d for d in rest.dlog_density(*arguments, **kw_rows)]
+        theta = rest.dlog_density_dtheta(*arguments, **kw_rows) if p else ()
+        return (*first, *(slope * d for d in theta), -slope, bend)
+
+    value, dm, dv, extra = quadrature.expectation(
+        lambda rows, *f: at(rows, *f)[0],
+        slopes,
+        means[:, :c],
+        variances[:, :c],
+        quadrature.rule_for(c, nodes),
+        p + 2,
+    )
+    dmeans, dvariances = (
+        np.vstack([d.T, hit * e]) for d, e in ((dm, extra.T[p]), (dv, extra.T[-1]))
+    )
+    return value, dmeans, dvariances, extra.T[:p]

@@ -16,19 +16,26 @@ __all__ = [
     "as_metadata",
     "as_name",
     "as_targets",
+    "column_names",
     "one_of",
     "positive_int",
     "without_weights",
 ]
 
 WEIGHTS = "weights"
+BLOCK = 2**16  # rows that are checked at a time
 
 
-def as_inputs(X: Any, name: str = "X", columns: int | None = None) -> Array:
+def as_inputs(X: Any, name: str = "X", columns: int | tuple[str, ...] | None = None) -> Array:
     """X as a finite float (n, D) array: a copy, but a memmap is referenced as it is.
 
-    One-dimensional X becomes one column. pandas objects are read by value.
+    One-dimensional X becomes one column. Data frames are read by value.
+
+    columns : how many columns there must be, or their names, which those of a frame must be.
     """
+    if isinstance(columns, tuple):
+        _check_names(column_names(X), columns, name)
+        columns = len(columns)
     if isinstance(X, np.memmap):
         if X.ndim != 2:
             raise InputError(f"{name} is a memmap of {X.ndim} dimensions; expected 2 (n, D).")
@@ -42,7 +49,7 @@ def as_inputs(X: Any, name: str = "X", columns: int | None = None) -> Array:
                 f"{name} must be (n, D); got an array of shape {array.shape}. "
                 "Reshape it so that rows are observations and columns are inputs."
             )
-        _check_finite(array, name)
+    _check_finite(array, name)
     if 0 in array.shape:
         raise InputError(f"{name} is empty: its shape is {array.shape}. Give at least one row.")
     if columns is not None and array.shape[1] != columns:
@@ -65,14 +72,13 @@ def as_targets(Y: Any, rows: int, name: str = "Y", allow_missing: bool = False) 
         )
     if array.size != rows:
         raise InputError(f"{name} has {array.size} rows but X has {rows}; they must agree.")
-    if not isinstance(Y, np.memmap):
-        bad = np.flatnonzero(np.isnan(array))
-        if bad.size and not allow_missing:
-            raise InputError(
-                f"{name} has {bad.size} missing values (NaN), the first at row {bad[0]}. Drop "
-                'those rows, or build the model with missing="drop".'
-            )
-        _check_finite(array[~np.isnan(array)], name)
+    bad = np.flatnonzero(np.isnan(array))
+    if bad.size and not allow_missing:
+        raise InputError(
+            f"{name} has {bad.size} missing values (NaN), the first at row {bad[0]}. Drop "
+            'those rows, or build the model with missing="drop".'
+        )
+    _check_finite(array[~np.isnan(array)] if bad.size else array, name)
     return array
 
 
@@ -152,8 +158,68 @@ def positive_int(value: Any, name: str) -> int:
     return int(value)
 
 
+def column_names(X: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a data frame, or of a series; None where there are none."""
+    if hasattr(X, "columns"):
+        names = tuple(X.columns)
+    else:
+        names = (X.name,) if type(X).__name__ == "Series" else ()
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def _check_names(found: tuple[str, ...] | None, expected: tuple[str, ...], name: str) -> None:
+    """The columns of a frame must be those of the model's, in the same order."""
+    if found is None or found == expected:
+        return
+    if sorted(found) == sorted(expected):
+        wrong = "the model's columns in another order"
+    else:
+        lists = {
+            "without": [repr(c) for c in expected if c not in found],
+            "and with": [repr(c) for c in found if c not in expected],
+        }
+        parts = [f"{word} {', '.join(some)}" for word, some in lists.items() if some]
+        wrong = f"columns {' '.join(parts).removeprefix('and ')}" if parts else "columns doubled"
+    raise InputError(
+        f"{name} has {wrong}; the model was built with {', '.join(map(repr, expected))}. "
+        f"Give {name}[{list(expected)}]."
+    )
+
+
+def _check_numbers(value: Any, name: str) -> None:
+    """No column of a data frame, or series, may hold what numpy would turn into numbers unasked."""
+    if hasattr(value, "columns"):
+        columns = (
+            value.items()
+            if hasattr(value, "items")
+            else ((key, value[key]) for key in value.columns)
+        )
+    else:
+        columns = [(None, value)] if type(value).__name__ == "Series" else []
+    for key, column in columns:
+        owner, it = (
+            (name, name) if key is None else (f"column {key!r} of {name}", f"{name}[{key!r}]")
+        )
+        kind = str(column.dtype).lower()
+        held = np.asarray(column)
+        text = held.dtype.kind in "OUST" and any(isinstance(entry, str) for entry in held)
+        if kind.startswith(("categor", "enum")) or text:
+            what = "text" if text and not kind.startswith(("categor", "enum")) else "categorical"
+            raise InputError(
+                f"{owner} is {what}; expected numbers. Give one column for each category "
+                "(pandas.get_dummies, or OneHotEncoder of scikit-learn), or the rank in an ordered "
+                f"one ({it}.cat.codes); text that is meant as numbers by {it}.astype(float)."
+            )
+        if held.dtype.kind in "Mm":
+            raise InputError(
+                f"{owner} holds dates or times; expected numbers. Give the time since a start in a "
+                f"unit of your choice: ({it} - {it}.min()) / pandas.Timedelta('1D')."
+            )
+
+
 def _as_float(value: Any, name: str) -> Array:
     """A new C-ordered float64 array; an error that names the way out where there is none."""
+    _check_numbers(value, name)
     try:
         if np.iscomplexobj(value):
             raise InputError(f"{name} is complex; expected real numbers.")
@@ -163,15 +229,21 @@ def _as_float(value: Any, name: str) -> Array:
     except (TypeError, ValueError) as error:
         raise InputError(
             f"{name} could not be read as numbers ({error}). Encode categories as numbers "
-            "(for example one column each, pandas.get_dummies) and give rows of equal length."
+            "(for example one column each, pandas.get_dummies), leave out or impute what is "
+            "missing, and give rows of equal length."
         ) from None
 
 
 def _check_finite(array: Array, name: str) -> None:
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        where = ", ".join(str(int(i)) for i in bad[0])
+    """An error with count and place of what is NaN or infinite; reads a memmap block by block."""
+    bad, first = 0, ""
+    for start in range(0, len(array), BLOCK):
+        found = np.argwhere(~np.isfinite(array[start : start + BLOCK]))
+        if len(found) and not bad:
+            first = ", ".join(str(int(i)) for i in found[0] + (start, *[0] * (array.ndim - 1)))
+        bad += len(found)
+    if bad:
         raise InputError(
-            f"{name} has {len(bad)} values that are NaN or infinite, the first at index ({where}). "
+            f"{name} has {bad} values that are NaN or infinite, the first at index ({first}). "
             "Remove or impute those rows."
         )

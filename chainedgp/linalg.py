@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,19 @@ from .errors import NumericalError
 
 Array = NDArray[np.float64]
 
-__all__ = ["Array", "cholesky", "invert_lower", "one_blas_thread", "pack_lower", "unpack_lower"]
+__all__ = [
+    "Array",
+    "cholesky",
+    "invert_lower",
+    "lower_product",
+    "one_blas_thread",
+    "pack_lower",
+    "scratch",
+    "unpack_lower",
+    "weighted_gram",
+]
+
+BLOCK = 64  # rows of a triangular matrix that are multiplied at once
 
 
 def cholesky(K: Array, what: str) -> Array:
@@ -43,16 +56,61 @@ def invert_lower(L: Array) -> Array:
     return np.ascontiguousarray(np.tril(L_inv))
 
 
+_local = threading.local()
+
+
+def scratch(name: str, *shape: int) -> Array:
+    """An array of this thread to write to; the next call with the same name gives it away again.
+
+    The system takes large arrays back when they are freed, and clears them when they are asked for
+    again: for the arrays of a chunk that costs as much as some of the work on them.
+    """
+    kept, size = _local.__dict__, math.prod(shape)
+    if name not in kept or kept[name].size < size:
+        kept[name] = np.empty(size)
+    return kept[name][:size].reshape(shape)
+
+
+def lower_product(L: Array, K: Array, out: Array | None = None) -> Array:
+    """L K for lower triangular L (M, M) and K (M, n), without most of the products with zeros."""
+    out = np.empty(K.shape) if out is None else out
+    for i in range(0, len(L), BLOCK):
+        rows = slice(i, i + BLOCK)
+        np.matmul(L[rows, : i + BLOCK], K[: i + BLOCK], out=out[rows])
+    return out
+
+
+def weighted_gram(A: Array, w: Array) -> Array:
+    """A diag(w) Aᵀ (M, M) for A (M, n) and weights w (n,) of either sign.
+
+    numpy multiplies an array by its own transpose in half the time. So the square roots of |w| go
+    into A, as if every weight were negative; the columns of positive weight are then put right.
+    """
+    B = np.multiply(A, np.sqrt(np.abs(w)), out=scratch("gram", *A.shape))
+    G = B @ B.T
+    positive = w > 0.0
+    if positive.any():
+        C = np.ascontiguousarray(B[:, positive])
+        G -= 2.0 * (C @ C.T)
+    return np.negative(G, out=G)
+
+
 def pack_lower(L: Array) -> Array:
     """Lower triangle of L (M, M) row by row: (M (M + 1) / 2,)."""
-    return L[np.tril_indices(L.shape[0])]
+    return np.take(L, _lower_indices(L.shape[0]))
 
 
 def unpack_lower(packed: Array, M: int) -> Array:
     """The matrix of which `pack_lower` gave the lower triangle: (M, M)."""
     L = np.zeros((M, M))
-    L[np.tril_indices(M)] = packed
+    L.flat[_lower_indices(M)] = packed
     return L
+
+
+@lru_cache(maxsize=4)
+def _lower_indices(M: int) -> NDArray[np.intp]:
+    """Where the lower triangle of an (M, M) matrix is among its entries, row by row."""
+    return np.flatnonzero(np.tri(M, dtype=bool))
 
 
 class _BlasGuard:
@@ -65,7 +123,7 @@ class _BlasGuard:
 
     def __init__(self) -> None:
         self._depth = 0
-        self._limiter: Any = None
+        self._before: list[int] = []
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
@@ -73,23 +131,29 @@ class _BlasGuard:
             yield
             return
         if self._depth == 0:
-            self._limiter = _blas_controller().limit(limits=1, user_api="blas")
+            self._before = [library.get_num_threads() for library in _blas_libraries()]
+            self._set([1] * len(self._before))
         self._depth += 1
         try:
             yield
         finally:
             self._depth -= 1
             if self._depth == 0:
-                self._limiter.restore_original_limits()
-                self._limiter = None
+                self._set(self._before)
+
+    @staticmethod
+    def _set(counts: list[int]) -> None:
+        for library, count in zip(_blas_libraries(), counts, strict=True):
+            if library.get_num_threads() != count:
+                library.set_num_threads(count)
 
 
 @cache
-def _blas_controller() -> Any:
+def _blas_libraries() -> list[Any]:
     """The loaded BLAS libraries; finding them takes milliseconds, so once per process."""
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
 one_blas_thread = _BlasGuard()

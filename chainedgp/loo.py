@@ -1,13 +1,18 @@
-"""Leave-one-out predictive densities from q by Pareto-smoothed importance sampling (PSIS-LOO).
+"""Leave-one-out predictive densities from the sites of q, the hardest rows by finding q anew.
 
-    p(y_i | y_−i) = 1 / E[1/p(y_i | f_i)] ≈ Σ_s w_s p(y_i | f_s) / Σ_s w_s,   f_s ~ q(f_i),
+q(v) is the prior times one Gaussian site per row and latent. Without the site of row i the marginal
+N(m, v) of a latent at x_i, of which s = aᵀSa comes from q(v), becomes
 
-with w_s the ratios 1/p(y_i | f_s), the largest of which are replaced by the expected order
-statistics of a generalised Pareto distribution (Vehtari, Gelman & Gabry 2017; Vehtari et al. 2024).
-It needs the marginals of q at the data alone, no refit, and keeps the hyperparameters. Right where
-q is the posterior and no Pareto k is large. For heteroscedastic noise and a Gaussian q(f)q(g) the
-mean of 1/p is infinite in principle, because e^g may be below the variance of f: rows where the
-posterior is wide against the noise have a large k and too low a density. `refit=True` mends them.
+    s₋ = s/(1 − λ2 s),    v₋ = v − s + s₋,    m₋ = m − s₋ g_m,
+
+and log p(y_i | y_−i) is the predictive density of y_i under it: no draws, no refit. What it leaves
+out is that the sites of other rows depend on row i. For rows of great influence that matters: q is
+found anew without them. The hyperparameters are kept in either case, as in all such estimates.
+
+Influence is measured by the Pareto k of the ratios 1/p(y_i | f), f ~ q, with which importance
+sampling would estimate the same density (PSIS-LOO: Vehtari, Gelman & Gabry 2017; Vehtari et al.
+2024). Their mean is infinite for heteroscedastic noise and a Gaussian q, so that they are good for
+the diagnosis and not for the estimate.
 """
 
 from __future__ import annotations
@@ -20,16 +25,24 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
+from .bound.evaluator import Evaluator
+from .bound.shards import Shard
+from .bound.sparse import marginals, project
 from .checks import as_generator, positive_int
 from .errors import ChainedGPWarning, InputError
-from .linalg import Array
+from .inference.variational import find_q, start_from_q
+from .linalg import Array, one_blas_thread
+from .predictive import Predictive
 from .tables import Table
 
-__all__ = ["LOO", "compare", "fit_pareto", "loo", "smooth"]
+__all__ = ["LOO", "LeftOut", "compare", "fit_pareto", "influence", "loo", "pareto_k"]
 
 BLOCK = 128  # rows at once: (BLOCK, size) draws, and BLOCK fits of about 45 × 190 terms
 PRIOR_SCALE = 3.0  # of the grid of Zhang & Stephens, in quartiles
 PRIOR_ROWS, PRIOR_SHAPE = 10.0, 0.5  # k is shrunk to ½ as if by ten more tail draws
+REFIT = 200
+TOLERANCE = 1e-9  # nats of the bound, when q is found anew
+CAVITY_FLOOR = 1e-6  # of 1 − λ2 s: below it q without the site is no distribution
 
 
 @dataclass(frozen=True)
@@ -39,8 +52,9 @@ class LOO:
     Attributes
     ----------
     pointwise : (N,) log p(y_i | y_−i).
-    pareto_k : (N,) shape of the tail of each row's importance ratios; above `threshold` the row's
-        estimate is not to be trusted: use `refit=True` or `cross_validate`.
+    pareto_k : (N,) influence of each row on q. Above `threshold` the density of a row that is not
+        in `refitted` is not to be trusted.
+    refitted : (N,) whether q was found anew without the row.
     p_loo : effective number of parameters, Σ_i log p(y_i | y) − log p(y_i | y_−i).
     threshold : min(1 − 1/log10(size), 0.7).
     weights : (N,) row weights, or None.
@@ -48,6 +62,7 @@ class LOO:
 
     pointwise: Array
     pareto_k: Array
+    refitted: np.ndarray
     p_loo: float
     threshold: float
     weights: Array | None = None
@@ -69,114 +84,155 @@ class LOO:
 
     @property
     def num_bad(self) -> int:
-        """Rows whose Pareto k is above the threshold."""
-        return int((self.pareto_k > self.threshold).sum())
+        """Rows whose Pareto k is above the threshold and for which q was not found anew."""
+        return int(((self.pareto_k > self.threshold) & ~self.refitted).sum())
 
     def __str__(self) -> str:
         return (
-            f"PSIS-LOO of {len(self.pointwise)} rows: elpd {self.elpd:.2f} (se {self.se:.2f}), "
-            f"p_loo {self.p_loo:.2f}, Pareto k > {self.threshold:.2f} in {self.num_bad} rows "
-            f"(largest {self.pareto_k.max():.2f})"
+            f"Leave-one-out of {len(self.pointwise)} rows: elpd {self.elpd:.2f} (se {self.se:.2f}),"
+            f" p_loo {self.p_loo:.2f}; q found anew for {int(self.refitted.sum())} rows, Pareto k "
+            f"> {self.threshold:.2f} in {self.num_bad} of the others"
         )
 
 
-def loo(model: Any, rng: Any = 0, size: int = 4000, refit: bool = False) -> LOO:
-    """PSIS-LOO of a fitted model at its own rows; see the module's docstring.
+def loo(model: Any, refit: int | bool = REFIT, rng: Any = 0, size: int = 4000) -> LOO:
+    """Leave-one-out log-densities of a fitted model at its own rows; see the module's docstring.
 
-    A row of weight w enters the posterior as p(y | f)^w: its ratios are p(y_i | f)^−w and its
+    A row of weight w enters the posterior as p(y | f)^w: all of that is taken out, and its
     contribution to the sum is w log p(y_i | y_−i).
 
     Parameters
     ----------
     model : a fitted `ChainedGP`.
-    rng : int, Generator or None: seed of the draws from q.
-    size : number S of draws for each row, at least 100.
-    refit : find q anew without the row, at the same hyperparameters, for each row whose Pareto k is
-        above the threshold; these rows' k is then −inf.
+    refit : number of rows for which q is found anew without the row, those of the largest Pareto k
+        first: a few passes over the data each. True is all rows, False or 0 none.
+    rng, size : seed, and number of draws from q (at least 100) for the Pareto k of each row.
 
     Returns
     -------
-    LOO : with one warning where a Pareto k is above its threshold.
+    LOO : with one warning where a Pareto k is above its threshold and the row was not refitted.
     """
-    generator = as_generator(rng)
+    generator, N = as_generator(rng), model.X.shape[0]
     if positive_int(size, "size") < 100:
         raise InputError(f"size must be at least 100 draws to fit the tail; got {size}.")
-    means, variances = model.predict_latents(model.X)  # (N, b)
-    parameters = model.likelihood.parameter_values()
-    metadata = dict(model.Y_metadata)
-    weights = metadata.pop("weights", None)
-    y, N = model.Y[:, 0], len(means)
-    pointwise, pareto_k, full = np.empty(N), np.empty(N), np.empty(N)
-    for start in range(0, N, BLOCK):
-        rows = slice(start, start + BLOCK)
-        n, b = means[rows].shape
-        z = generator.standard_normal((b, size, n))
-        latents = means[rows].T[:, None] + np.sqrt(variances[rows].T)[:, None] * z  # (b, S, n)
-        kw = {**parameters, **{name: value[rows] for name, value in metadata.items()}}
-        log_p = model.likelihood.log_density(np.asarray(y[rows], dtype=float), *latents, **kw)
-        log_p = np.ascontiguousarray(np.broadcast_to(log_p, (size, n)).T)  # (n, S)
-        log_ratios = -log_p if weights is None else -weights[rows, None] * log_p
-        log_w, pareto_k[rows] = smooth(log_ratios)
-        pointwise[rows] = logsumexp(log_w + log_p, axis=1)
-        full[rows] = logsumexp(log_p, axis=1) - np.log(size)
+    if not isinstance(refit, int | np.integer) or refit < 0:
+        raise InputError(f"refit must be a number of rows, True or False; got {refit!r}.")
+    left = LeftOut(model)
+    k = influence(model, left, np.arange(N), generator, size)
+    means, variances, proper = left.without_sites()
+    order = np.argsort(np.where(proper, -k, -np.inf), kind="stable")
+    chosen = order[: N if refit is True else max(int(refit), int((~proper).sum()))]
+    with one_blas_thread():
+        for i in chosen:
+            means[i], variances[i] = left.found_anew(int(i))
+    y, metadata = np.asarray(model.Y, dtype=float), left.shard.metadata
+    pointwise = Predictive(model.likelihood, means, variances, metadata).logpdf(y)[:, 0]
+    within = Predictive(model.likelihood, left.means, left.variances, metadata).logpdf(y)[:, 0]
     threshold = min(1.0 - 1.0 / np.log10(size), 0.7)
-    for i in np.flatnonzero(pareto_k > threshold) if refit else ():
-        pointwise[i], pareto_k[i] = _left_out(model, int(i)), -np.inf
-    result = LOO(pointwise, pareto_k, float((full - pointwise).sum()), threshold, weights)
+    refitted = np.isin(np.arange(N), chosen)
+    p_loo = float((within - pointwise).sum())
+    result = LOO(pointwise, k, refitted, p_loo, threshold, model.Y_metadata.get("weights"))
     if result.num_bad:
         warnings.warn(
             f"The Pareto k of {result.num_bad} of {N} rows is above {threshold:.2f}: their "
-            "leave-one-out densities may be far off. Use loo(refit=True) or cross_validate.",
+            f"leave-one-out densities may be off. Use loo(refit={len(chosen) + result.num_bad}).",
             ChainedGPWarning,
             stacklevel=3,
         )
     return result
 
 
-def _left_out(model: Any, i: int) -> float:
-    """log p(y_i | y_−i) with q found anew from the other rows."""
-    others = np.arange(model.X.shape[0]) != i
-    copy = model.copy()
-    metadata = model.Y_metadata
-    copy.set_data(model.X[others], model.Y[others], {k: v[others] for k, v in metadata.items()})
-    copy.optimize(only="variational", messages=False)
-    row = {key: value[i : i + 1] for key, value in metadata.items()}
-    return float(copy.log_predictive_density(model.X[i : i + 1], model.Y[i : i + 1], row)[0, 0])
+class LeftOut:
+    """Marginals of the latents at the rows of a model, with q of all rows and of all others.
+
+    state: the evaluated q; sites (2, b, N): those of a full step from it, which are its own where
+    it is optimal; means, variances (N, b): of q.
+    """
+
+    def __init__(self, model: Any) -> None:
+        metadata = dict(model.Y_metadata)
+        self.weights = metadata.pop("weights", np.ones(model.X.shape[0]))
+        self.shard = Shard(
+            model.X,
+            model.Y[:, 0],
+            metadata,
+            self.weights,
+            nodes=model.num_nodes,
+            num_threads=model.num_threads,
+        )
+        self.evaluator = Evaluator([self.shard])
+        self.evaluator.set_hyperparameters(model._theta())
+        self.q = model._q()
+        self.state = start_from_q(self.evaluator, self.q)
+        self.sites = self.shard.sites().copy()  # (2, b, N)
+        self.means, self.variances = self.evaluator.marginals(self.q)  # (N, b)
+
+    def without_sites(self) -> tuple[Array, Array, Array]:
+        """Means and variances (N, b) of q without each row's own sites, and whether that is one."""
+        lam1, lam2 = self.sites[0].T, self.sites[1].T  # (N, b)
+        s = np.stack([self._from_q(j) for j in range(len(self.q))], axis=1)
+        rest = 1.0 - lam2 * s
+        proper = (rest > CAVITY_FLOOR).all(axis=1)
+        new = s / np.where(rest > CAVITY_FLOOR, rest, 1.0)
+        slope = lam1 - lam2 * self.means
+        return self.means - new * slope, self.variances - s + new, proper
+
+    def _from_q(self, j: int) -> Array:
+        """aᵀSa, (N,)."""
+        S, prior, parts = self.q[j].S, self.evaluator.task.priors[j], []
+        for start in range(0, self.shard.num_rows, self.shard.chunk_rows):
+            X = np.asarray(self.shard.X[start : start + self.shard.chunk_rows], dtype=float)
+            A = project(prior, X).A  # (M, n)
+            parts.append(np.einsum("ij,ij->j", A, S @ A))
+        return np.concatenate(parts)
+
+    def found_anew(self, i: int) -> tuple[Array, Array]:
+        """Means and variances (b,) at row i of the q that is best for the others."""
+        sites = self.sites.copy()
+        sites[:, :, i] = 0.0
+        self.shard.load_sites(sites)
+        self.shard.weights = np.where(np.arange(len(self.weights)) == i, 0.0, self.weights)
+        q = find_q(self.evaluator, TOLERANCE).state.q
+        X = np.asarray(self.shard.X[i : i + 1], dtype=float)
+        parts = [
+            marginals(project(prior, X), part)
+            for prior, part in zip(self.evaluator.task.priors, q, strict=True)
+        ]
+        return np.array([m[0] for m, _, _ in parts]), np.array([v[0] for _, v, _ in parts])
 
 
-def smooth(log_ratios: Array) -> tuple[Array, Array]:
-    """Normalised log-weights from log importance ratios, the tail of each row Pareto-smoothed.
+def influence(
+    model: Any, left: LeftOut, chosen: Array, rng: np.random.Generator, size: int
+) -> Array:
+    """The Pareto k of the ratios p(y_i | f)^−w, f ~ q, of each of the chosen rows."""
+    k = np.empty(len(chosen))
+    parameters = model.likelihood.parameter_values()
+    for start in range(0, len(k), BLOCK):
+        rows = chosen[start : start + BLOCK]
+        m, sd = left.means[rows].T, np.sqrt(left.variances[rows].T)  # (b, n)
+        latents = m[:, None] + sd[:, None] * rng.standard_normal((len(m), size, m.shape[1]))
+        kw = {key: value[rows] for key, value in left.shard.metadata.items()}
+        y = np.asarray(left.shard.y[rows], dtype=float)
+        log_p = model.likelihood.log_density(y, *latents, **parameters, **kw)
+        k[start : start + BLOCK] = pareto_k(-left.weights[rows, None] * log_p.T)
+    return k
 
-    The M = ceil(min(S/5, 3 sqrt(S))) largest of S ratios, less the next smaller one u, are taken
-    as draws of a generalised Pareto distribution with shape k and scale σ, and replaced by its
-    quantiles u + σ ((1 − p_m)^{−k} − 1)/k at p_m = (m − ½)/M, at most the largest ratio.
 
-    Parameters
-    ----------
-    log_ratios : (n, S).
+def pareto_k(log_ratios: Array) -> Array:
+    """Shape k (n,) of the tail of each row's importance ratios, whose logarithms are (n, S).
 
-    Returns
-    -------
-    log_weights : (n, S), logsumexp of each row 0.
-    k : (n,), −inf where the ratios are all the same.
+    The M = ceil(min(S/5, 3 sqrt(S))) largest ratios, less the next smaller one, are taken as draws
+    of a generalised Pareto distribution. −inf where they are all the same.
     """
     n, S = log_ratios.shape
     M = int(np.ceil(min(S / 5.0, 3.0 * np.sqrt(S))))
-    log_w = log_ratios - log_ratios.max(axis=1, keepdims=True)
-    order = np.argsort(log_w, axis=1)[:, -M - 1 :]
-    top = np.take_along_axis(log_w, order, axis=1)  # (n, M + 1), ascending
-    cutoff = np.exp(np.maximum(top[:, :1], np.log(np.finfo(float).tiny)))
-    tail = np.exp(top[:, 1:]) - cutoff
+    top = np.sort(log_ratios - log_ratios.max(axis=1, keepdims=True), axis=1)[:, -M - 1 :]
+    tail = np.exp(top[:, 1:]) - np.exp(np.maximum(top[:, :1], np.log(np.finfo(float).tiny)))
     k = np.full(n, -np.inf)
-    varied = np.flatnonzero(tail[:, (M + 2) // 4 - 1] > 0.0)  # else too many ties to fit
-    if varied.size:
-        k[varied], scale = fit_pareto(tail[varied])
-        p = (np.arange(M) + 0.5) / M
-        shape = np.where(k[varied] == 0.0, np.finfo(float).tiny, k[varied])[:, None]
-        quantile = scale[:, None] * np.expm1(-shape * np.log1p(-p)) / shape
-        smoothed = np.minimum(np.log(quantile + cutoff[varied]), 0.0)
-        log_w[varied[:, None], order[varied, 1:]] = smoothed
-    return log_w - logsumexp(log_w, axis=1, keepdims=True), k
+    varied = tail[:, (M + 2) // 4 - 1] > 0.0  # else too many ties to fit
+    if varied.any():
+        k[varied] = fit_pareto(tail[varied])[0]
+    return k
 
 
 def fit_pareto(x: Array) -> tuple[Array, Array]:
@@ -208,24 +264,24 @@ def fit_pareto(x: Array) -> tuple[Array, Array]:
     return (n * k_hat + PRIOR_ROWS * PRIOR_SHAPE) / (n + PRIOR_ROWS), -k_hat / theta_hat
 
 
-def compare(models: Mapping[str, Any], rng: Any = 0, size: int = 4000) -> Table:
+def compare(models: Mapping[str, Any], **options: Any) -> Table:
     """Models of the same rows, the best first, by their leave-one-out densities.
 
     Columns: elpd; se; difference from the best, elpd_m − elpd_best = Σ_i d_i; se_difference
-    = sqrt(N var_i d_i); p_loo; bad_k, the rows whose Pareto k is too large. A difference of a few
-    of its standard errors says something, one of less does not.
+    = sqrt(N var_i d_i); p_loo; bad_k, the rows whose density is not to be trusted. A
+    difference of a few of its standard errors says something, one of less does not.
 
     Parameters
     ----------
     models : dict name -> fitted model, or a `LOO` of one.
-    rng, size : as in `loo`, for those that are models.
+    options : of `loo`, for those that are models.
     """
     if not isinstance(models, Mapping) or not models:
         raise InputError(f"models must be a dict of named models; got {models!r}.")
     targets = [np.asarray(m.Y) for m in models.values() if not isinstance(m, LOO)]
     if any(not np.array_equal(y, targets[0]) for y in targets[1:]):
         raise InputError("models must be of the same targets in the same order; they differ.")
-    results = {k: m if isinstance(m, LOO) else loo(m, rng, size) for k, m in models.items()}
+    results = {k: m if isinstance(m, LOO) else loo(m, **options) for k, m in models.items()}
     lengths = {len(result.pointwise) for result in results.values()}
     if len(lengths) > 1:
         raise InputError(f"models must be of the same rows; their numbers are {sorted(lengths)}.")

@@ -9,6 +9,7 @@ import numpy as np
 from paramz import Param, Parameterized
 
 from .errors import InputError
+from .parameters import InputParam, copy_of
 
 __all__ = ["Constant", "Linear", "MeanFunction", "Zero"]
 
@@ -29,6 +30,9 @@ class MeanFunction(Parameterized):
                 f"{type(self).__name__}: name must be an ASCII identifier, got {name!r}"
             )
         super().__init__(name=name)
+
+    def __copy__(self) -> Any:
+        return copy_of(self)  # a shallow copy would take the parameters away from this one
 
     def check_columns(self, num_columns: int) -> None:
         """Raise InputError if the mean cannot act on inputs with this number of columns."""
@@ -103,7 +107,7 @@ class Linear(MeanFunction):
             raise InputError(f"Linear: input_dim must be a positive integer, got {input_dim!r}")
         self.input_dim = int(input_dim)
         weights = 0.0 if weights is None else weights
-        self.weights = Param("weights", finite("Linear", "weights", weights, self.input_dim))
+        self.weights = InputParam("weights", finite("Linear", "weights", weights, self.input_dim))
         self.bias = Param("bias", finite("Linear", "bias", bias, 1))
         self.link_parameters(self.weights, self.bias)
 

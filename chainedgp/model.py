@@ -35,7 +35,7 @@ from .inference.initialize import (
 )
 from .kernels import Kernel, as_kernel
 from .likelihoods import Likelihood
-from .linalg import Array, cholesky, pack_lower, unpack_lower
+from .linalg import Array, cholesky, one_blas_thread, pack_lower, unpack_lower
 from .means import MeanFunction
 from .parameters import LargeParam, LatentList, ParamzModel
 from .plotting.methods import Plotting
@@ -108,6 +108,8 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
     # ---- construction ---------------------------------------------------------------------------
 
     def _read_data(self, X: Any, Y: Any, Y_metadata: Any, missing: str) -> None:
+        self.input_names = self._column_names = checks.column_names(X)
+        self.target_name = (checks.column_names(Y) or [None])[0]
         X = checks.as_inputs(X)
         y = checks.as_targets(Y, X.shape[0], allow_missing=missing == "drop")
         metadata, weights = checks.as_metadata(Y_metadata, self.likelihood, X.shape[0])
@@ -234,7 +236,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
 
     def set_data(self, X: Any, Y: Any, Y_metadata: Any = None) -> None:
         """New rows for the same model; parameters and q stay, as a warm start."""
-        X = checks.as_inputs(X, "X", self._X.shape[1])
+        X = self._rows(X, "X")
         y = checks.as_targets(Y, X.shape[0])
         metadata, weights = checks.as_metadata(Y_metadata, self.likelihood, X.shape[0])
         self.likelihood.check_targets(np.asarray(y, dtype=float))
@@ -308,11 +310,14 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         """Called by paramz after every change: nothing is computed before it is asked for."""
         self._mark_stale()
 
-    def _evaluated(self) -> State:
-        """The state at the current parameters and q, evaluated once."""
+    def _evaluated(self, gradient: bool = False) -> State:
+        """The state at the current parameters and q, evaluated once; faster if told of `gradient`.
+
+        gradient : whether the gradient at this state will be asked for.
+        """
         if self._state is None:
             self._evaluator.set_hyperparameters(self._theta())
-            state = self._evaluator.evaluate(self._q())
+            state = self._evaluator.evaluate(self._q(), gradient=gradient)
             self._evaluator.each("accept", 0.0)
             self.__dict__["_state"] = state
             self.__dict__["_last_bound"] = state.bound
@@ -329,8 +334,9 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
     def objective_function_gradients(self) -> Array:
         """Gradient of the objective in all parameters, untransformed; a new array."""
         if not self._gradient_is_current:
-            state = self._evaluated()
-            self._write_gradients(self._evaluator.gradient(state, sites_fixed=False), state)
+            with one_blas_thread():
+                state = self._evaluated(gradient=True)
+                self._write_gradients(self._evaluator.gradient(state, sites_fixed=False), state)
             self._add_prior_gradients()
             self.__dict__["_gradient_is_current"] = True
         return -np.array(self.gradient)

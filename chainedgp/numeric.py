@@ -5,7 +5,7 @@ These are the defaults of `Likelihood`. A likelihood is known here only through 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from .errors import InputError
 if TYPE_CHECKING:
     from .likelihoods.base import Likelihood
 
-__all__ = ["check_support", "constant_fit", "difference", "tabulate"]
+__all__ = ["check_support", "constant_fit", "difference", "differences", "tabulate"]
 
 # Panels in t of the map u = c + s sinh(π/2 sinh t): |t| ≤ 4.6 reaches s·1e33, far enough for
 # algebraic tails; Gauss–Legendre of order 10 in each panel.
@@ -40,6 +40,21 @@ def difference(function: Callable[[Any], np.ndarray], x: Any, step: float) -> np
     with np.errstate(all="ignore"):
         total = sum(weight * function(x + offset * h) for offset, weight in STENCIL) / h
     return np.where(np.isfinite(total), total, 0.0)
+
+
+def differences(
+    function: Callable[..., Any], arguments: Sequence[np.ndarray], step: float, own: bool = False
+) -> tuple[np.ndarray, ...]:
+    """`difference` of function(*arguments) in each argument; own: of its j-th part in the j-th."""
+
+    def along(j: int) -> np.ndarray:
+        def moved(x: np.ndarray) -> np.ndarray:
+            value = function(*arguments[:j], x, *arguments[j + 1 :])
+            return value[j] if own else value
+
+        return difference(moved, arguments[j], step)
+
+    return tuple(along(j) for j in range(len(arguments)))
 
 
 def check_support(y: np.ndarray, support: str, categories: int, name: str) -> None:
@@ -176,9 +191,7 @@ class Continuous(Table):
         hints: np.ndarray | None = None,
     ) -> None:
         self.log_p, self.support = log_p, support
-        reach = {"real": 1e12, "positive": 600.0, "unit": 30.0}[support]
-        self.centre = _mode(self._log_q, shape, -reach, reach, hints)
-        self.scale = _width(self._log_q, self.centre, reach)
+        self.centre, self.scale = self._place(shape, hints)
         half = 0.5 * np.diff(EDGES)[:, None]
         t = EDGES[:-1, None] + half * (1.0 + GL_NODES)  # (panels, 10)
         self.t = t.reshape(t.shape + (1,) * len(shape))
@@ -187,6 +200,12 @@ class Continuous(Table):
         below = np.cumsum(np.exp(self.log_w).sum(axis=1), axis=0)  # (panels, *S)
         self.total = np.maximum(below[-1], 1e-300)
         self.edges_cdf = np.concatenate([np.zeros((1, *below.shape[1:])), below])
+
+    def _place(self, shape: tuple[int, ...], hints: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mode and width in u, S."""
+        reach = {"real": 1e12, "positive": 600.0, "unit": 30.0}[self.support]
+        centre = _mode(self._log_q, shape, -reach, reach, hints)
+        return centre, _width(self._log_q, centre, reach)
 
     def _y(self, u: np.ndarray) -> np.ndarray:
         if self.support == "positive":

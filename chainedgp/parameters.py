@@ -14,6 +14,7 @@ from .linalg import Array
 from .priors import Prior
 
 __all__ = [
+    "InputParam",
     "LargeParam",
     "LatentList",
     "ParamzModel",
@@ -40,6 +41,60 @@ def copy_of(part: Any) -> Any:
     """A copy of a parameterised object; paramz overflows on the way for values above 709."""
     with np.errstate(over="ignore"):
         return part.copy()
+
+
+def name_after(part: Any, latent: str) -> None:
+    """Name a part after its latent; a kernel's own name still finds it: `kernels.mean.rbf`."""
+    own = getattr(part, "own_name", part.name)
+    part.name = latent
+    if isinstance(part, Parameterized):
+        part.own_name = own
+        if not hasattr(part, own):
+            part.__dict__[own] = part
+
+
+class InputParam(Param):
+    """A parameter of a kernel or mean with one entry per input: the inputs' names are its index.
+
+    In a model with `input_names` it prints them, and `lengthscale["age"]` is the entry of age.
+    """
+
+    def _names(self) -> list[str] | None:
+        names = getattr(self._highest_parent_, "input_names", None)
+        if names is None or self._parent_ is None:
+            return None
+        dims = getattr(self._parent_, "active_dims", None)
+        return [str(name) for name in (names if dims is None else np.asarray(names)[dims])]
+
+    def _place(self, key: Any) -> Any:
+        if not isinstance(key, str):
+            return key
+        names = self._names() or []
+        if key not in names:
+            raise InputError(
+                f"{self.hierarchy_name()} has no entry {key!r}; it has "
+                f"{', '.join(map(repr, names)) or 'no names: build the model with a data frame'}."
+            )
+        return slice(names.index(key), names.index(key) + 1)
+
+    def __getitem__(self, key: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().__getitem__(self._place(key), *args, **kwargs)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(self._place(key), value)
+
+    def _named(self, indices: Any) -> Any:
+        """The names in place of numbers, where there are some."""
+        names = self._names()
+        if indices is None:
+            indices = self._indices(self._current_slice_)
+        return indices if names is None else [names[int(i[0])] for i in indices]
+
+    def __str__(self, indices: Any = None, *args: Any, **kwargs: Any) -> str:
+        return str(super().__str__(self._named(indices), *args, **kwargs))
+
+    def _repr_html_(self, indices: Any = None, *args: Any, **kwargs: Any) -> str:
+        return str(super()._repr_html_(self._named(indices), *args, **kwargs))
 
 
 class Selection(ParamConcatenation):
@@ -74,7 +129,7 @@ class LatentList(Searchable):
         super().__init__(name=name)
         self._latents = tuple(latents)
         for part, latent in zip(parts, latents, strict=True):
-            part.name = latent
+            name_after(part, latent)
             self.link_parameter(part)
 
     def __getitem__(self, key: Any, paramlist: Any = None) -> Any:
@@ -194,6 +249,9 @@ class ParamzModel(Searchable, Model):
 
     # ---- traps of paramz ------------------------------------------------------------------------
 
+    def __copy__(self) -> Any:
+        return copy_of(self)  # a shallow copy would take the parts away from this model
+
     @property
     def optimizer_array(self) -> Array:
         """The free parameters as paramz transforms them: a copy, not its buffer."""
@@ -206,6 +264,11 @@ class ParamzModel(Searchable, Model):
     @optimizer_array.setter
     def optimizer_array(self, x: Array) -> None:
         Model.optimizer_array.fset(self, x)
+
+    def randomize(self, rand_gen: Any = None, *args: Any, **kwargs: Any) -> None:
+        """Draw all free parameters, as paramz transforms them, from `rand_gen(size=…)`; N(0, 1)."""
+        draw: Any = np.random.default_rng().normal if rand_gen is None else rand_gen
+        self.optimizer_array = draw(*args, size=self.optimizer_array.size, **kwargs)
 
     def __setitem__(self, key: Any, value: Any, paramlist: Any = None) -> None:
         super().__setitem__(key, value, paramlist)

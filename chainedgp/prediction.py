@@ -14,14 +14,22 @@ from .bound.sparse import Prior, make_prior, marginals, project
 from .errors import ChainedGPWarning, InputError
 from .linalg import Array, cholesky, one_blas_thread
 from .predictive import Predictive
+from .predictive_survival import as_percent
 
 __all__ = ["Prediction"]
 
 BLOCK_ROWS = 4096
+JOINT_ROWS = 2048
 
 
 class Prediction:
     """Prediction methods of the model: latents, and the distribution of new targets."""
+
+    _column_names: tuple[str, ...] | None = None  # of the data frame that the model was built with
+
+    def _rows(self, X: Any, name: str = "Xnew") -> Array:
+        """X as (n, D) with the model's columns."""
+        return checks.as_inputs(X, name, self._column_names or self._X.shape[1])  # type: ignore
 
     def predict_latents(self, Xnew: Any, full_cov: bool = False) -> tuple[Array, Array]:
         """q(f*) of every latent at Xnew (Saul et al. 2016, eqs. 4 and 5).
@@ -29,7 +37,7 @@ class Prediction:
         Returns mean (n, b) and variance (n, b), or with `full_cov` the covariance (b, n, n).
         """
         model: Any = self
-        X = checks.as_inputs(Xnew, "Xnew", model.X.shape[1])
+        X = model._rows(Xnew)
         priors, q = self._posterior()
         with one_blas_thread():
             if full_cov:
@@ -40,7 +48,7 @@ class Prediction:
     def predictive(self, Xnew: Any, Y_metadata: Any = None) -> Predictive:
         """The predictive distribution of the targets at Xnew: p(y* | x*) under q (one per row)."""
         model: Any = self
-        X = checks.as_inputs(Xnew, "Xnew", model.X.shape[1])
+        X = model._rows(Xnew)
         given = checks.without_weights(Y_metadata)
         metadata, _ = checks.as_metadata(given, model.likelihood, X.shape[0])
         means, variances = self.predict_latents(X)
@@ -50,6 +58,27 @@ class Prediction:
         """Mean and variance of the targets at Xnew, each (n, 1)."""
         distribution = self.predictive(Xnew, Y_metadata)
         return distribution.mean, distribution.variance
+
+    def predict_frame(
+        self,
+        Xnew: Any,
+        quantiles: Sequence[float] = (2.5, 50.0, 97.5),
+        Y_metadata: Any = None,
+    ) -> Any:
+        """Predictions as a pandas DataFrame with the index of Xnew, where it has one.
+
+        Columns: mean, variance, and the quantiles, in percent: "2.5%", "50%", "97.5%".
+        """
+        import pandas as pd
+
+        distribution = self.predictive(Xnew, Y_metadata)
+        levels = as_percent(quantiles, "quantiles")
+        table = dict(
+            zip((f"{100 * q:g}%" for q in levels), distribution.ppf(levels).T, strict=True)
+        )
+        moments = {"mean": distribution.mean[:, 0], "variance": distribution.variance[:, 0]}
+        index = Xnew.index if isinstance(Xnew, pd.DataFrame | pd.Series) else None
+        return pd.DataFrame({**moments, **table}, index=index)
 
     def predict_quantiles(
         self, Xnew: Any, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Any = None
@@ -84,7 +113,7 @@ class Prediction:
     def log_predictive_density(self, Xnew: Any, Ynew: Any, Y_metadata: Any = None) -> Array:
         """log p(y* | x*) of new rows, (n, 1); the mean of its negative is the NLPD."""
         model: Any = self
-        X = checks.as_inputs(Xnew, "Xnew", model.X.shape[1])
+        X = model._rows(Xnew)
         y = checks.as_targets(Ynew, X.shape[0], "Ynew")
         model.likelihood.check_targets(y)
         return self.predictive(X, Y_metadata).logpdf(y[:, None])
@@ -98,17 +127,29 @@ class Prediction:
         return draws[:, None, :]
 
     def posterior_samples_f(self, Xnew: Any, size: int = 10, rng: Any = None) -> Array:
-        """Joint draws of the latent functions at Xnew from q: (n, b, size)."""
+        """Joint draws of the latent functions at Xnew from q: (n, b, size).
+
+        f = mean(x) + Aᵀv + r with v ~ q(v), and r ~ N(0, K** − AᵀA), what the inducing values leave
+        open. For more than 2,048 rows r is drawn in blocks of as many, independent of each other;
+        v, and with it nearly all correlation, is common to all.
+        """
+        model: Any = self
         size, rng = checks.positive_int(size, "size"), checks.as_generator(rng)
-        mean, covariance = self.predict_latents(Xnew, full_cov=True)
-        n, b = mean.shape
-        draws = np.empty((n, b, size))
-        for j in range(b):
-            C = covariance[j]
-            # rounding only: the joint covariance is often singular to working precision
-            C.flat[:: n + 1] += 1e-9 * np.trace(C) / n + 1e-300
-            root = cholesky(C, "the joint posterior covariance of the latents")
-            draws[:, j] = mean[:, j, None] + root @ rng.standard_normal((n, size))
+        X = model._rows(Xnew)
+        draws = np.empty((X.shape[0], len(model.latents), size))
+        for j, (prior, q) in enumerate(zip(*self._posterior(), strict=True)):
+            root = cholesky(q.S, "the covariance of q(u)")
+            v = q.mu[:, None] + root @ rng.standard_normal((len(root), size))
+            for start in range(0, X.shape[0], JOINT_ROWS):
+                block = np.ascontiguousarray(X[start : start + JOINT_ROWS], dtype=float)
+                part = project(prior, block)
+                C = prior.kernel.K(block) - part.A.T @ part.A
+                C = 0.5 * (C + C.T)
+                # rounding only: what the inducing values leave open is often nothing
+                C.flat[:: len(C) + 1] += 1e-9 * part.kff.mean() + 1e-300
+                rest = cholesky(C, "the prior covariance given the inducing values")
+                noise = rest @ rng.standard_normal((len(C), size))
+                draws[start : start + len(C), j] = part.mean[:, None] + part.A.T @ v + noise
         return draws
 
     def _posterior(self) -> tuple[list[Prior], tuple[Gaussian, ...]]:

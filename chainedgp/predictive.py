@@ -14,9 +14,11 @@ from . import quadrature
 from .checks import as_generator, positive_int
 from .errors import InputError, MomentWarning
 from .likelihoods.base import Likelihood
-from .predictive_nodes import GaussianLatents, Mixture, ScaleMixture, lattice, log_expectation
-from .predictive_quantiles import DISCRETE, DensityTables, mixture_cdf, mixture_ppf
+from .predictive_mixtures import GaussianLatents, ScaleMixture, gives_with_density, mixture_of
+from .predictive_nodes import Mixture, lattice, log_expectation
+from .predictive_quantiles import DISCRETE, mixture_cdf, mixture_ppf
 from .predictive_survival import BAND_NODES, CENSORING, SurvivalCurves, as_percent
+from .predictive_tables import DensityTables
 
 __all__ = ["Predictive"]
 
@@ -32,10 +34,11 @@ class Predictive(SurvivalCurves):
     object does not change when the model does. A one-dimensional y (or t) is a grid, with results
     (n, k); an array (n, k), such as (n, 1), holds values for each row.
 
-    A likelihood may help with three optional members:
+    A likelihood may help with optional members:
     `normal_scale_mixture(**parameters)`, a number a if y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a)
-    (infinity: no λ), so that f is integrated exactly; `cdf`, without which the mixture's density
-    is integrated over y, slowly; `infinite_mean = True` where E[y] under a Gaussian q is infinite.
+    (infinity: no λ), or `normal_in_first(*rest, **parameters)`, (a, s) if y | f, rest ~ N(a f, s):
+    f is then integrated exactly; `cdf`, without which the mixture's density is integrated over y,
+    more slowly; `infinite_mean = True` where E[y] under a Gaussian q is infinite.
 
     Parameters
     ----------
@@ -69,10 +72,7 @@ class Predictive(SurvivalCurves):
         self._parameters = likelihood.parameter_values()
         self._event = GaussianLatents(likelihood, means, variances, {**self._parameters, **event})
         self._seen = GaussianLatents(likelihood, means, variances, {**self._parameters, **metadata})
-        self._mixture: Mixture = self._event
-        mixing = _mixing_shape(likelihood, self._parameters)
-        if mixing is not None:
-            self._mixture = ScaleMixture(means, variances, mixing)
+        self._mixture = mixture_of(likelihood, means, variances, self._event.kw)
 
     def __len__(self) -> int:
         return len(self._means)
@@ -110,7 +110,7 @@ class Predictive(SurvivalCurves):
         """Mean, noise and latent variance, (n, 1) each; warns, once for the object."""
         if isinstance(self._mixture, ScaleMixture):
             moments = self._scale_mixture_moments(self._mixture.shape)
-        elif _has_infinite_mean(self._likelihood):
+        elif self._has_no_mean():
             moments = np.full((3, len(self)), np.inf)
         else:
             moments = self._node_moments()
@@ -132,6 +132,11 @@ class Predictive(SurvivalCurves):
         exists = np.where(shape > 0.5, 1.0, np.nan)
         with np.errstate(over="ignore"):
             return np.stack([m_f * exists, np.exp(m_g + 0.5 * v_g) * factor, v_f * exists])
+
+    def _has_no_mean(self) -> bool:
+        """Whether E[y] is infinite for every Gaussian q: a log-shape is below 0 sometimes."""
+        hook = "infinite_mean"
+        return gives_with_density(self._likelihood, hook) and bool(self._likelihood.infinite_mean)
 
     def _node_moments(self) -> np.ndarray:
         """Sums over the nodes, (3, n), with a wider lattice for rows whose outer shell matters."""
@@ -230,9 +235,7 @@ class Predictive(SurvivalCurves):
             rows = np.repeat(np.arange(len(self)), len(q))
             result = np.empty(len(rows))
             for block in _blocks(np.arange(len(rows)), 4):
-                part = mixture_ppf(
-                    self._mixture, q[block % len(q)], rows[block], self._likelihood.support
-                )
+                part = mixture_ppf(self._mixture, q[block % len(q)], rows[block], self._likelihood)
                 result[block] = part
             result = result.reshape(each.shape)
         order = np.argsort(q, kind="stable")  # lattices differ: no crossing by rounding
@@ -304,9 +307,9 @@ class Predictive(SurvivalCurves):
     @cached_property
     def _tables(self) -> DensityTables | None:
         """Used where the likelihood has no cdf of its own."""
-        if self._mixture is not self._event or _is_own(self._likelihood, "cdf"):
+        if isinstance(self._mixture, ScaleMixture) or _is_own(self._likelihood, "cdf"):
             return None
-        return DensityTables(self._event, len(self), self._likelihood)
+        return DensityTables(self._mixture, len(self), self._likelihood)
 
     @property
     def _interior(self) -> float:
@@ -362,26 +365,6 @@ class Predictive(SurvivalCurves):
             entry = rows[part], columns[part]
             result[entry] = function(y[entry], rows[part])
         return result
-
-
-def _mixing_shape(likelihood: Likelihood, parameters: dict[str, float]) -> float | None:
-    """The a of λ ~ Gamma(a, a) in y | f, g ~ N(f, e^g/λ), None where y is nothing of the kind."""
-    if not _goes_with_density(likelihood, "normal_scale_mixture"):
-        return None
-    return float(likelihood.normal_scale_mixture(**parameters))
-
-
-def _has_infinite_mean(likelihood: Likelihood) -> bool:
-    """Whether E[y] is infinite for every Gaussian q: a Gaussian log-shape is below 0 sometimes."""
-    return _goes_with_density(likelihood, "infinite_mean") and bool(likelihood.infinite_mean)
-
-
-def _goes_with_density(likelihood: Likelihood, hook: str) -> bool:
-    """Whether the class that gives `log_density` gives the hook too, and not a parent of it."""
-    for cls in type(likelihood).__mro__:
-        if "log_density" in vars(cls) or hook in vars(cls):
-            return "log_density" in vars(cls) and hook in vars(cls)
-    return False
 
 
 def _blocks(rows: np.ndarray, nodes: int) -> list[np.ndarray]:

@@ -15,16 +15,14 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from scipy.interpolate import CubicSpline
-from scipy.special import gammaln, ndtr, ndtri, polygamma
 
 from .errors import QuadratureWarning
 from .quadrature import row_blocks, sobol_rule
 
-__all__ = ["GaussianLatents", "Lattice", "Mixture", "ScaleMixture", "lattice", "log_expectation"]
+__all__ = ["Lattice", "Mixture", "lattice", "log_expectation", "step_resolved"]
 
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 GOLDEN = 0.5 * (1.0 + np.sqrt(5.0))
@@ -33,14 +31,12 @@ REACH = {1: 7.5, 2: 7.5, 3: 6.5}
 LAST_LEVEL = {1: 12, 2: 8, 3: 5}
 SHARE = {1: 0.45, 2: 0.25, 3: 0.15}
 """Largest part of the sum that one node may hold; more, and the peak is not resolved."""
-SPREAD = {1: 1e-3, 2: 1e-3, 3: 1e-2}
+SPREAD = {1: 5e-4, 2: 5e-4, 3: 1e-2}
 """Largest relative disagreement of sub-lattices (spacing 2h); the error at h is its square."""
 MASS = 1e-7
 """Largest error of the total weight of a lattice on which a cdf is computed."""
 NEGLIGIBLE = 1e-10
 """Sub-lattices of a cdf that agree to this are converged, whatever the density does."""
-KNOTS, SD_FLOOR = 400, 0.03
-"""Knots in log(sd + SD_FLOOR) of the interpolated mixing density."""
 KEEP, MOVES = 3.0, 100
 """A window that moves has its centre KEEP standard deviations behind the mode."""
 
@@ -128,158 +124,6 @@ class Mixture(Protocol):
         ...
 
 
-class GaussianLatents:
-    """p(y | f), f_j = m_j + sqrt(v_j) z_j: any likelihood. kw: its parameters and metadata."""
-
-    far = 5.0
-
-    def __init__(
-        self, likelihood: Any, means: np.ndarray, variances: np.ndarray, kw: dict[str, Any]
-    ) -> None:
-        self.likelihood, self.kw = likelihood, kw
-        self.means, self.scales = means.T, np.sqrt(variances.T)  # (b, n)
-        self.dim = len(self.means)
-
-    def keywords(self, rows: np.ndarray) -> dict[str, Any]:
-        """Keywords of the likelihood's methods for these rows."""
-        return {key: value[rows] if np.ndim(value) else value for key, value in self.kw.items()}
-
-    def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """log N(z; 0, I) and f = m + sqrt(v) z; see `Mixture`."""
-        latents = self.means[:, None, rows] + self.scales[:, None, rows] * z
-        return -0.5 * np.sum(z * z, axis=0) - self.dim * LOG_SQRT_2PI, tuple(latents)
-
-    def log_density(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """log p(y | f); see `Mixture`."""
-        return self.likelihood.log_density(y, *latents, **self.keywords(rows))
-
-    def cdf(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """P(Y ≤ y | f); see `Mixture`."""
-        return self.likelihood.cdf(y, *latents, **self.keywords(rows))
-
-    def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Quantiles at the mean of q, and the extremes one sd to either side of each latent."""
-        centre, kw = self.means[:, rows], self.keywords(rows)
-        middle = self.likelihood.ppf(q, *centre, **kw)
-        around = [
-            self.likelihood.ppf(np.full(len(q), level), *centre, **kw) for level in (0.2, 0.8)
-        ]
-        for j in range(self.dim):
-            for sign in (-1.0, 1.0):
-                moved = centre.copy()
-                moved[j] += sign * self.scales[j, rows]
-                around.append(self.likelihood.ppf(q, *moved, **kw))
-        return middle, np.fmin.reduce(around), np.fmax.reduce(around)
-
-
-class ScaleMixture:
-    """y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a) (a = ∞: λ = 1), f integrated exactly.
-
-    p(y) = ∫ N(y; m_f, v_f + e^s) r(s) ds, where s = g − log λ has the density r: N(m_g, v_g)
-    convolved with that of −log λ. HetGaussian has a = ∞, HetStudentT a = ν/2. One dimension,
-    smooth on the unit scale of s whatever v_f is.
-    """
-
-    dim = 1
-    far = 7.0  # the window is not symmetric around the bulk
-
-    def __init__(self, means: np.ndarray, variances: np.ndarray, shape: float) -> None:
-        (self.m_f, self.m_g), (self.v_f, self.v_g) = means.T, variances.T
-        self.shape, self.sd_g = shape, np.sqrt(self.v_g)
-        # the window: 7.5 sd of g, and all but about e^{−32} of the mass of λ on either side
-        high, low = _log_gamma_range(shape, 32.0)
-        low, high = np.hypot(REACH[1] * self.sd_g, low), np.hypot(REACH[1] * self.sd_g, high)
-        self.centre = self.m_g + 0.5 * (high - low)
-        self.scale = 0.5 * (high + low) / REACH[1] + 1e-12
-        # the length on which the density of log λ varies
-        self.width = min(float(np.sqrt(polygamma(1, shape))), 1.0) if np.isfinite(shape) else 0.0
-        self._splines: dict[int, CubicSpline] = {}
-
-    def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """log density of z, and the inverse sd (v_f + e^s)^{−½}; see `Mixture`."""
-        offset = (self.centre - self.m_g)[rows] + self.scale[rows] * z[0]  # s − m_g
-        if np.isfinite(self.shape) and z.shape[2] == 1 and len(self.m_f) > 2 * KNOTS:
-            log_base = self._spline(z[0])(np.log(self.sd_g[rows] + SD_FLOOR)).T
-        else:
-            log_base = self._log_density_s(offset, self.sd_g[rows]) + np.log(self.scale[rows])
-        return log_base, (1.0 / np.sqrt(self.v_f[rows] + np.exp(self.m_g[rows] + offset)),)
-
-    def _spline(self, z: np.ndarray) -> CubicSpline:
-        """log π at the nodes z (K, 1), a function of the standard deviation of g alone.
-
-        The convolution costs 40 exponentials a node: for many rows it is interpolated.
-        """
-        if z.size not in self._splines:
-            t = np.log(self.sd_g + SD_FLOOR)
-            t = np.linspace(t.min() - 0.01, t.max() + 0.01, KNOTS)
-            sd = np.maximum(np.exp(t) - SD_FLOOR, 0.0)
-            knots = ScaleMixture(np.zeros((KNOTS, 2)), np.stack([sd, sd], 1) ** 2, self.shape)
-            values = knots.nodes(np.arange(KNOTS), z[None])[0]  # (K, KNOTS)
-            self._splines[z.size] = CubicSpline(t, np.maximum(values, -700.0).T)
-        return self._splines[z.size]
-
-    def _log_density_s(self, s: np.ndarray, sd: np.ndarray) -> np.ndarray:
-        """log r(s + m_g), (K, N), for sd (N,) of g."""
-        sd = np.maximum(sd, 1e-12)
-        if np.isinf(self.shape):
-            return -0.5 * (s / sd) ** 2 - np.log(sd) - LOG_SQRT_2PI
-        result = np.empty(s.shape)
-        narrow = sd <= 0.45 * self.width
-        for rows, part in ((narrow, self._over_g), (~narrow, self._over_u)):
-            if rows.any():
-                result[:, rows] = part(s[:, rows], sd[rows])
-        return result
-
-    def _log_gamma_density(self, u: np.ndarray) -> np.ndarray:
-        """log density of u = log λ."""
-        a = self.shape
-        return a * (np.log(a) + u - np.exp(u)) - gammaln(a)
-
-    def _over_g(self, s: np.ndarray, sd: np.ndarray) -> np.ndarray:
-        """log ∫ N(g; 0, sd²) p_u(g − s) dg, on nodes of g: for sd below the width of p_u."""
-        peak = np.full(s.shape, -np.inf)
-        total = np.zeros(s.shape)
-        base = lattice(1, 0)
-        for x, log_volume in zip(base.x[0], base.log_volume, strict=True):
-            term = self._log_gamma_density(sd * x - s) + (log_volume - 0.5 * x * x - LOG_SQRT_2PI)
-            top = np.maximum(peak, term)
-            total = total * np.exp(peak - top) + np.exp(term - top)
-            peak = top
-        return peak + np.log(total)
-
-    def _over_u(self, s: np.ndarray, sd: np.ndarray) -> np.ndarray:
-        """log ∫ N(s + u; 0, sd²) p_u(u) du, on nodes of u: for sd above the width of p_u."""
-        step = 0.35 * self.width
-        low, high = _log_gamma_range(self.shape, 40.0)
-        nodes = np.arange(-low, high + step, step)
-        total = np.zeros(s.shape)
-        for u, log_p in zip(nodes, self._log_gamma_density(nodes), strict=True):
-            total += np.exp(log_p - 0.5 * ((s + u) / sd) ** 2)
-        return np.log(total) + (np.log(step) - np.log(sd) - LOG_SQRT_2PI)
-
-    def log_density(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """log N(y; m_f, v_f + e^s); see `Mixture`."""
-        (inverse,) = latents
-        return np.log(inverse) - 0.5 * ((y - self.m_f[rows]) * inverse) ** 2 - LOG_SQRT_2PI
-
-    def cdf(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """Φ((y − m_f)/sqrt(v_f + e^s)); see `Mixture`."""
-        return ndtr((y - self.m_f[rows]) * latents[0])
-
-    def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Normal quantiles with the variance at the centre of q(g)."""
-        scale = np.sqrt(self.v_f[rows] + np.exp(self.m_g[rows]))
-        middle = self.m_f[rows] + scale * ndtri(q)
-        return middle, middle - 0.5 * scale, middle + 0.5 * scale
-
-
-def _log_gamma_range(shape: float, nats: float) -> tuple[float, float]:
-    """Distances l, r with P(u < −l), P(u > r) ≤ e^{−nats} for u = log λ, λ ~ Gamma(a, a)."""
-    x = nats / shape  # Chernoff bounds: λ > 1 + sqrt(2x) + x, and |u| − 1 + e^{−|u|} > x
-    reach = x + np.sqrt(2.0 * x)
-    return reach, np.log1p(reach)
-
-
 LogFunction = Callable[[np.ndarray, np.ndarray, tuple], np.ndarray]
 
 
@@ -347,14 +191,17 @@ def _window_sum(
         log_base, latents = mixture.nodes(rows[todo], z)
         log_base = log_base + grid.log_volume[:, None]
         terms = log_base + function(y[todo], rows[todo], latents)
-        value[todo], done[todo], best = _sum(terms, grid)
+        value[todo], done[todo] = _sum(terms, grid)
         if probe is not None:
             density = log_base + probe(y[todo], rows[todo], latents)
-            done[todo] = step_resolved(log_base, density, np.exp(terms), grid)
-        step = grid.x[:, best]
+            mass = np.exp(log_base).sum(axis=0)
+            done[todo] = step_resolved(mass, density, np.exp(terms), grid)[0]
+        if not follow:
+            break
+        step = grid.x[:, np.nanargmax(np.fmax(terms, -1e300), axis=0)]
         mode = centre[:, todo] + step
         new = mode * np.maximum(0.0, 1.0 - KEEP / np.maximum(_radius(mode), 1e-300))
-        moving = follow & (_radius(step) > mixture.far) & np.isfinite(value[todo])
+        moving = (_radius(step) > mixture.far) & np.isfinite(value[todo])
         moving &= _radius(new - centre[:, todo]) > 0.5
         centre[:, todo] = np.where(moving | centre[:, todo].any(axis=0), new, 0.0)
         todo = todo[moving]
@@ -364,28 +211,29 @@ def _window_sum(
 
 
 def step_resolved(
-    log_weights: np.ndarray, density: np.ndarray, values: np.ndarray, grid: Lattice
-) -> np.ndarray:
-    """Whether a lattice resolves the sum of a step function of the latents, (N,).
+    mass: np.ndarray, density: np.ndarray, values: np.ndarray, grid: Lattice
+) -> tuple[np.ndarray, np.ndarray]:
+    """Whether a lattice resolves the sum of a step function of the latents, and log p, (N,).
 
-    A step is resolved where the weights (K, N) add up to one, and either the log-density (K, N)
+    A step is resolved where the weights add up to one (`mass`), and either the log-density (K, N)
     that makes the step is resolved or sub-lattices agree on the sum of the values (K, N).
     """
-    mass = np.abs(np.exp(log_weights).sum(axis=0) - 1.0) < MASS
     parts = np.add.reduceat(values, grid.starts, axis=0) * len(grid.starts)
-    return mass & (_sum(density, grid)[1] | (np.ptp(parts, axis=0) < NEGLIGIBLE))
+    log_p, smooth = _sum(density, grid)
+    agree = smooth | (np.ptp(parts, axis=0) < NEGLIGIBLE)
+    return (np.abs(mass - 1.0) < MASS) & agree, log_p
 
 
-def _sum(terms: np.ndarray, grid: Lattice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """log Σ exp(terms) (N,), whether sub-lattices agree (N,), index of the largest term (N,)."""
-    terms = np.where(np.isnan(terms), -np.inf, terms)
-    best = np.argmax(terms, axis=0)
-    top = np.take_along_axis(terms, best[None], axis=0)[0]
+def _sum(terms: np.ndarray, grid: Lattice) -> tuple[np.ndarray, np.ndarray]:
+    """log Σ exp(terms) (N,), nan counting as −inf, and whether sub-lattices agree (N,)."""
+    top = np.fmax.reduce(terms, axis=0)
     finite = np.isfinite(top)
     weights = np.exp(terms - np.where(finite, top, 0.0))  # the largest is 1
     parts = np.add.reduceat(weights, grid.starts, axis=0)  # (cosets, N)
+    if np.isnan(parts).any():
+        parts = np.add.reduceat(np.nan_to_num(weights, nan=0.0), grid.starts, axis=0)
     total = parts.sum(axis=0)
     share, spread = SHARE.get(len(grid.x), 0.15), SPREAD.get(len(grid.x), 1e-2)
     resolved = (np.ptp(parts, axis=0) * len(parts) < spread * total) & (total * share > 1.0)
-    value = np.where(finite, top + np.log(total), top)
-    return value, resolved | ~finite, best
+    value = np.where(finite, top + np.log(total), np.where(np.isnan(top), -np.inf, top))
+    return value, resolved | ~finite

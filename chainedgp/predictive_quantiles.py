@@ -8,14 +8,14 @@ refined where it has to be.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit, log_expit, logit
 
 from .errors import QuadratureWarning
-from .likelihoods import numeric
+from .likelihoods import Likelihood
 from .predictive_nodes import (
     LAST_LEVEL,
     Lattice,
@@ -26,24 +26,40 @@ from .predictive_nodes import (
 )
 from .quadrature import row_blocks
 
-__all__ = ["DensityTables", "mixture_cdf", "mixture_ppf"]
+__all__ = ["DISCRETE", "LINES", "mixture_cdf", "mixture_ppf"]
 
 Function = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 DISCRETE = ("counts", "binary", "categories")
-# The line t ↔ the support: y from t, t from y, and the range of t in which y is representable.
-LINKS: dict[str, tuple[Callable, Callable, float, float]] = {
-    "real": (lambda t: t, lambda y: y, -1e300, 1e300),
-    "positive": (np.exp, np.log, -744.0, 709.0),
-    "unit": (expit, logit, -744.0, 36.7),
+
+
+class Line(NamedTuple):
+    """The line t ↔ the support: y of t and back, log dy/dt, and where y is representable."""
+
+    to_y: Callable
+    from_y: Callable
+    log_slope: Callable
+    low: float
+    high: float
+    ends: tuple[float, float]
+
+    def clip(self, t: np.ndarray) -> np.ndarray:
+        """t inside the representable range."""
+        return np.clip(t, self.low, self.high)
+
+
+LINES = {
+    "real": Line(np.positive, np.positive, np.zeros_like, -1e300, 1e300, (-np.inf, np.inf)),
+    "positive": Line(np.exp, np.log, np.positive, -744.0, 709.0, (0.0, np.inf)),
+    "unit": Line(expit, logit, lambda t: log_expit(t) + log_expit(-t), -744.0, 36.7, (0.0, 1.0)),
 }
-ENDS = {"real": (-np.inf, np.inf), "positive": (0.0, np.inf), "unit": (0.0, 1.0)}
 LOGIT_TOLERANCE = 1e-10
+ROUGH = 1e-3
+"""Tolerance of logit F on the coarse lattice."""
+CLOSE, NEWTON_STEPS = 1e-5, 5
+"""Excess of logit F that one more step makes negligible; steps before brackets are used."""
 POLISH = 0.05
-"""Width of the bracket around the root of the last lattice, relative to the bracket there."""
-TABLE_ROWS = 32
-TABLE_FLOOR = -200.0
-"""Log-densities below it add nothing to an integral over y: they are not refined."""
+"""Width of such a bracket, relative to the first."""
 
 
 def mixture_cdf(mixture: Mixture, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -56,55 +72,64 @@ def mixture_cdf(mixture: Mixture, y: np.ndarray, rows: np.ndarray) -> np.ndarray
     return np.minimum(np.exp(value), 1.0)
 
 
-def mixture_ppf(mixture: Mixture, q: np.ndarray, rows: np.ndarray, support: str) -> np.ndarray:
+def mixture_ppf(
+    mixture: Mixture, q: np.ndarray, rows: np.ndarray, likelihood: Likelihood
+) -> np.ndarray:
     """The smallest y with P(Y ≤ y) ≥ q, (N,), for q in (0, 1), (N,), of the given rows (N,)."""
+    support = likelihood.support
     with np.errstate(all="ignore"):
         if support in DISCRETE:
             middle, _, _ = mixture.guess(q, rows)
             start = np.where(np.isfinite(middle), np.maximum(middle, 0.0), 0.0)
-            return _refined(mixture, q, rows, start, np.ones(len(q)), _solve_integer, lambda y: y)
-        from_line, to_line, low, high = LINKS[support]
-        t, below, above = (np.clip(to_line(y), low, high) for y in mixture.guess(q, rows))
+            return _refined(_Integers(), mixture, q, rows, start, np.ones(len(q)))
+        result, todo = _at_atoms(mixture, q, rows, likelihood.atoms)
+        q, rows, line = q[todo], rows[todo], LINES[support]
+        t, below, above = (line.clip(line.from_y(y)) for y in mixture.guess(q, rows))
         width = np.maximum(above - t, t - below) + 1e-12 * np.abs(t)
         t = np.where(np.isfinite(t), t, 0.0)
         width = np.where(np.isfinite(width) & (width > 0.0), width, 1.0)
+        t = _refined(_Reals(line), mixture, q, rows, t, width)
+        first, last = line.ends
+        result[todo] = np.where(t <= line.low, first, np.where(t >= line.high, last, line.to_y(t)))
+        return result
 
-        def solve(cdf: Function, q: np.ndarray, start: np.ndarray, width: np.ndarray) -> np.ndarray:
-            return _solve(cdf, q, start, width, low, high)
 
-        t = _refined(mixture, q, rows, t, width, solve, from_line)
-        first, last = ENDS[support]
-        return np.where(t <= low, first, np.where(t >= high, last, from_line(t)))
+def _at_atoms(
+    mixture: Mixture, q: np.ndarray, rows: np.ndarray, atoms: tuple[float, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Quantiles (N,) that are one of the atoms, where F jumps over q, and indices of the others."""
+    result = np.full(len(q), np.nan)
+    for atom in atoms:
+        y = np.full(len(q), atom)
+        top = mixture_cdf(mixture, y, rows)
+        mass = np.exp(log_expectation(mixture, mixture.log_density, y, rows))
+        result[(q > top - mass) & (q <= top)] = atom
+    return result, np.flatnonzero(np.isnan(result))
 
 
 def _refined(
+    solver: _Reals | _Integers,
     mixture: Mixture,
     q: np.ndarray,
     rows: np.ndarray,
     t: np.ndarray,
     width: np.ndarray,
-    solve: Callable[..., np.ndarray],
-    from_line: Callable[[np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """Roots t (N,), first on a coarse lattice, then on ever finer ones where they are needed."""
-    t, width = t.copy(), width.copy()
-    todo = np.arange(len(q))
-    levels = [-mixture.dim, *range(LAST_LEVEL.get(mixture.dim, 2) + 1)]
-    for level in levels:
+    """Roots t (N,): roughly on a coarse lattice, then on ever finer ones until F is resolved."""
+    t, todo = t.copy(), np.arange(len(q))
+    last = LAST_LEVEL.get(mixture.dim, 2)
+    for level in [-mixture.dim, *range(last + 1)]:
         grid = lattice(mixture.dim, level)
         coarse = np.ones(len(todo), dtype=bool)
         for part in row_blocks(len(todo), grid.size):
             block = todo[part]
             nodes = _Nodes(mixture, rows[block], grid)
-            t[block] = solve(
-                lambda t, i, nodes=nodes: nodes.cdf(from_line(t), i),
-                q[block],
-                t[block],
-                width[block],
-            )
-            if level >= 0:
-                coarse[part] = ~nodes.resolved(from_line(t[block]))
-        width[todo] *= POLISH
+            args = (nodes, q[block], t[block], width[block])
+            if level < 0:
+                t[block] = solver.start(*args)
+            else:
+                t[block], done = solver.improve(*args, level == last)
+                coarse[part] = ~done
         todo = todo[coarse]
         if not len(todo):
             return t
@@ -125,29 +150,107 @@ class _Nodes:
         log_base, self.latents = mixture.nodes(rows, grid.x[:, :, None])
         self.log_weights = log_base + grid.log_volume[:, None]  # (K, N) or (K, 1)
         weights = np.exp(self.log_weights)
-        self.weights = weights / weights.sum(axis=0)
+        self.mass = weights.sum(axis=0)
+        self.weights = weights / self.mass
+
+    def _of(self, i: np.ndarray, array: np.ndarray) -> np.ndarray:
+        """The columns i of an array (K, N) or (K, 1)."""
+        return array if array.shape[1] == 1 or len(i) == len(self.rows) else array[:, i]
 
     def cdf(self, y: np.ndarray, i: np.ndarray) -> np.ndarray:
         """F(y) of the entries i of the block."""
-        if len(i) == len(self.rows):
-            latents = self.latents
-        else:
-            latents = tuple(f[:, i] for f in self.latents)
+        latents = tuple(self._of(i, f) for f in self.latents)
         values = self.mixture.cdf(y, self.rows[i], latents)
         if self.weights.shape[1] == 1:
             return self.weights[:, 0] @ values
-        weights = self.weights if len(i) == len(self.rows) else self.weights[:, i]
-        return np.einsum("kn,kn->n", weights, values)
+        return np.einsum("kn,kn->n", self._of(i, self.weights), values)
 
-    def resolved(self, y: np.ndarray) -> np.ndarray:
-        """Whether the lattice resolves the density at y, or sub-lattices agree on F(y)."""
-        density = self.log_weights + self.mixture.log_density(y, self.rows, self.latents)
-        values = self.weights * self.mixture.cdf(y, self.rows, self.latents)
-        return step_resolved(self.log_weights, density, values, self.grid)
+    def look(self, y: np.ndarray, i: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """F(y) and log p(y) of the entries i, and whether the lattice resolves them."""
+        latents, log_weights = (
+            tuple(self._of(i, f) for f in self.latents),
+            self._of(i, self.log_weights),
+        )
+        density = log_weights + self.mixture.log_density(y, self.rows[i], latents)
+        values = self._of(i, self.weights) * self.mixture.cdf(y, self.rows[i], latents)
+        mass = self.mass if len(self.mass) == 1 else self.mass[i]
+        done, log_p = step_resolved(mass, density, values, self.grid)
+        return values.sum(axis=0), log_p, done
+
+
+class _Reals:
+    """Roots of logit F(t) = logit q: near a line for most F, so that Newton's method is fast."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+
+    def start(self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray) -> np.ndarray:
+        """Roots to three digits of logit F."""
+        return self._bracketed(nodes, q, t, width, np.arange(len(q)), ROUGH)
+
+    def improve(
+        self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray, last: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """One step for all entries, exact roots where F is resolved; and where it is."""
+        t, done, _ = self._newton(nodes, q, t, width, np.arange(len(q)))
+        i = np.arange(len(q)) if last else np.flatnonzero(done)
+        for _ in range(NEWTON_STEPS):
+            t[i], done[i], close = self._newton(nodes, q[i], t[i], width[i], i)
+            i = i[~close & (done[i] | last)]
+            if not len(i):
+                return t, done
+        t[i] = self._bracketed(nodes, q[i], t[i], POLISH * width[i], i, LOGIT_TOLERANCE)
+        return t, done
+
+    def _newton(
+        self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray, i: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """t after one step for the entries i, whether F was resolved, and t close to a root."""
+        F, log_p, done = nodes.look(self.line.to_y(t), i)
+        F = np.clip(F, 1e-300, 1.0 - 1e-16)
+        excess = logit(q) - logit(F)
+        step = excess * np.exp(np.log(F) + np.log1p(-F) - log_p - self.line.log_slope(t))
+        step = np.clip(np.where(np.isfinite(step), step, 0.0), -width, width)
+        return self.line.clip(t + step), done, np.abs(excess) < CLOSE
+
+    def _bracketed(
+        self,
+        nodes: _Nodes,
+        q: np.ndarray,
+        t: np.ndarray,
+        width: np.ndarray,
+        i: np.ndarray,
+        tolerance: float,
+    ) -> np.ndarray:
+        def cdf(t: np.ndarray, k: np.ndarray) -> np.ndarray:
+            return nodes.cdf(self.line.to_y(t), i[k])
+
+        return _solve(cdf, q, t, width, tolerance, self.line.low, self.line.high)
+
+
+class _Integers:
+    """The smallest integers with F ≥ q."""
+
+    def start(self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray) -> np.ndarray:
+        """On the coarse lattice."""
+        return _solve_integer(nodes.cdf, q, t)
+
+    def improve(
+        self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray, last: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """On this lattice, and whether it resolves F there."""
+        t = _solve_integer(nodes.cdf, q, t)
+        return t, nodes.look(t, np.arange(len(q)))[2]
 
 
 def _solve(
-    cdf: Function, q: np.ndarray, start: np.ndarray, width: np.ndarray, low: float, high: float
+    cdf: Function,
+    q: np.ndarray,
+    start: np.ndarray,
+    width: np.ndarray,
+    tolerance: float,
+    low: float,
+    high: float,
 ) -> np.ndarray:
     """Roots of logit F(t) = logit q, (N,): near a line for most F. `low` or `high` if none.
 
@@ -172,11 +275,18 @@ def _solve(
         a[i], fa[i] = b[i], fb[i]
         b[i] = np.minimum(b[i] + step[i], high)
         fb[i], step[i] = excess(b[i], i), 4.0 * step[i]
-    return np.where(fa > 0.0, low, np.where(fb < 0.0, high, _chandrupatla(excess, a, b, fa, fb)))
+    return np.where(
+        fa > 0.0, low, np.where(fb < 0.0, high, _chandrupatla(excess, a, b, fa, fb, tolerance))
+    )
 
 
 def _chandrupatla(
-    function: Function, a: np.ndarray, b: np.ndarray, fa: np.ndarray, fb: np.ndarray
+    function: Function,
+    a: np.ndarray,
+    b: np.ndarray,
+    fa: np.ndarray,
+    fb: np.ndarray,
+    tolerance: float,
 ) -> np.ndarray:
     """Roots in brackets [a, b], fa ≤ 0 ≤ fb: inverse quadratic steps where they are safe.
 
@@ -184,7 +294,7 @@ def _chandrupatla(
     function (an atom of the distribution) the upper end of the last bracket is returned.
     """
     root = np.where(np.abs(fa) < np.abs(fb), a, b)
-    i = np.flatnonzero((np.minimum(np.abs(fa), np.abs(fb)) > LOGIT_TOLERANCE) & (fa < 0) & (fb > 0))
+    i = np.flatnonzero((np.minimum(np.abs(fa), np.abs(fb)) > tolerance) & (fa < 0) & (fb > 0))
     a, b, fa, fb = a[i], b[i], fa[i], fb[i]
     share = fa / (fa - fb)  # the first step is the secant's, kept off the ends
     share = np.clip(share, 0.05, 0.95)
@@ -202,7 +312,7 @@ def _chandrupatla(
         best = np.where(small, a, b)
         gap = np.abs(b - a)
         resolution = 4e-16 * np.maximum(np.abs(a), np.abs(b)) + 1e-300
-        close = np.minimum(np.abs(fa), np.abs(fb)) <= LOGIT_TOLERANCE
+        close = np.minimum(np.abs(fa), np.abs(fb)) <= tolerance
         done = close | (gap <= resolution)
         root[i[done]] = np.where(close | (np.abs(fa - fb) < 1e-3), best, upper)[done]
         xi, phi = (a - b) / (c - b), (fa - fb) / (fc - fb)
@@ -217,9 +327,7 @@ def _chandrupatla(
     return root
 
 
-def _solve_integer(
-    cdf: Function, q: np.ndarray, start: np.ndarray, width: np.ndarray
-) -> np.ndarray:
+def _solve_integer(cdf: Function, q: np.ndarray, start: np.ndarray) -> np.ndarray:
     """The smallest integers with F ≥ q, (N,): steps that double from `start`, then bisection."""
     q = q - 1e-14  # F is a sum of many rounded terms
     middle = np.floor(start)
@@ -244,48 +352,3 @@ def _solve_integer(
         over = cdf(trial, i) >= q[i]
         high[i], low[i] = np.where(over, trial, high[i]), np.where(over, low[i], trial)
     return high
-
-
-class DensityTables:
-    """cdf, quantiles and moments of a mixture of which only the density is known.
-
-    The mixture's own density is integrated over y (`likelihoods.numeric`), in blocks of rows.
-    Slow, some ten milliseconds a row with two latents: a likelihood with a `cdf` avoids it.
-    """
-
-    def __init__(self, mixture: Mixture, num_rows: int, likelihood: Any) -> None:
-        self.mixture, self.num_rows, self.likelihood = mixture, num_rows, likelihood
-
-    def _tables(self) -> Iterator[tuple[slice, numeric.Table]]:
-        support = self.likelihood.support
-        for start in range(0, self.num_rows, TABLE_ROWS):
-            rows = np.arange(start, min(start + TABLE_ROWS, self.num_rows))
-
-            def log_p(y: np.ndarray, rows: np.ndarray = rows) -> np.ndarray:
-                y, row = np.broadcast_arrays(y, rows)
-                density = self.mixture.log_density
-                value = log_expectation(
-                    self.mixture, density, y.ravel(), row.ravel(), floor=TABLE_FLOOR
-                )
-                return value.reshape(y.shape)
-
-            block = slice(start, start + len(rows))
-            if support in DISCRETE:
-                sizes = {"binary": 2, "categories": self.likelihood.num_categories}
-                yield block, numeric.Discrete(log_p, (len(rows),), sizes.get(support))
-            else:
-                yield block, numeric.Continuous(log_p, (len(rows),), support)
-
-    def cdf(self, y: np.ndarray) -> np.ndarray:
-        """P(Y ≤ y), (n, k) for y (n, k)."""
-        return self._apply("cdf", y)
-
-    def ppf(self, q: np.ndarray) -> np.ndarray:
-        """Quantiles, (n, k) for q (n, k)."""
-        return self._apply("ppf", q)
-
-    def _apply(self, method: str, values: np.ndarray) -> np.ndarray:
-        result = np.empty(values.shape)
-        for rows, table in self._tables():
-            result[rows] = getattr(table, method)(values[rows].T).T
-        return np.clip(result, 0.0, 1.0) if method == "cdf" else result

@@ -9,9 +9,10 @@ import numpy as np
 
 from . import quadrature
 from .errors import InputError
-from .predictive_nodes import GaussianLatents, log_expectation
+from .predictive_mixtures import GaussianLatents
+from .predictive_nodes import log_expectation
 
-__all__ = ["BAND_NODES", "CENSORING", "SurvivalCurves", "as_percent"]
+__all__ = ["BAND_NODES", "CENSORING", "SurvivalCurves", "as_percent", "pit_ends"]
 
 CENSORING = ("censored", "y_upper", "entry")
 """Metadata that say what was seen of an event: they enter `logpdf`, not the event's own law."""
@@ -161,3 +162,24 @@ def as_percent(values: Any, name: str) -> np.ndarray:
     if percent.ndim != 1 or not np.all((percent > 0.0) & (percent < 100.0)):
         raise InputError(f"{name} must be percentages between 0 and 100; got {values!r}.")
     return percent / 100.0
+
+
+def pit_ends(predictive: Any, y: np.ndarray, metadata: dict[str, Any]) -> tuple[Any, Any]:
+    """The ends, (n,) each, between which the probability integral transform of each row lies.
+
+    Both are F(y) for a continuous target that was seen; F(y⁻) and F(y) at a jump, F(y) and 1 for a
+    right-censored one, and so on; given T > entry where there is an `entry`.
+    """
+    lower = upper = predictive.cdf(y[:, None])[:, 0]
+    likelihood = predictive._likelihood
+    if likelihood.atoms or likelihood.support not in ("real", "positive", "unit"):
+        lower = predictive.cdf(np.nextafter(y[:, None], -np.inf))[:, 0]  # below a jump
+    censored = metadata.get("censored", np.zeros(len(y)))
+    if (censored == 2).any():
+        end = predictive.cdf(metadata["y_upper"][:, None])[:, 0]
+        upper = np.where(censored == 2, end, upper)
+    upper = np.where(censored == 1, 1.0, upper)
+    if "entry" in metadata:
+        start = predictive.cdf(metadata["entry"][:, None])[:, 0]
+        lower, upper = ((ends - start) / (1.0 - start) for ends in (lower, upper))
+    return np.where(censored == -1, 0.0, lower), upper

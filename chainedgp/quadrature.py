@@ -18,6 +18,7 @@ from scipy.special import ndtri
 __all__ = [
     "LEVELS",
     "Rule",
+    "choose",
     "expectation",
     "gauss_hermite",
     "log_expectation",
@@ -26,10 +27,42 @@ __all__ = [
     "row_blocks",
     "rule_for",
     "sobol_rule",
+    "tried",
 ]
 
 LEVELS: tuple[int, ...] = (8, 12, 20, 32, 48, 64)
 """Numbers of nodes per dimension that `Likelihood.required_nodes` chooses from."""
+
+
+def choose(score: np.ndarray, limits: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The first of `LEVELS` whose limit is at least score (n,): nodes (n,), rows beyond the last.
+
+    limits: the largest score that each level serves; measured, see docs/quadrature_error.md.
+    """
+    index = np.searchsorted(limits, score)
+    return np.take(LEVELS, np.minimum(index, len(LEVELS) - 1)), index == len(limits)
+
+
+def tried(
+    sums: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The first of `LEVELS` whose sums agree with those of the next to 7e-7: nodes; rows without.
+
+    sums(rows, nodes): (len(rows), k), for rows an array of indices; more than one column, because
+    two levels may agree by chance.
+    """
+    nodes, todo = np.full(rows.size, LEVELS[-1]), np.arange(rows.size)
+    last, before = np.full((rows.size, 1), np.nan), LEVELS[0]
+    for level in (*LEVELS, 96):
+        now = sums(rows[todo], level)
+        with np.errstate(invalid="ignore"):
+            agree = np.all(np.abs(now - last) < 7e-7, axis=1)
+        nodes[todo[agree]] = before
+        todo, last, before = todo[~agree], now[~agree], level
+        if not todo.size:
+            break
+    return nodes, np.isin(np.arange(rows.size), todo)
+
 
 BLOCK = 2**16
 """Nodes times rows evaluated at once: the half dozen temporaries of a density stay in cache."""

@@ -10,13 +10,14 @@ reduced forms of the likelihoods, and both hold for every width of the Gaussian,
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.special import gammaln, ndtr
+from scipy.special import ndtr, pdtr, pdtrik
 
 Array = np.ndarray
 LOG_2PI = float(np.log(2.0 * np.pi))
+HALF_LOG_2PI = 0.5 * LOG_2PI
 _SQRT_PI = float(np.sqrt(np.pi))
 _SQRT_2PI = float(np.sqrt(2.0 * np.pi))
 _CHUNK = 8192  # points at a time: temporaries stay in cache
@@ -36,6 +37,12 @@ def log1mexp(x: Array) -> Array:
     with np.errstate(divide="ignore"):
         near = np.log(-np.expm1(np.maximum(x, -1.0)))
         return np.where(x > -np.log(2.0), near, np.log1p(-np.exp(np.minimum(x, -0.5))))
+
+
+def log1mexp_of_exp(x: Array) -> tuple[Array, Array]:
+    """log(1 − e^{−x}) and x times its derivative, x/(eˣ − 1), for x > 0."""
+    with np.errstate(over="ignore"):
+        return log1mexp(-x), x / np.expm1(x)
 
 
 def log_diff_exp(a: Array, b: Array) -> Array:
@@ -110,9 +117,25 @@ def lgamma_half_step(x: Array | float) -> tuple[Array, Array]:
     return value, slope
 
 
-def log_factorial(y: Array) -> Array:
-    """The logarithm of y!, lgamma(y + 1)."""
-    return gammaln(np.asarray(y, dtype=float) + 1.0)
+def minus(a: Array, b: Array) -> Array:
+    """a − b for logarithms of densities: −inf where a is, whatever b."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isneginf(a), -np.inf, a - b)
+
+
+def poisson_ppf(q: Array, rate: Array) -> Array:
+    """The smallest count whose Poisson cdf is at least q."""
+    with np.errstate(invalid="ignore"):
+        upper = np.maximum(np.ceil(pdtrik(q, rate)), 0.0)
+    upper = np.where(np.isnan(upper), 0.0, upper)  # q at or below P(Y = 0)
+    lower = np.maximum(upper - 1.0, 0.0)  # pdtrik is exact to rounding only
+    return np.where(pdtr(lower, rate) >= q, lower, upper)
+
+
+def student_t_constant(nu: Array | float) -> tuple[Array, Array]:
+    """lgamma((ν+1)/2) − lgamma(ν/2) − ½ log(νπ) and its derivative in log ν, for ν > 0."""
+    step, slope = lgamma_half_step(0.5 * np.asarray(nu))
+    return step - 0.5 * np.log(np.pi * nu), 0.5 * nu * slope - 0.5
 
 
 def _horner(coefficients: Array, x: Array) -> Array:
@@ -143,6 +166,55 @@ def _in_chunks(
         chunk(flat_mean[part], flat_variance[part], out[:, part], *constants)
     value, dmean, dvariance = out.reshape(3, *mean.shape)
     return value, dmean, dvariance
+
+
+def student_t_tail(r: Array, g: Array, nu: Array | float) -> Array:
+    """log(1 + r²/(ν e^g)), the Student-t's dependence on the residual r."""
+    with np.errstate(over="ignore"):
+        return np.log1p(r**2 * (np.exp(-np.asarray(g)) / nu))
+
+
+def student_t_share(r: Array, g: Array, nu: Array | float) -> tuple[Array, Array]:
+    """r²/(ν e^g + r²) and r/(ν e^g + r²), without overflow, 0 at r = 0 whatever g is."""
+    norm = np.hypot(r, np.sqrt(nu) * np.exp(0.5 * np.asarray(g)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        unit = np.where(norm > 0.0, r / norm, 0.0)
+        return unit * unit, np.where(norm > 0.0, unit / norm, 0.0)
+
+
+def log_logistic_moments(log_shape: Array) -> tuple[Array, Array]:
+    """Mean b/sin b and variance b (tan b − b)/sin² b of a log-logistic of median 1, b = π/shape.
+
+    inf for a shape of 1 or less, and of 2 or less.
+    """
+    with np.errstate(over="ignore"):
+        b = np.pi * np.exp(-np.asarray(log_shape))
+    mean = np.where(b < np.pi, 1.0 / np.sinc(np.where(b < np.pi, b, 0.0) / np.pi), np.inf)
+    narrow = b < 0.5 * np.pi
+    b = np.where(narrow, b, 0.1)
+    square = b * b
+    small = square / 3.0 * (1.0 + square * (2.0 / 5.0 + square * 17.0 / 105.0))
+    excess = np.where(b < 0.02, small, np.tan(b) / np.maximum(b, 1e-300) - 1.0)
+    return mean, np.where(narrow, excess / np.sinc(b / np.pi) ** 2, np.inf)
+
+
+def softplus_pair(x: Array) -> tuple[Array, Array]:
+    """softplus(x) and softplus(−x), which share their transcendental part."""
+    tail = np.log1p(np.exp(-np.abs(x)))
+    return np.maximum(x, 0.0) + tail, np.maximum(-x, 0.0) + tail
+
+
+def log_total(terms: Sequence[Array]) -> tuple[Array, list[Array]]:
+    """log Σ eᶠ of arrays that broadcast, and the shares eᶠ/Σ; exponentials of each array alone.
+
+    Shifted by the largest of a row (the last axis), they are few on a quadrature grid.
+    """
+    peaks = [np.max(f, axis=tuple(range(np.ndim(f) - 1))) for f in terms]
+    top = np.max(np.broadcast_arrays(*peaks), axis=0)
+    sizes = [np.exp(f - top) for f in terms]
+    total = sum(sizes[1:], sizes[0])
+    inverse = 1.0 / total
+    return top + np.log(total), [size * inverse for size in sizes]
 
 
 # -- E softplus(x), x Gaussian -----------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,20 +11,22 @@ import numpy as np
 __all__ = ["Table"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
-    """Named rows and named columns of numbers.
+    """Named rows and named columns of numbers, words or truth values.
 
     Parameters
     ----------
     index : names of the k rows.
-    columns : name -> (k,) numbers.
+    columns : name -> (k,) entries.
     footer : rows that are printed below the others, such as means: name -> one number per column.
+    title : lines that are printed above, name -> words.
     """
 
     index: tuple[str, ...]
     columns: dict[str, np.ndarray]
     footer: Mapping[str, Sequence[float]]
+    title: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     def __getitem__(self, column: str) -> np.ndarray:
         return self.columns[column]
@@ -42,10 +44,20 @@ class Table:
         values = zip(*self.columns.values(), strict=True)
         body = [[name, *row] for name, row in zip(self.index, values, strict=True)]
         body += [[name, *values] for name, values in self.footer.items()]
-        cells = [[str(name), *(f"{value:.4g}" for value in values)] for name, *values in body]
+        cells = [[str(name), *map(_cell, values)] for name, *values in body]
         cells.insert(0, ["", *self.columns])
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        return "\n".join(
+        rows = [
             "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
             for row in cells
-        )
+        ]
+        width = max(map(len, self.title), default=0)
+        return "\n".join([*(f"{key:<{width}} : {v}" for key, v in self.title.items()), *rows])
+
+    __repr__ = __str__
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else ""
+    return value if isinstance(value, str) else f"{value:.4g}"

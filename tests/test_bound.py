@@ -24,6 +24,7 @@ from cases import (
 from scipy import integrate, stats
 
 import chainedgp as cgp
+from chainedgp import linalg
 from chainedgp import model as model_module
 from chainedgp.bound import evaluator as evaluator_module
 from chainedgp.bound import shards as shards_module
@@ -477,3 +478,29 @@ def test_helpers_build_what_they_say():
     assert kernel("periodic").columns.tolist() == [1]
     m = small_model("HetGaussian", separate_Z=True)
     assert m._sizes == (3, 4)
+
+
+# ---- the fast products, and one pass instead of two ----
+
+
+@pytest.mark.parametrize("M", [1, 63, 64, 65, 150])
+def test_products_of_a_chunk(M):
+    rng = np.random.default_rng(M)
+    lower, A, w = np.tril(rng.normal(size=(M, M))), rng.normal(size=(M, 90)), rng.normal(size=90)
+    np.testing.assert_allclose(linalg.lower_product(lower, A), lower @ A, rtol=0, atol=1e-12)
+    for weights in (w, np.abs(w), -np.abs(w), 0.0 * w):
+        expected = np.einsum("in,n,jn->ij", A, weights, A)
+        np.testing.assert_allclose(linalg.weighted_gram(A, weights), expected, rtol=0, atol=1e-11)
+    packed = linalg.pack_lower(lower)
+    np.testing.assert_array_equal(packed, lower[np.tril_indices(M)])
+    np.testing.assert_array_equal(linalg.unpack_lower(packed, M), lower)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_one_pass_gives_the_gradient_of_two(name):
+    m = randomise_q(small_model(name, n=40))
+    both = -m.objective_function_gradients()
+    value = m.log_likelihood()
+    m._mark_stale()
+    assert m.log_likelihood() == value  # and now the gradient takes a pass of its own
+    np.testing.assert_allclose(-m.objective_function_gradients(), both, rtol=1e-9, atol=1e-9)

@@ -101,14 +101,12 @@ def test_everything_fixed_still_finds_q():
     assert m.log_likelihood() == pytest.approx(reference.log_likelihood(), abs=1e-6)
 
 
-def test_a_late_parameter_moves_only_after_a_first_convergence():
-    X, y = data(200)
-    m = cgp.ChainedGP(X, y, likelihoods.HetStudentT(nu=4.0), num_inducing=12)
-    seen = []
-    m.optimize(callback=lambda point: seen.append(m.likelihood.nu.values[0]))
-    seen = np.array(seen)
-    first = np.flatnonzero(seen != 4.0)[0]
-    assert first > 5 and (seen[:first] == 4.0).all() and seen[-1] != 4.0
+def test_heavy_tails_are_found_before_a_rough_noise_process():
+    """Held at 4 at first, ν leaves the outliers to a scale of lengthscale 0.003, 10 nats worse."""
+    X, y = cgp.datasets.corrupted_motorcycle(seed=0)[:2]
+    m = cgp.ChainedGP(X, y, likelihoods.HetStudentT())
+    assert m.optimize().bound > -185.0
+    assert m.kernels.log_scale2.lengthscale.values[0] > 0.2
 
 
 # ---- vectors, step rules, the minimiser ----
@@ -124,7 +122,6 @@ def test_the_free_vector_reads_what_it_wrote():
     np.testing.assert_allclose(vector.read(), x, atol=1e-12)
     sizes = sum(leaf.size for leaf in m.flattened_parameters) - m.q_mu.size - m.q_sqrt.size
     assert vector.size == sizes - 1
-    assert FreeVector(m, skip=["nu"]).size == vector.size - 1
     assert FreeVector(m, with_q=True).size == vector.size + m.q_mu.size + m.q_sqrt.size
 
 
@@ -265,8 +262,27 @@ def test_a_failed_restart_is_reported_and_never_wins(monkeypatch):
         m.optimize_restarts(2)
 
 
+def test_a_restart_without_limit_does_not_win(monkeypatch):
+    from chainedgp.inference import restarts
+
+    fit = restarts.fit_profile
+
+    def runaway(one, monitor, max_iters, **kw):
+        outcome = fit(one, monitor, max_iters, **kw)
+        if monitor.method == "restart 1":
+            monitor.stop("the bound grows without limit")
+            outcome.value = -1e70
+        return outcome
+
+    monkeypatch.setattr(restarts, "fit_profile", runaway)
+    result = model(40).optimize_restarts(2)
+    assert result.bound < 1e3 and result.converged
+    assert any("restart 1 stopped: the bound grows" in note for note in result.warnings)
+
+
 class _Zero:
     method = "restart 0"
+    stop_reason = None
 
 
 # ---- batches ----
@@ -393,10 +409,16 @@ def test_progress_shows_only_when_asked(capsys):
     assert capsys.readouterr().err == ""
 
 
+def fixed_tails():
+    """ν is not to be found from Gaussian noise: two fits may stop 0.05 nat apart."""
+    m = model(likelihood=likelihoods.HetStudentT())
+    m.likelihood.nu.fix()
+    return m
+
+
 KILLED = """
 import os, signal
-from test_fitting import model
-from chainedgp import likelihoods
+from test_fitting import fixed_tails
 
 count = []
 
@@ -405,7 +427,7 @@ def kill(point):
     if len(count) == 14:
         os.kill(os.getpid(), signal.SIGKILL)
 
-model(likelihood=likelihoods.HetStudentT()).optimize(
+fixed_tails().optimize(
     checkpoint={path!r}, checkpoint_every=5, callback=kill
 )
 """
@@ -420,10 +442,9 @@ def test_a_killed_fit_goes_on_from_its_checkpoint(tmp_path):
     end = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
     assert end.returncode == -signal.SIGKILL, end.stderr.decode()
     m = cgp.load(path)
-    reference = model(likelihood=likelihoods.HetStudentT())
-    bound = reference.optimize().bound
+    bound = fixed_tails().optimize().bound
     assert m.log_likelihood() < bound - 0.1  # it was killed in the middle
-    assert m.optimize().bound == pytest.approx(bound, abs=2e-3)
+    assert m.optimize().bound == pytest.approx(bound, abs=1e-3)
 
 
 # ---- truth ----
@@ -477,6 +498,8 @@ def test_hard_data_fit_no_worse_than_constant_latents(name, likelihood):
     with warnings.catch_warnings():
         if name in ("constant y", "one row"):  # nothing holds the noise above 0
             warnings.filterwarnings("ignore", "profile stopped.*without limit", ConvergenceWarning)
+        if name == "outliers":  # no lengthscale of the mean is wrong: the way there may be long
+            warnings.filterwarnings("ignore", "profile stopped.*not enough", ConvergenceWarning)
         result = m.optimize()
     assert np.isfinite(result.bound) and np.isfinite(m.param_array).all()
     kw = m.likelihood.parameter_values()

@@ -135,8 +135,8 @@ class Recorder:
         self.bounds, self.lengths, self.last = [], [], None
         evaluate, each = evaluator.evaluate, evaluator.each
 
-        def recorded_evaluate(q, gram=None):
-            self.last = evaluate(q, gram)
+        def recorded_evaluate(q, gram=None, **kw):
+            self.last = evaluate(q, gram, **kw)
             return self.last
 
         def recorded_each(method, *args):
@@ -183,7 +183,7 @@ def test_predicted_gap_tracks_the_true_gap():
     evaluator.each("start_sites", 2)
     with_steps = variational.find_q(evaluator, 1e-10, max_steps=3)
     true_gap = best - with_steps.state.bound
-    predicted = variational._gap(with_steps.state)
+    predicted = variational.predicted_gap(with_steps.state)
     assert 0 < true_gap
     assert 0.2 * true_gap < predicted < 5.0 * true_gap
 

@@ -68,7 +68,7 @@ CASES = [
     (liks.Inflated(Likelihood.from_scipy("gamma", a="exp", scale="exp").with_constant(0)), {}),
     (liks.Hurdle(liks.LogLogisticSurvival().with_constant("log_shape", 1.5)), {}),
 ]
-ABSTRACT = {"Likelihood", "Survival"}  # bases: they have no density of their own
+ABSTRACT = {"Likelihood", "Survival", "Family", "Wrapper"}  # bases without a density
 
 
 @pytest.mark.parametrize("lik, metadata", CASES, ids=lambda v: getattr(v, "name", None))

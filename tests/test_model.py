@@ -445,6 +445,22 @@ def test_memmaps_are_referenced(tmp_path):
     assert m.optimize(only="variational").bound == same.optimize(only="variational").bound
 
 
+@pytest.mark.parametrize("name", ["X", "y"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_memmap_is_checked_block_by_block(tmp_path, monkeypatch, name, bad):
+    monkeypatch.setattr("chainedgp.checks.BLOCK", 16)
+    X, y = inputs(50), problem("HetGaussian", inputs(50))[1]
+    on_disk = {}
+    for key, array in (("X", X), ("y", y)):
+        on_disk[key] = np.memmap(tmp_path / key, dtype=float, mode="w+", shape=array.shape)
+        on_disk[key][:] = array
+    cgp.ChainedGP(*on_disk.values(), L.HetGaussian(), num_inducing=6)
+    on_disk[name][[20, 40]] = bad  # in the second and third block
+    with pytest.raises(InputError, match=r"(at index \(|at row )20") as error:
+        cgp.ChainedGP(*on_disk.values(), L.HetGaussian(), num_inducing=6)
+    assert f"{name.upper()} has {4 if name == 'X' else 2} " in str(error.value)
+
+
 def test_pandas_is_read_by_value():
     pd = pytest.importorskip("pandas")
     X = inputs(30)

@@ -11,7 +11,6 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from cases import OffsetLogistic
 from matplotlib.collections import PathCollection, QuadMesh
 from matplotlib.colors import to_hex
 from scipy import stats
@@ -22,7 +21,6 @@ from chainedgp.errors import InputError
 from chainedgp.inference.result import OptimizationResult, TracePoint
 from chainedgp.plotting import grids, style
 from chainedgp.plotting.diagnostics import _transform
-from chainedgp.plotting.quantiles import _from_density, quantiles
 from chainedgp.plotting.targets import target_limits
 
 L, K = cgp.likelihoods, cgp.kernels
@@ -184,25 +182,6 @@ def test_limits_cut_an_endless_tail():
     assert bottom > low - (high - low) and top < high + (high - low)
     near = target_limits(m, np.array([-0.1]), np.array([0.1]), data=False)
     assert -0.2 < near[0] < -0.1 and 0.1 < near[1] < 0.2
-
-
-def test_quantiles_of_a_likelihood_known_by_its_density():
-    rng = np.random.default_rng(0)
-    x = np.linspace(-2.0, 2.0, 40)
-    y = np.sin(2.0 * x) + 0.1 * rng.logistic(size=40)
-    offset, likelihood = {"offset": 0.0}, OffsetLogistic()
-    m = cgp.ChainedGP(x, y, likelihood, Y_metadata=offset, num_inducing=8, num_threads=1)
-    m.optimize(only="variational")
-    q = np.array([0.025, 0.25, 0.5, 0.75, 0.975])
-    predictive = m.predictive([-1.5, 0.3], offset)
-    exact = predictive.ppf(q)
-    spread = exact[:, -1:] - exact[:, :1]
-    found = quantiles(m, predictive, q)
-    assert (np.abs(found - exact) < 3e-3 * spread).all()
-    assert (found != exact).any()  # it was not asked for the exact ones
-    # what the grid does not hold is left to the exact quantiles
-    assert _from_density(predictive, q, 0.0, 0.5) is None
-    assert quantiles(model("gauss"), model("gauss").predictive([0.0]), q).shape == (1, 5)
 
 
 def test_latents_have_one_axes_each():

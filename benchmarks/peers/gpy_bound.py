@@ -36,15 +36,13 @@ def make_likelihood(model):
     return likelihood
 
 
-def main(source, target):
-    model = np.load(source)
+def make_svgp(model):
+    """SVGP from the arrays of an npz file; whitened q is turned into GPy's."""
     D = model["X"].shape[1]
-    kernel = Jittered(
-        [
-            GPy.kern.RBF(D, float(model["variance"][0]), model["lengthscale"][0], ARD=True),
-            GPy.kern.Bias(D, float(model["bias"][0])),
-        ]
-    )
+    parts = [GPy.kern.RBF(D, float(model["variance"][0]), model["lengthscale"][0], ARD=True)]
+    if model["bias"][0]:
+        parts.append(GPy.kern.Bias(D, float(model["bias"][0])))
+    kernel = Jittered(parts)
     kernel.jitter = float(model["jitter"])
     mean = GPy.mappings.Constant(D, 1, float(model["mean"][0]))
     svgp = GPy.core.SVGP(
@@ -56,7 +54,11 @@ def main(source, target):
     L = np.linalg.cholesky(Kuu)
     svgp.q_u_mean[:] = L @ model["q_mu"] + float(model["mean"][0])
     svgp.q_u_chol[:] = GPy.util.choleskies.triang_to_flat((L @ model["q_sqrt"][0])[None])
-    np.savez(target, bound=float(svgp.log_likelihood()))
+    return svgp
+
+
+def main(source, target):
+    np.savez(target, bound=float(make_svgp(np.load(source)).log_likelihood()))
 
 
 if __name__ == "__main__":

@@ -119,9 +119,14 @@ class Evaluator:
         task = replace(self.task, q=tuple(q))
         return self._sum(lambda shard: shard.positive_proposal(task))
 
-    def evaluate(self, q: Sequence[Gaussian], gram: Gram | None = None) -> State:
-        """The bound at (θ, q); rows keep the proposed sites as `trial`."""
-        task = replace(self.task, q=tuple(q))
+    def evaluate(
+        self, q: Sequence[Gaussian], gram: Gram | None = None, *, gradient: bool = False
+    ) -> State:
+        """The bound at (θ, q); rows keep the proposed sites as `trial`.
+
+        gradient : whether `gradient` with q fixed will follow; its pass is then made in this one.
+        """
+        task = replace(self.task, q=tuple(q), left=self._left(q) if gradient else ())
         self.num_likelihood += 1
         return State(tuple(q), self._sum(lambda shard: shard.evaluate(task)), gram)
 
@@ -138,29 +143,49 @@ class Evaluator:
         With μ̄ = A g_m − μ, S̄ = G − ½(I − S⁻¹), Π = −S(S̄ + ½(μ̄bᵀ + bμ̄ᵀ))S the second adds
         (Sμ̄) rᵀ + 2 Π A diag(λ2) to ∂/∂A: exact for L(θ, q(θ, λ)) however far q is from optimal.
         """
-        ev, left, H = state.evaluation, [], []
+        ev = state.evaluation
         mu_bar = [a - q.mu for a, q in zip(ev.A_gm, state.q, strict=True)]
         with one_blas_thread():
-            for j, (prior, q) in enumerate(zip(self.task.priors, state.q, strict=True)):
-                columns = [q.S_minus_I, q.mu[:, None]]
-                Hj = np.outer(q.mu, ev.A_gm[j]) + 2.0 * q.S_minus_I @ ev.G[j]
-                S_mu_bar = None
+            H = [
+                np.outer(q.mu, A_gm) + 2.0 * q.S_minus_I @ G
+                for q, A_gm, G in zip(state.q, ev.A_gm, ev.G, strict=True)
+            ]
+            sums = None if sites_fixed else ev.gradients
+            if sums is None:
+                left = self._left(state.q)
                 if sites_fixed:
-                    if state.gram is None:
-                        raise RuntimeError("this q was not made from sites")
-                    S_mu_bar, Pi = _site_factors(q, mu_bar[j], ev.G[j])
-                    columns += [Pi, S_mu_bar[:, None]]
-                    Hj += np.outer(S_mu_bar, state.gram.b[j])
-                    Hj += 2.0 * Pi @ state.gram.Lam[j]
-                left.append(LeftFactors(prior.L_inv.T @ np.hstack(columns), S_mu_bar))
-                H.append(Hj)
-            task = replace(self.task, q=state.q, left=tuple(left))
-            sums = self._sum(lambda shard: shard.gradient(task))
+                    left = self._add_site_factors(left, H, state, mu_bar)
+                task = replace(self.task, q=state.q, left=left)
+                sums = self._sum(lambda shard: shard.gradient(task))
             latents = []
             for prior, part, Hj in zip(self.task.priors, sums.parts, H, strict=True):
                 d_theta, d_Z = reverse_prior(prior, Hj)
                 latents.append(KernelGradient(part.kernel + d_theta, part.Z + d_Z, part.mean))
         return Gradient(latents, ev.d_parameters, mu_bar, ev.G)
+
+    def _left(self, q: Sequence[Gaussian]) -> tuple[LeftFactors, ...]:
+        """[L⁻ᵀ(S − I), L⁻ᵀμ] of every latent: the gradient in Kuf at fixed q."""
+        pairs = zip(self.task.priors, q, strict=True)
+        with one_blas_thread():
+            return tuple(
+                LeftFactors(prior.L_inv.T @ np.column_stack([part.S_minus_I, part.mu]))
+                for prior, part in pairs
+            )
+
+    def _add_site_factors(
+        self, left: Sequence[LeftFactors], H: list[Array], state: State, mu_bar: list[Array]
+    ) -> tuple[LeftFactors, ...]:
+        """Left factors with those of fixed sites; adds their part to H, in place."""
+        if state.gram is None:
+            raise RuntimeError("this q was not made from sites")
+        longer = []
+        for j, (prior, q) in enumerate(zip(self.task.priors, state.q, strict=True)):
+            S_mu_bar, Pi = _site_factors(q, mu_bar[j], state.evaluation.G[j])
+            H[j] += np.outer(S_mu_bar, state.gram.b[j])
+            H[j] += 2.0 * Pi @ state.gram.Lam[j]
+            more = prior.L_inv.T @ np.column_stack([Pi, S_mu_bar])
+            longer.append(LeftFactors(np.hstack([left[j].left, more]), S_mu_bar))
+        return tuple(longer)
 
     def _sum(self, work: Callable[[Shard], Any]) -> Any:
         with one_blas_thread():

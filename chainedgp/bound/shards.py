@@ -20,13 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from ..linalg import Array
+from ..linalg import Array, scratch, weighted_gram
 from .sparse import Projection, marginals, project, reverse_chunk
 from .sums import Evaluation, Gradients, Gram, Task
 
 __all__ = ["Shard"]
 
-CHUNK_ROWS = 1024  # with M = 100 the arrays of a chunk, (M, n), are about 1 MB: they stay in cache
+CHUNK_ROWS = 1024  # with M = 100 the arrays of a chunk, (M, n), are 0.8 MB: they stay in cache
+FEWEST_ROWS = 256  # of a chunk, where fewer than two chunks would leave a thread idle
+NARROW = 30.0  # precision of a narrow site, relative to the prior's
 CACHE_BYTES = 128 * 2**20  # projections kept between the passes at the same hyperparameters
 
 
@@ -143,6 +145,18 @@ class Shard:
         """Current sites 0, q the prior; the committed ones stay."""
         self._sites["current"][:] = 0.0
 
+    def narrow(self, task: Task) -> None:
+        """Current sites that hold every latent close to its mean function: a last resort."""
+
+        def chunk(task: Task, rows: slice) -> None:
+            lam1, lam2 = self._sites["current"][:, :, rows]
+            for j, part in enumerate(self._projections(task, rows)):
+                lam2[j] = NARROW / np.maximum(part.kff, 1e-300)
+                lam1[j] = lam2[j] * part.mean
+
+        for _ in self._map(chunk, task):
+            pass
+
     def take_proposal(self) -> None:
         """The proposal becomes the current sites: rebuilds them after one evaluation at any q."""
         self._sites["current"][:] = self._sites["proposal"]
@@ -162,7 +176,11 @@ class Shard:
         return self._sum(self._positive_chunk, task)
 
     def evaluate(self, task: Task) -> Evaluation:
-        """Expected log-density at q and its gradients in m and v, kept as trial sites."""
+        """Expected log-density at q and its gradients in m and v, kept as trial sites.
+
+        A task with left factors asks for the gradients at fixed q too: in the same pass, so that
+        kernels are evaluated once and nothing needs to be kept.
+        """
         if not self._sites:
             self.start_sites(len(task.priors))
         if self.levels is None:
@@ -202,7 +220,7 @@ class Shard:
         lam1, lam2 = self._sites["current"][:, :, rows]
         Lam, b = [], []
         for j, chunk in enumerate(self._projections(task, rows)):
-            Lam.append((chunk.A * lam2[j]) @ chunk.A.T)
+            Lam.append(weighted_gram(chunk.A, lam2[j]))
             b.append(chunk.A @ (lam1[j] - lam2[j] * chunk.mean))
         return Gram(Lam, b)
 
@@ -213,12 +231,12 @@ class Shard:
             negative = np.minimum(lam2[j], 0.0)
             lam1[j] -= negative * (chunk.mean + task.q[j].mu @ chunk.A)
             lam2[j] -= negative
-            Lam.append((chunk.A * lam2[j]) @ chunk.A.T)
+            Lam.append(weighted_gram(chunk.A, lam2[j]))
             b.append(chunk.A @ (lam1[j] - lam2[j] * chunk.mean))
         return Gram(Lam, b)
 
     def _evaluate_chunk(self, task: Task, rows: slice) -> Evaluation:
-        chunks = self._projections(task, rows)
+        chunks = self._projections(task, rows, keep=not task.left)
         n, b = chunks[0].kff.size, len(chunks)
         m, v, floored = np.empty((b, n)), np.empty((b, n)), np.empty((b, n), dtype=bool)
         for j, (chunk, q) in enumerate(zip(chunks, task.q, strict=True)):
@@ -240,11 +258,16 @@ class Shard:
             float(value.sum()),
             float(np.abs(value).sum()),
             dtheta.sum(0),
-            [(chunk.A * g_v[j]) @ chunk.A.T for j, chunk in enumerate(chunks)],
+            [weighted_gram(chunk.A, g_v[j]) for j, chunk in enumerate(chunks)],
             [chunk.A @ g_m[j] for j, chunk in enumerate(chunks)],
             unmet,
             raised,
+            self._gradients(task, chunks, g_m, g_v) if task.left else None,
         )
+
+    def _gradients(self, task: Task, chunks: list[Projection], g_m: Array, g_v: Array) -> Gradients:
+        parts = zip(chunks, g_m, g_v, task.left, strict=True)
+        return Gradients([reverse_chunk(chunk, m, v, left.left) for chunk, m, v, left in parts])
 
     def _gradient_chunk(self, task: Task, rows: slice) -> Gradients:
         lam1, lam2 = self._sites["current"][:, :, rows]
@@ -283,11 +306,15 @@ class Shard:
 
     # ---- chunks, threads and the cache ----------------------------------------------------------
 
-    def _projections(self, task: Task, rows: slice) -> list[Projection]:
+    def _projections(self, task: Task, rows: slice, keep: bool = True) -> list[Projection]:
         kept = self._cache.get((task.key, rows.start))
         if kept is not None:
             return kept
         X = self._rows(rows)
+        if not keep:
+            shapes = [(f"A{j}", len(prior.Z), len(X)) for j, prior in enumerate(task.priors)]
+            pairs = zip(task.priors, shapes, strict=True)
+            return [project(prior, X, scratch(*shape)) for prior, shape in pairs]
         fresh = [project(prior, X) for prior in task.priors]
         size = 3 * 8 * sum(chunk.A.size for chunk in fresh)  # A, and what the pullback keeps
         if self._cache_bytes + size <= CACHE_BYTES:
@@ -318,8 +345,9 @@ class Shard:
         """Results of all chunks in the order of the rows; at most a few are in flight."""
         self._new_key(task.key)
         work = _quiet(work)
-        starts = range(0, self.num_rows, self.chunk_rows)
-        slices = [slice(i, min(i + self.chunk_rows, self.num_rows)) for i in starts]
+        size = min(self.chunk_rows, max(FEWEST_ROWS, -(-self.num_rows // 2)))
+        starts = range(0, self.num_rows, size)
+        slices = [slice(i, min(i + size, self.num_rows)) for i in starts]
         if self.num_threads == 1 or len(slices) == 1:
             for rows in slices:
                 yield work(task, rows)

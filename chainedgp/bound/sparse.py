@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..linalg import Array, cholesky, invert_lower
+from ..linalg import Array, cholesky, invert_lower, lower_product, scratch
 from .gaussian import Gaussian
 
 __all__ = [
@@ -77,17 +77,19 @@ def make_prior(kernel: Any, mean: Any, Z: Array, jitter: float) -> Prior:
     return Prior(kernel, mean, Z, L, invert_lower(L), pull_Kuu, jitter)
 
 
-def project(prior: Prior, X: Array) -> Projection:
-    """A = L⁻¹ Kuf (M, n) and the prior mean and variance of a chunk of rows X (n, D)."""
+def project(prior: Prior, X: Array, out: Array | None = None) -> Projection:
+    """A = L⁻¹ Kuf (M, n), perhaps in `out`, and the prior mean and variance of rows X (n, D)."""
     Kuf, pull_Kuf = prior.kernel.evaluate(prior.Z, X)
     kff, pull_kff = prior.kernel.evaluate_diag(X)
     mean, pull_mean = prior.mean.evaluate(X)
-    return Projection(prior.L_inv @ Kuf, kff, mean, pull_Kuf, pull_kff, pull_mean)
+    return Projection(
+        lower_product(prior.L_inv, Kuf, out), kff, mean, pull_Kuf, pull_kff, pull_mean
+    )
 
 
 def marginals(chunk: Projection, q: Gaussian) -> tuple[Array, Array, Array]:
     """Mean and variance of q(f_i) for a chunk, each (n,), and where the variance hit its floor."""
-    SA = q.S_minus_I @ chunk.A  # (M, n)
+    SA = np.matmul(q.S_minus_I, chunk.A, out=scratch("SA", *chunk.A.shape))  # (M, n)
     v = chunk.kff + np.einsum("ij,ij->j", SA, chunk.A)
     floor = VARIANCE_FLOOR * chunk.kff
     floored = v <= floor
@@ -110,7 +112,7 @@ def reverse_chunk(
     sites: L⁻ᵀΠ A diag(2 λ2) + L⁻ᵀSμ̄ rᵀ with r = λ1 − λ2 mean(X); `left` then has their factors too.
     """
     M, n = chunk.A.shape
-    right = np.empty((left.shape[1], n))
+    right = scratch("right", left.shape[1], n)
     np.multiply(chunk.A, 2.0 * g_v, out=right[:M])
     right[M] = g_m
     dL_dmean = g_m
@@ -119,7 +121,8 @@ def reverse_chunk(
         np.multiply(chunk.A, 2.0 * lam2, out=right[M + 1 : -1])
         right[-1] = r
         dL_dmean = g_m - lam2 * (S_mu_bar @ chunk.A)
-    d_theta, d_Z, _ = chunk.pull_Kuf(left @ right, wrt_second=False)
+    dL_dKuf = np.matmul(left, right, out=scratch("dKuf", M, n))
+    d_theta, d_Z, _ = chunk.pull_Kuf(dL_dKuf, wrt_second=False)
     d_theta_diag, _ = chunk.pull_kff(g_v)
     return KernelGradient(d_theta + d_theta_diag, d_Z, chunk.pull_mean(dL_dmean))
 

@@ -44,6 +44,7 @@ class Evaluation:
     A_gm: list[Array] = field(default_factory=list)
     unmet: int = 0  # rows whose integral misses its tolerance even with the most nodes
     raised: int = 0  # rows that want more nodes than they were given (frozen levels)
+    gradients: Gradients | None = None  # at fixed q, where the task asked for them
 
     def add(self, other: Evaluation) -> None:
         """Add another part of the rows, in place."""
@@ -52,6 +53,8 @@ class Evaluation:
         self.d_parameters = self.d_parameters + other.d_parameters
         self.unmet += other.unmet
         self.raised += other.raised
+        if self.gradients is not None and other.gradients is not None:
+            self.gradients.add(other.gradients)
         for mine, yours in ((self.G, other.G), (self.A_gm, other.A_gm)):
             for a, b in zip(mine, yours, strict=True):
                 a += b

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ..bound.sparse import Prior, project
 from ..linalg import Array
 from .initialize import input_spread
 
-__all__ = ["select_inducing"]
+__all__ = ["more_inducing", "select_inducing"]
 
 CANDIDATES = 10_000
 EXHAUSTED = 1e-6  # of the prior variance: what is left is rounding, not information
@@ -31,12 +32,23 @@ def select_inducing(kernel: Any, X: Array, num_inducing: int, rng: np.random.Gen
     return X[_by_distance(X / input_spread(X), chosen, M)].copy()
 
 
-def _by_variance(kernel: Any, X: Array, M: int) -> list[int]:
+def more_inducing(prior: Prior, X: Array, count: int) -> Array:
+    """Up to `count` rows of X, those least determined by the inducing inputs of a prior."""
+    X = np.unique(np.asarray(X, dtype=float), axis=0)
+    return X[_by_variance(prior.kernel, X, min(count, len(X)), project(prior, X).A)]
+
+
+def _by_variance(kernel: Any, X: Array, M: int, given: Array | None = None) -> list[int]:
+    """At most M rows of the largest variance; `given` (m, n) is a factor of what is known of X."""
     residual = np.array(kernel.evaluate_diag(X)[0])  # (n,) conditional variances
     threshold = EXHAUSTED * residual.max()
-    rows = np.empty((M, X.shape[0]))  # of the pivoted factor
+    m = 0 if given is None else len(given)
+    rows = np.empty((m + M, X.shape[0]))  # of the pivoted factor
+    if given is not None:
+        rows[:m] = given
+        residual -= np.einsum("ij,ij->j", given, given)
     chosen: list[int] = []
-    for k in range(M):
+    for k in range(m, m + M):
         pivot = int(np.argmax(residual))
         if residual[pivot] <= threshold:
             break

@@ -18,6 +18,7 @@ __all__ = [
     "default_means",
     "flat_score",
     "input_spread",
+    "latent_scales",
     "start_latents",
     "warn_of_scaling",
 ]
@@ -69,7 +70,7 @@ def start_latents(likelihood: Any, y: Array, metadata: Mapping[str, Array]) -> t
     kw.update(likelihood.parameter_values())
     values = np.asarray(likelihood.initial_latents(y, **kw), dtype=float)
     values = np.where(np.isfinite(values), values, 0.0)
-    return values, _latent_scales(likelihood, y, values, kw)
+    return values, latent_scales(likelihood, y, values, kw)
 
 
 def flat_score(likelihood: Any, y: Array, metadata: Mapping[str, Array], values: Array) -> float:
@@ -88,7 +89,7 @@ def flat_score(likelihood: Any, y: Array, metadata: Mapping[str, Array], values:
     return mean if np.isfinite(mean) else np.inf
 
 
-def _latent_scales(likelihood: Any, y: Array, values: Array, kw: Mapping[str, Any]) -> Array:
+def latent_scales(likelihood: Any, y: Array, values: Array, kw: Mapping[str, Any]) -> Array:
     """Prior standard deviations (b,) that suit the data: 1 for latents on a log or logit scale.
 
     A latent of a real-valued target may be in the units of y. The information at constant latents,

@@ -28,6 +28,7 @@ class PlainBound:
         self.vector.write(x)
         try:
             with np.errstate(all="ignore"):
+                self.model._evaluated(gradient=True)  # which is nearly always asked for
                 value = self.model.objective_function()
         except NumericalError:
             return np.inf

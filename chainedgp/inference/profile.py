@@ -7,7 +7,6 @@ sites of the last accepted θ; sites are committed on acceptance.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -33,10 +32,10 @@ STARTS = ((1.0, 1.0), (0.5, 0.2), (1.5, 0.1), (0.15, 0.2), (4.0, 0.5))
 class ProfiledBound:
     """−(L*(θ) + log prior) of a model as an objective of the free vector x."""
 
-    def __init__(self, model: Any, monitor: Monitor, skip: Collection[str] = ()) -> None:
+    def __init__(self, model: Any, monitor: Monitor) -> None:
         self.model, self.monitor = model, monitor
         self.evaluator: Evaluator = model._evaluator
-        self.vector = FreeVector(model, skip=skip)
+        self.vector = FreeVector(model)
         self.tolerance = LOOSEST
         self.inner: InnerResult | None = None
         self.best: tuple[float, Array] | None = None
@@ -142,47 +141,31 @@ def fit_profile(
     cold = model.likelihood.symmetric and model._q_is_prior()
     if cold and several_starts:
         _choose_start(model, monitor, max_iters)
-    objective, outcome = _fit_stages(model, monitor, max_iters, tolerance)
+    objective, outcome = _maximise(model, monitor, max_iters, tolerance)
     return _settle(objective, outcome, cold)
 
 
-def _fit_stages(
+def _maximise(
     model: Any, monitor: Monitor, max_iters: int, tolerance: float
 ) -> tuple[ProfiledBound, Outcome]:
-    """Maximise in stages; leaves the best parameters in the model and its sites committed.
-
-    Parameters that a likelihood names in `late_parameters` (a tail weight, for example) join after
-    a first convergence without them: early on they would explain misfit as noise.
-    """
+    """Maximise over θ; leaves the best parameters in the model and its sites committed."""
     start_sites(model)
-    evaluator: Evaluator = model._evaluator
-    names = model.likelihood.late_parameters
-    late = [name for name in names if not getattr(model.likelihood, name).is_fixed]
-    stages: list[Collection[str]] = [late, ()] if late else [()]
-    done, outcome = 0, Outcome(np.empty(0), np.inf, 0, False, "interrupted")
     objective = ProfiledBound(model, monitor)
     try:
-        for stage, skip in enumerate(stages):
-            objective = ProfiledBound(model, monitor, skip)
-            last = stage == len(stages) - 1
-            outcome = minimise(
-                objective,
-                objective.vector.read(),
-                max_iters=max(1, max_iters - done),
-                tolerance=tolerance if last else max(tolerance, 0.1),
-                stop=lambda: monitor.stop_reason,
-            )
-            done += outcome.iterations
-            if not outcome.converged:
-                break
+        outcome = minimise(
+            objective,
+            objective.vector.read(),
+            max_iters=max_iters,
+            tolerance=tolerance,
+            stop=lambda: monitor.stop_reason,
+        )
     except KeyboardInterrupt:
         value, x = objective.best or (np.inf, objective.vector.read())
-        outcome = Outcome(x, value, done, False, "interrupted")
+        outcome = Outcome(x, value, len(monitor.trace), False, "interrupted")
     finally:
-        evaluator.each("freeze_nodes", False)
+        model._evaluator.each("freeze_nodes", False)
         if objective.best is not None:
             objective.vector.write(objective.best[1])
-    outcome.iterations = done
     return objective, outcome
 
 
@@ -196,7 +179,7 @@ def _choose_start(model: Any, monitor: Monitor, max_iters: int) -> None:
             _scale_lengthscales(kernel, first if j == 0 else others)
         rough = Monitor("start", False, None)
         try:
-            outcome = _settle(*_fit_stages(model, rough, min(max_iters, 60), 0.3), cold=False)
+            outcome = _settle(*_maximise(model, rough, min(max_iters, 60), 0.3), cold=False)
         except (NumericalError, FloatingPointError):
             continue
         if np.isfinite(outcome.value) and (best is None or outcome.value < best[0]):

@@ -36,13 +36,14 @@ def fit_restarts(
 ) -> tuple[Any, list[str]]:
     """Fit copies of the model from perturbed starts (the first unperturbed); give the best copy.
 
-    Failed restarts are reported as notes and never win. Copies run on threads, one each.
+    Failed restarts are reported as notes and never win; one whose bound grows without limit wins
+    only if all do. Copies run on threads, one each.
     """
     copies = [model.copy() for _ in range(num_restarts)]
     seeds = rng.spawn(num_restarts)
     notes: list[str] = []
 
-    def run(k: int) -> tuple[float, Any]:
+    def run(k: int) -> tuple[bool, float, Any]:
         one = copies[k]
         one._use_threads(1)
         if k > 0:
@@ -53,19 +54,21 @@ def fit_restarts(
             outcome = fit_profile(one, quiet, max_iters, several_starts=k == 0)
         except (NumericalError, FloatingPointError) as error:
             notes.append(f"restart {k} failed: {error}")
-            return -np.inf, None
+            return False, -np.inf, None
         value = -outcome.value
         if not np.isfinite(value):
             notes.append(f"restart {k} ended without a finite bound")
-            return -np.inf, None
+            return False, -np.inf, None
         monitor.point(value, int(one._evaluator.num_likelihood), one._evaluator.num_theta)
-        return value, (outcome, one)
+        if quiet.stop_reason is not None:
+            notes.append(f"restart {k} stopped: {quiet.stop_reason}")
+        return quiet.stop_reason is None, value, (outcome, one)
 
     with one_blas_thread(), ThreadPoolExecutor(model.num_threads) as pool:
         results = list(pool.map(run, range(num_restarts)))
-    best = max(range(num_restarts), key=lambda k: results[k][0])
-    if results[best][1] is None:
+    winner = max(results, key=lambda result: result[:2])[2]
+    if winner is None:
         raise NumericalError("every restart failed: " + "; ".join(notes))
-    spread = ", ".join(f"{value:.2f}" for value, _ in results)
+    spread = ", ".join(f"{value:.2f}" for _, value, _ in results)
     notes.append(f"bounds of the restarts: {spread}")
-    return results[best][1], notes
+    return winner, notes

@@ -301,7 +301,7 @@ def fit_step_rule(model: Any, monitor: Monitor, method: str, settings: Settings)
         for step, rows in run:
             evaluator, scale = run.batches.evaluator(rows)
             evaluator.set_hyperparameters(model._theta(), scale)
-            state = evaluator.evaluate(model._q())
+            state = evaluator.evaluate(model._q(), gradient=True)
             model._evaluator.num_likelihood += rows.size / model.X.shape[0]
             evaluator.each("accept", 0.0)
             gradient = evaluator.gradient(state, sites_fixed=False)

@@ -17,7 +17,7 @@ from ..bound.sums import Gram
 from ..errors import NumericalError
 from ..linalg import Array, cholesky
 
-__all__ = ["InnerResult", "find_q", "start_from_q"]
+__all__ = ["InnerResult", "find_q", "predicted_gap", "start_from_q"]
 
 SHORTEST_STEP = 2.0**-12
 ANDERSON_AFTER = 5  # plain steps before acceleration
@@ -45,7 +45,7 @@ def find_q(evaluator: Evaluator, tolerance: float, max_steps: int = 500) -> Inne
     acceleration = _Anderson(evaluator)
     rho, gap = 1.0, np.inf
     for step in range(max_steps):
-        gap = _gap(state)
+        gap = predicted_gap(state)
         if gap <= tolerance:
             return InnerResult(state, gap, step, True)
         accelerated = acceleration.step(state) if step >= ANDERSON_AFTER else None
@@ -78,10 +78,14 @@ def slack(evaluator: Evaluator, state: State) -> float:
 
 
 def _start(evaluator: Evaluator) -> State:
-    """Evaluate at the q of the current sites; where that q or its bound fails, at a safer one."""
-    for repair in (None, "clip", "clear"):
-        if repair is not None:
-            evaluator.each(repair)
+    """Evaluate at the q of the current sites; where that q or its bound fails, at a safer one.
+
+    The bound of the prior itself is −inf for densities with light tails, such as Gumbel's, which
+    overflow at far nodes: the last start is a narrow q around the mean functions.
+    """
+    for repair in ((), ("clip",), ("clear",), ("narrow", evaluator.task)):
+        if repair:
+            evaluator.each(*repair)
         try:
             gram = evaluator.gram()
             state = evaluator.evaluate(q_from_gram(gram), gram)
@@ -96,7 +100,8 @@ def _start(evaluator: Evaluator) -> State:
     )
 
 
-def _gap(state: State) -> float:
+def predicted_gap(state: State) -> float:
+    """½[KL(q‖q⁺) + KL(q⁺‖q)], q⁺ the full step: about how far the bound is below its maximum."""
     try:
         ahead = q_from_gram(state.proposal())
     except NumericalError:

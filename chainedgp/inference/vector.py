@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,17 +30,17 @@ class FreeVector:
     Optimising the logarithm makes steps relative, so data on any scale look alike; Z is measured
     in standard deviations of X and means in prior standard deviations. Fixed entries are left out;
     any other constraint goes through its own transformation. Leaves of q belong to the vector only
-    with `with_q`. `skip` names likelihood parameters to leave out.
+    with `with_q`.
     """
 
-    def __init__(self, model: Any, *, with_q: bool = False, skip: Collection[str] = ()) -> None:
+    def __init__(self, model: Any, *, with_q: bool = False) -> None:
         self.model = model
         scales = _scales(model)
         self.blocks: list[_Block] = []
-        q_leaves = [id(leaf) for part in (model.q_mu, model.q_sqrt) for leaf in _leaves(part)]
-        skipped = [id(getattr(model.likelihood, name)) for name in skip]
+        q_parts = [getattr(model, name, None) for name in ("q_mu", "q_sqrt")]
+        q_leaves = [id(leaf) for part in q_parts for leaf in _leaves(part)]
         for leaf in model.flattened_parameters:
-            if id(leaf) in skipped or (id(leaf) in q_leaves and not with_q):
+            if id(leaf) in q_leaves and not with_q:
                 continue
             scale = np.broadcast_to(scales.get(id(leaf), 1.0), leaf.shape).ravel()
             self._add(leaf, scale)
@@ -127,7 +126,7 @@ def _leaves(part: Any) -> list[Any]:
 def _scales(model: Any) -> dict[int, Any]:
     """Natural units of the unconstrained leaves, by identity."""
     spread = input_spread(model.X)
-    scales: dict[int, Any] = {id(leaf): spread for leaf in _leaves(model.Z)}
+    scales: dict[int, Any] = {id(leaf): spread for leaf in _leaves(getattr(model, "Z", None))}
     rows = np.asarray(model.X[:: max(1, model.X.shape[0] // 100)], dtype=float)
     for kernel, mean in zip(model.kernels, model.mean_functions, strict=True):
         unit = float(np.sqrt(np.mean(kernel.Kdiag(rows))))

@@ -14,6 +14,7 @@ from .base import Array, Kernel, Pullback, PullbackDiag
 __all__ = ["GPyKernel", "as_kernel"]
 
 GPY_METHODS = ("K", "Kdiag", "update_gradients_full", "update_gradients_diag", "gradients_X")
+TIED_TO_ROWS = ("Fixed", "WhiteHeteroscedastic")  # a covariance of given rows, not of any inputs
 
 
 def as_kernel(obj: Any) -> Kernel:
@@ -57,6 +58,12 @@ class GPyKernel(Kernel):
             raise InputError(
                 f"GPyKernel: the kernel {kernel.name!r} has a prior, which would be ignored; "
                 "remove it with kernel.unset_priors()"
+            )
+        tied = [part.name for part in family(kernel) if type(part).__name__ in TIED_TO_ROWS]
+        if tied:
+            raise InputError(
+                f"GPyKernel: {tied[0]!r} is a covariance of fixed rows, which inducing inputs do "
+                "not have; for noise that varies use a likelihood such as HetGaussian"
             )
         super().__init__(int(kernel.input_dim), "gpy" if name is None else name)
         kernel = kernel.copy()
@@ -117,12 +124,21 @@ class GPyKernel(Kernel):
             dL_dK = np.array(dL_dK)  # GPy may write into it
             with self._lock:
                 twin = self._at(theta)
-                twin.update_gradients_full(dL_dK, X, Z)
-                dL_dtheta = np.array(twin.gradient_full)
-                dL_dX = np.array(twin.gradients_X(dL_dK, X, Z))
-                dL_dZ = None
-                if wrt_second and Z is not None:
-                    dL_dZ = np.array(twin.gradients_X(dL_dK.T.copy(), Z, X))
+                try:
+                    twin.update_gradients_full(dL_dK, X, Z)
+                    dL_dtheta = np.array(twin.gradient_full)
+                    if Z is None:  # both sides; some kernels of GPy count one if told of one
+                        dL_dX = np.array(twin.gradients_X(dL_dK + dL_dK.T, X, X.copy()))
+                    else:
+                        dL_dX = np.array(twin.gradients_X(dL_dK, X, Z))
+                    dL_dZ = None
+                    if wrt_second and Z is not None:
+                        dL_dZ = np.array(twin.gradients_X(dL_dK.T.copy(), Z, X))
+                except NotImplementedError:
+                    raise InputError(
+                        f"{self.name}: GPy's kernel {twin.name!r} has no gradients in its inputs, "
+                        "which inducing inputs need; use one of chainedgp.kernels"
+                    ) from None
             return dL_dtheta, dL_dX, dL_dZ
 
         return K, pullback

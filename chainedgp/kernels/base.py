@@ -10,6 +10,7 @@ from paramz import Param, Parameterized
 from paramz.transformations import Logexp
 
 from ..errors import InputError
+from ..parameters import InputParam, copy_of
 
 __all__ = ["Array", "Kernel", "Pullback", "PullbackDiag", "positive"]
 
@@ -36,7 +37,8 @@ def positive(
         )
     if not np.all(np.isfinite(array)) or not np.all(array > 0):
         raise InputError(f"{owner}: {name} must be positive and finite, got {value!r}")
-    return Param(name, np.broadcast_to(array, (size,)).copy(), Logexp())
+    kind = InputParam if per_dimension else Param
+    return kind(name, np.broadcast_to(array, (size,)).copy(), Logexp())
 
 
 class Kernel(Parameterized):
@@ -215,6 +217,9 @@ class Kernel(Parameterized):
         """dL_dX (n, D) from dL_dKdiag (n,)."""
         dL_dX = self.evaluate_diag(X)[1](dL_dKdiag)[1]
         return np.zeros(np.shape(X)) if dL_dX is None else dL_dX
+
+    def __copy__(self) -> Any:
+        return copy_of(self)  # a shallow copy would take the parameters away from this one
 
     def __add__(self, other: Any) -> Kernel:
         return self._combinations["sum"]([self, other])

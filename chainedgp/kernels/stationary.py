@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..linalg import scratch
 from .base import Array, Kernel, Pullback, PullbackDiag, positive
 from .distances import SquaredDistances
 
@@ -88,7 +89,8 @@ class Stationary(Kernel):
 
         def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
             S, c = self.slope(memo, K, *shape)
-            total, dX, dZ, spread = distances.pull(dL_dK * S, wrt_second)
+            W = np.multiply(dL_dK, S, out=scratch("dL_dr2", *K.shape))
+            total, dX, dZ, spread = distances.pull(W, wrt_second)
             dX *= 2.0 * c / lengthscale
             if dZ is not None:
                 dZ *= 2.0 * c / lengthscale

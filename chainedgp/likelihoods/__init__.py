@@ -1,25 +1,16 @@
 """Noise models. `Likelihood` is the contract; a new one needs its latents and its log-density."""
 
-from .. import numeric as numeric  # re-exported
-from .additive_poisson import AdditivePoisson
 from .base import Likelihood
-from .beta import Beta
-from .binary import Bernoulli
-from .classes import Binomial, HetProbit, NegativeBinomial, Ordinal, Softmax
-from .counts import Poisson
-from .gaussian import Gaussian, HetGaussian
+from .beta import Beta, BetaMeanPrecision
+from .classification import Bernoulli, HetProbit, Ordinal, Softmax
+from .continuous import HetGamma, HetLaplace
+from .counts import AdditivePoisson, Binomial, NegativeBinomial, Poisson
+from .gaussian import Gaussian, HetGaussian, SignalNoiseGaussian
 from .inflated import Hurdle, Inflated, ZeroInflatedPoisson, ZeroOneInflatedBeta
-from .lifetimes import LogNormalSurvival, WeibullSurvival
-from .noise import (
-    BetaMeanPrecision,
-    HetGamma,
-    HetLaplace,
-    HetStudentTNu,
-    SignalNoiseGaussian,
-)
+from .lifetimes import LogLogistic, LogLogisticSurvival, LogNormalSurvival, WeibullSurvival
 from .scipy_wrapper import ScipyLikelihood
-from .student_t import HetStudentT, StudentT
-from .survival import LogLogistic, LogLogisticSurvival, Survival
+from .student_t import HetStudentT, HetStudentTNu, StudentT
+from .survival import Survival
 from .wrappers import ConstantLatent
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Gaussian noise, with a variance that varies or not."""
+"""Gaussian noise, with a variance that varies or not, and a signal whose size varies."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from .base import Array, Arrays, FourArrays, Likelihood
+from ..special import HALF_LOG_2PI
+from .base import Array, Arrays, Family, FourArrays, packed
 from .wrappers import ConstantLatent
 
-__all__ = ["Gaussian", "HetGaussian"]
-
-HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
+__all__ = ["Gaussian", "HetGaussian", "SignalNoiseGaussian"]
 
 
-class HetGaussian(Likelihood):
+class HetGaussian(Family):
     """y ~ N(f, e^g): latents mean f and log_variance g, **variance** e^g.
 
     log p = −½ log 2π − ½ g − ½ (y − f)² e^{−g}
@@ -23,6 +22,10 @@ class HetGaussian(Likelihood):
 
     latents = ("mean", "log_variance")
     exact_expectation = True
+    scipy_name = "norm"
+
+    def _arguments(self, f: Array, g: Array) -> Arrays:
+        return f, np.exp(0.5 * np.asarray(g))
 
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
         """The log of N(y; f, e^g)."""
@@ -33,27 +36,17 @@ class HetGaussian(Likelihood):
         slope = (y - f) * np.exp(-g)
         return slope, 0.5 * (y - f) * slope - 0.5
 
-    def d2log_density(self, y: Array, f: Array, g: Array) -> Arrays:
-        """−e^{−g} and −½ (y − f)² e^{−g}."""
-        precision = np.exp(-g)
-        return -precision + 0.0 * (y - f), -0.5 * (y - f) ** 2 * precision
-
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
     ) -> FourArrays:
         """−½ log 2π − ½ m_g − ½ ((y − m_f)² + v_f) e^{−m_g + v_g/2}: closed, `nodes` unused."""
-        n = len(y)
-        m_f, m_g = means.T
-        v_f, v_g = variances.T
-        dmeans, dvariances = np.empty((2, n)), np.empty((2, n))
+        (m_f, m_g), (v_f, v_g) = means.T, variances.T
         with np.errstate(over="ignore"):
             precision = np.exp(0.5 * v_g - m_g)  # E[e^{−g}]
             residual = y - m_f
             half = 0.5 * (residual**2 + v_f) * precision
-        dmeans[0], dmeans[1] = residual * precision, half - 0.5
-        dvariances[0], dvariances[1] = -0.5 * precision, -0.5 * half
-        value = -HALF_LOG_2PI - 0.5 * m_g - half
-        return value, dmeans.T, dvariances.T, np.empty((0, n)).T
+        dmeans = (residual * precision, half - 0.5)
+        return packed(-HALF_LOG_2PI - 0.5 * m_g - half, dmeans, (-0.5 * precision, -0.5 * half))
 
     def conditional_mean(self, f: Array, g: Array) -> Array:
         """The latent f."""
@@ -71,20 +64,9 @@ class HetGaussian(Likelihood):
         """Quantiles f + e^{g/2} Φ⁻¹(q)."""
         return f + np.exp(0.5 * g) * ndtri(q)
 
-    def sample(
-        self, rng: np.random.Generator, f: Array, g: Array, *, size: int | None = None
-    ) -> Array:
-        """Draws of N(f, e^g)."""
-        noise = rng.standard_normal(self._draw_shape(size, (f, g), {}))
-        return f + np.exp(0.5 * g) * noise
-
     def normal_scale_mixture(self) -> float:
         """y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a) with a = ∞: predictions integrate f exactly."""
         return np.inf
-
-    def natural_parameters(self, f: Array, g: Array) -> dict[str, Array]:
-        """The mean f and variance e^g."""
-        return {"mean": np.asarray(f), "variance": np.exp(g)}
 
     def initial_latents(self, y: Array) -> Array:
         """Sample mean and log variance."""
@@ -96,3 +78,47 @@ class Gaussian(ConstantLatent):
 
     def __init__(self, variance: float | None = None, name: str | None = None) -> None:
         super().__init__(HetGaussian(), "log_variance", variance, positive="variance", name=name)
+
+
+class SignalNoiseGaussian(Family):
+    """y ~ N(e^s f, e^g): latents signal f, log_signal_scale s, log_variance g (**variance** e^g).
+
+    Both the size of the signal and that of the noise vary (Tolvanen, Jylänki & Vehtari 2014).
+    log p = −½ log 2π − ½ g − ½ (y − e^s f)² e^{−g}; the expectation is closed.
+    """
+
+    latents = ("signal", "log_signal_scale", "log_variance")
+    exact_expectation = True
+    scipy_name = "norm"
+
+    def _arguments(self, f: Array, s: Array, g: Array) -> Arrays:
+        return np.exp(s) * f, np.exp(0.5 * np.asarray(g))
+
+    def log_density(self, y: Array, f: Array, s: Array, g: Array) -> Array:
+        """The log of N(y; e^s f, e^g)."""
+        return -HALF_LOG_2PI - 0.5 * g - 0.5 * (y - np.exp(s) * f) ** 2 * np.exp(-g)
+
+    def expected_log_density(
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20
+    ) -> FourArrays:
+        """−½ log 2π − ½ m_g − ½ E[(y − e^s f)²] e^{−m_g + v_g/2}: closed, `nodes` unused."""
+        (m_f, m_s, m_g), (v_f, v_s, v_g) = means.T, variances.T
+        with np.errstate(over="ignore"):
+            scale, precision = np.exp(m_s + 0.5 * v_s), np.exp(0.5 * v_g - m_g)
+            square = scale * scale * np.exp(v_s)  # E[e^{2s}]
+            spread = scale * scale * np.expm1(v_s) * m_f**2 + square * v_f
+            half = 0.5 * precision * ((y - scale * m_f) ** 2 + spread)
+            first, second = y * scale * m_f * precision, square * (m_f**2 + v_f) * precision
+            slope = (y * scale - square * m_f) * precision
+        dvariances = (-0.5 * square * precision, 0.5 * first - second, -0.5 * half)
+        value = -HALF_LOG_2PI - 0.5 * m_g - half
+        return packed(value, (slope, first - second, half - 0.5), dvariances)
+
+    def normal_in_first(self, s: Array, g: Array) -> Arrays:
+        """y | f ~ N(a f, s²) with a = e^s, s² = e^g: predictions integrate f exactly."""
+        return np.exp(s), np.exp(g)
+
+    def initial_latents(self, y: Array) -> Array:
+        """All of y may be signal or noise; at a signal of 0 its scale would not matter."""
+        mean, sd = np.mean(y), float(np.std(y)) or 1.0
+        return np.array([np.copysign(max(abs(mean / sd), 1.0), mean), np.log(sd), 2.0 * np.log(sd)])

@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from .. import special
-from ..atoms import Bound, WithAtoms, expected_log_z
+from .. import integrals, quadrature, special
+from ..atoms import Bound, WithAtoms, ZeroTruncated, expected_log_z, expected_share
 from ..errors import InputError
-from .base import Array, Arrays, FourArrays, Likelihood, _rows
+from .base import Array, Arrays, FourArrays, Likelihood, rows_of
 from .beta import Beta
 from .counts import Poisson
-from .wrappers import _Wrapper
+from .wrappers import Wrapper
 
 __all__ = ["Hurdle", "Inflated", "ZeroInflatedPoisson", "ZeroOneInflatedBeta"]
 
 CONTINUOUS = ("real", "positive", "unit")
 
 
-class Inflated(_Wrapper):
+class Inflated(Wrapper):
     """p(y) = (p_base(y) + Σ_k e^{h_k} [y = a_k]) / Z, Z = 1 + Σ_k e^{h_k}: point masses at a_k.
 
     Latents are those of the base, then h_k = `log_odds_<a_k>`, the log-odds of atom k against the
@@ -105,9 +105,9 @@ class Inflated(_Wrapper):
     def dlog_density(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """The base's derivatives times its posterior probability; those in h."""
         first, total, hit = self._of_base("dlog_density", y, latents, kw)
-        _, odds, log_z = self._split(latents)
+        odds = self._split(latents)[1]
         own = [np.exp(np.where(one, h - total, -np.inf)) for one, h in zip(hit, odds, strict=True)]
-        return (*first, *(r - np.exp(h - log_z) for r, h in zip(own, odds, strict=True)))
+        return (*first, *(r - w for r, w in zip(own, self._weights(latents)[1], strict=True)))
 
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """The base's derivatives times its posterior probability."""
@@ -116,7 +116,7 @@ class Inflated(_Wrapper):
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
     ) -> FourArrays:
-        """A sum of expectations; by nodes in all latents where an atom and the base share y."""
+        """A sum of expectations, one more where an atom and the base share y."""
         hit, _ = self._hits(y)  # (K, n)
         c, (n, b) = len(self.base.latents), means.shape
         value, dmeans, dvariances = np.empty(n), np.zeros((b, n)), np.zeros((b, n))
@@ -128,33 +128,36 @@ class Inflated(_Wrapper):
         plain = np.flatnonzero(~hit.any(axis=0))
         if plain.size:
             parts = self._part.expected_log_density(
-                y[plain], means[plain, :c], variances[plain, :c], nodes=nodes, **_rows(kw, plain)
+                y[plain], means[plain, :c], variances[plain, :c], nodes=nodes, **rows_of(kw, plain)
             )
             value[plain] += parts[0]
             for array, part in zip(whole[1:], parts[1:], strict=True):
                 array[: part.shape[1], plain] = part.T
         mixed = np.flatnonzero(hit[self._shared].any(axis=0))
         if mixed.size:
-            nodes = nodes if b < 3 else min(nodes, 20)
-            args = (y[mixed], means[mixed], variances[mixed])
-            parts = self._quadrature(*args, nodes=nodes, **_rows(kw, mixed))
-            for whole_part, part in zip(whole, parts, strict=True):
-                whole_part[..., mixed] = part.T
+            arrays = (y[mixed], hit[:, mixed], means[mixed], variances[mixed])
+            shares = expected_share(self._part, *arrays, nodes, rows_of(kw, mixed))
+            for target, share in zip(whole, shares, strict=True):
+                target[..., mixed] += share
         return value, dmeans.T, dvariances.T, dtheta.T
 
-    def required_nodes(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
-        """As the base requires; at least those of the default where h is integrated by nodes."""
+    def _levels(
+        self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
+    ) -> tuple[Array, Array]:
+        """As the base has it and the sum over atoms; by trying where atom and base share y."""
         hit, safe = self._hits(y)
         c = len(self.base.latents)
-        nodes = self._part.required_nodes(safe, means[:, :c], variances[:, :c], **kw)
-        by_nodes = hit[self._shared].any(axis=0) | (len(self.at) > 1)
-        least = super().required_nodes(y, means, variances, **kw)
-        return np.where(by_nodes, np.maximum(nodes, least), nodes)
-
-    def unmet(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
-        """As the base says."""
-        c = len(self.base.latents)
-        return self._part.unmet(self._hits(y)[1], means[:, :c], variances[:, :c], **kw)
+        arguments = (safe, means[:, :c], variances[:, :c])
+        nodes = self._part.required_nodes(*arguments, **kw)
+        unmet = self._part.unmet(*arguments, **kw)
+        if len(self.at) > 1:
+            widest = variances[:, c:].max(axis=1)
+            least, beyond = quadrature.choose(widest, integrals.LOG_SUM_LIMITS)
+            nodes, unmet = np.maximum(nodes, least), unmet | beyond
+        mixed = np.flatnonzero(hit[self._shared].any(axis=0))
+        if mixed.size:
+            nodes[mixed], unmet[mixed] = self._tried(mixed, y, means, variances, kw)
+        return nodes, unmet
 
     def distribution(self, *latents: Array, **kw: Any) -> Any:
         """The mixture: mean, var, cdf and ppf, as scipy.stats has them."""
@@ -185,20 +188,17 @@ class Inflated(_Wrapper):
     def initial_latents(self, y: Array, **kw: Any) -> Array:
         """The base's start from the rows off the atoms; log-odds from what it leaves over."""
         rows, targets = self._off_atoms(y)
-        base = self._part.initial_latents(targets, **_rows(kw, rows))
+        base = self._part.initial_latents(targets, **rows_of(kw, rows))
         hit, safe = self._hits(y)
         expected = np.exp(self._part.log_density(safe, *base, **kw))
-        excess = [
-            np.mean(one - expected if shared else one)
-            for one, shared in zip(hit, self._shared, strict=True)
-        ]
+        excess = np.mean(hit - self._shared[:, None] * expected, axis=1)
         share = np.clip(excess, 0.02, 0.9)
         return np.concatenate([base, np.log(share) - np.log(max(1.0 - share.sum(), 0.05))])
 
     def initial_parameters(self, y: Array, **kw: Any) -> dict[str, float]:
         """The base's, from the rows off the atoms."""
         rows, targets = self._off_atoms(y)
-        return self._part.initial_parameters(targets, **_rows(kw, rows))
+        return self._part.initial_parameters(targets, **rows_of(kw, rows))
 
     def _off_atoms(self, y: Array) -> tuple[Array, Array]:
         """Rows off the atoms (all, if there are none) and their targets."""
@@ -240,7 +240,7 @@ class ZeroOneInflatedBeta(Inflated):
         super().__init__(Beta(), (0.0, 1.0), name)
 
 
-class _ZeroTruncated(_Wrapper):
+class _ZeroTruncated(Wrapper):
     """p(y) = p_base(y)/(1 − p₀), p₀ = p_base(0), of counts y > 0."""
 
     def __init__(self, base: Likelihood) -> None:
@@ -272,29 +272,11 @@ class _ZeroTruncated(_Wrapper):
         """In the parameters."""
         return self._slopes("dlog_density_dtheta", y, latents, kw)
 
-    def conditional_mean(self, *latents: Array, **kw: Any) -> Array:
-        """The base's mean over 1 − p₀."""
-        return self.base.conditional_mean(*latents, **kw) * np.exp(-self._zero(latents, kw)[0])
+    def distribution(self, *latents: Array, **kw: Any) -> Any:
+        """The base's without its zeros: mean, var, cdf and ppf, as scipy.stats has them."""
+        return ZeroTruncated(Bound(self.base, latents, kw), *self._zero(latents, kw))
 
-    def conditional_variance(self, *latents: Array, **kw: Any) -> Array:
-        """E[y²] − E[y]²."""
-        mean, factor = (
-            self.base.conditional_mean(*latents, **kw),
-            np.exp(-self._zero(latents, kw)[0]),
-        )
-        second = self.base.conditional_variance(*latents, **kw) + mean**2
-        return np.maximum(second * factor - (mean * factor) ** 2, 0.0)
-
-    def cdf(self, y: Array, *latents: Array, **kw: Any) -> Array:
-        """(F(y) − p₀)/(1 − p₀)."""
-        log_rest, odds = self._zero(latents, kw)
-        cdf = self.base.cdf(y, *latents, **kw) * np.exp(-log_rest) - odds
-        return np.where(np.less(y, 1.0), 0.0, np.clip(cdf, 0.0, 1.0))
-
-    def ppf(self, q: Array, *latents: Array, **kw: Any) -> Array:
-        """The base's quantile of p₀ + q (1 − p₀)."""
-        rest = np.exp(self._zero(latents, kw)[0])
-        return np.maximum(self.base.ppf(1.0 - rest + q * rest, *latents, **kw), 1.0)
+    sample = Likelihood.sample
 
     def initial_latents(self, y: Array, **kw: Any) -> Array:
         """The base's."""

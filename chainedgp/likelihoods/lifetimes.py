@@ -1,15 +1,191 @@
-"""Event times e^f times a power of a standard time: Weibull and log-normal."""
+"""Event times e^f times a power of a standard time: log-logistic, Weibull and log-normal."""
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import numpy as np
-from scipy.special import gamma, log_ndtr, ndtri
+from scipy.special import log_ndtr, logit, ndtri
 
-from .. import special
-from .base import Array
-from .survival import Metadata, Survival, _LogScale
+from .. import censoring, integrals, special
+from ..censoring import EXACT, INTERVAL, LEFT, RIGHT, TINY, Metadata
+from .base import Array, Arrays, Family, FourArrays, Likelihood, packed
+from .survival import Survival
+from .wrappers import ConstantLatent
 
-__all__ = ["LogNormalSurvival", "WeibullSurvival"]
+__all__ = ["LogLogistic", "LogLogisticSurvival", "LogNormalSurvival", "WeibullSurvival"]
+
+
+class _LogScale(Survival):
+    """log T = f + Z/k, Z a standard variable, k = e^{±g}. A subclass gives Z and the sign."""
+
+    infinite_mean = True  # E[T] diverges for a Gaussian g
+    scipy_name: ClassVar[str]
+    _sign = 1.0
+
+    def _standard(self, z: Array) -> tuple[Array, Array, Array, Array]:
+        """Of Z: log p(z), its derivative, log P(Z > z), log P(Z ≤ z)."""
+        raise NotImplementedError
+
+    def _quantile(self, q: Array) -> Array:
+        """Of Z."""
+        raise NotImplementedError
+
+    def _k(self, g: Array) -> Array:
+        return np.exp(np.clip(self._sign * np.asarray(g), -700.0, 700.0))
+
+    def _z(self, t: Array, f: Array, g: Array) -> Array:
+        log_t = np.where(np.greater(t, 0.0), np.log(np.clip(t, TINY, 1e300)), -np.inf)
+        return self._k(g) * (log_t - f)
+
+    def distribution(self, f: Array, g: Array, **metadata: Metadata) -> Any:
+        """The distribution of T in scipy.stats, which all have shape e^g and scale e^f."""
+        from scipy import stats  # slow to import
+
+        return getattr(stats, self.scipy_name)(np.exp(g), 0.0, np.exp(f))
+
+    natural_parameters = Family.natural_parameters
+    sample = Likelihood.sample
+
+    def log_hazard(self, t: Array, f: Array, g: Array) -> Array:
+        """The log-hazard, log k − log t + log p(z) − log S(z), z = k (log t − f)."""
+        return special.minus(self._log_event(t, f, g), self.log_survival(t, f, g))
+
+    def _log_event(self, t: Array, f: Array, g: Array) -> Array:
+        with np.errstate(over="ignore"):
+            return self._sign * g - np.log(t) + self._standard(self._z(t, f, g))[0]
+
+    def log_survival(self, t: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
+        """The log-survival, log P(Z > z)."""
+        with np.errstate(over="ignore"):
+            return self._standard(self._z(t, f, g))[2]
+
+    def log_cdf(self, t: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
+        """The log-cdf, log P(Z ≤ z)."""
+        with np.errstate(over="ignore"):
+            return self._standard(self._z(t, f, g))[3]
+
+    def cdf(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
+        """P(T ≤ y)."""
+        return np.exp(self.log_cdf(y, f, g))
+
+    def ppf(self, q: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
+        """Quantiles, exp(f + Z(q)/k)."""
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            z = self._quantile(np.asarray(q, dtype=float))
+            return np.exp(f + np.where(z == 0.0, 0.0, z / self._k(g)))
+
+    def dlog_density(
+        self,
+        y: Array,
+        f: Array,
+        g: Array,
+        *,
+        censored: Metadata = None,
+        y_upper: Metadata = None,
+        entry: Metadata = None,
+    ) -> Arrays:
+        """∂ log p / ∂f = −k Σ u, ∂ log p / ∂g = ± (Σ u z + [exact]), u = ∂ log p / ∂z of each z."""
+        code = censoring.codes(censored)
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = self._z(y, f, g)
+            log_p, slope, log_survival, _ = self._standard(z)
+            hazard = -np.exp(special.minus(log_p, log_survival))
+            terms = [(z, np.where(code == EXACT, slope, np.where(code == RIGHT, hazard, 0.0)))]
+            start = np.maximum(0.0 if entry is None else entry, TINY)
+            if np.any(inner := (code == LEFT) | (code == INTERVAL)):
+                upper = y if np.all(code != INTERVAL) else censoring.upper_ends(y_upper)
+                low, high = np.where(code == LEFT, start, y), np.where(code == LEFT, y, upper)
+                total = self._log_between(low, high, f, g)
+                for t, sign in ((high, 1.0), (low, -1.0)):
+                    z = self._z(t, f, g)
+                    u = sign * np.exp(special.minus(self._standard(z)[0], total))
+                    terms.append((z, np.where(inner, u, 0.0)))
+            if entry is not None:
+                z = self._z(start, f, g)
+                log_p, _, log_survival, _ = self._standard(z)
+                terms.append((z, np.exp(special.minus(log_p, log_survival))))
+            df = -self._k(g) * sum(u for _, u in terms)
+            dg = sum(np.where(u == 0.0, 0.0, u * z) for z, u in terms)
+        return df, self._sign * (dg + (code == EXACT))
+
+    def _score(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:
+        """The variance of z, more where e^z is large."""
+        (m_f, m_g), (v_f, v_g) = means.T, variances.T
+        z = np.clip(self._z(y, m_f, m_g), -1e3, 1e3)
+        with np.errstate(over="ignore"):
+            spread = v_f * self._k(m_g) ** 2 * np.exp(2.0 * v_g) + v_g * (1.0 + z * z)
+            return spread * np.exp(np.maximum(z, 0.0) / 3.0)
+
+
+class LogLogisticSurvival(_LogScale):
+    """T ~ log-logistic with scale = median e^f and shape e^g: latents log_median f, log_shape g.
+
+    With a(t) = e^g (log t − f): S(t) = 1/(1 + e^a), and for a row at y with metadata of `Survival`
+
+        exact     g − log y − softplus(a) − softplus(−a)
+        right     −softplus(a)
+        left      −softplus(−a)                            (given entry: + log(1 − e^{−u}))
+        interval  −softplus(a) − softplus(−a_upper) + log(1 − e^{−u})
+
+    and + softplus(a_entry) for truncation, where u = e^g log(upper/lower) has no f in it. So in
+    every case f, being Gaussian, is integrated exactly (`special.expected_softplus`), and only g
+    by Gauss–Hermite nodes.
+    """
+
+    latents = ("log_median", "log_shape")
+    quadrature_latent = "log_shape"
+    scipy_name = "fisk"
+    node_limits = (0.2, 0.42, 0.88, 1.55, 2.5, 3.5)
+    log_density = Survival.log_density
+
+    def _standard(self, z: Array) -> tuple[Array, Array, Array, Array]:
+        tail = np.log1p(np.exp(-np.abs(z)))
+        above, below = np.minimum(-z, 0.0) - tail, np.minimum(z, 0.0) - tail
+        return above + below, -np.tanh(0.5 * z), above, below
+
+    def _quantile(self, q: Array) -> Array:
+        return logit(q)
+
+    def expected_log_density(
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **metadata: Metadata
+    ) -> FourArrays:
+        """E[log p], exact in f, `nodes` Gauss–Hermite nodes in g; shapes as in `Likelihood`."""
+        exact, terms, width = censoring.softplus_terms(y, **metadata)
+        value, dmeans, dvariances = integrals.expected_softplus_sum(terms, means, variances, nodes)
+        value += exact * (means[:, 1] - np.log(y))
+        dmeans[1] += exact
+        wide = np.flatnonzero(np.isfinite(width))
+        if wide.size:  # an empty interval has probability 0, not NaN
+            log_width = np.log(np.maximum(width[wide], TINY))
+            g = log_width + means[wide, 1], variances[wide, 1]
+            parts = integrals.expected_of_exp(special.log1mexp_of_exp, *g, nodes)
+            value[wide] += parts[0]
+            dmeans[1, wide] += parts[1]
+            dvariances[1, wide] += parts[2]
+        return packed(value, dmeans, dvariances)
+
+    def conditional_mean(self, f: Array, g: Array, **metadata: Metadata) -> Array:
+        """e^f b/sin b, b = π e^{−g}; infinite for a shape of 1 or less."""
+        return np.exp(f) * special.log_logistic_moments(g)[0]
+
+    def conditional_variance(self, f: Array, g: Array, **metadata: Metadata) -> Array:
+        """e^{2f} b (tan b − b)/sin² b, b = π e^{−g}; infinite for a shape of 2 or less."""
+        return np.exp(2.0 * np.asarray(f)) * special.log_logistic_moments(g)[1]
+
+    def _score(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:
+        """v_g: f is integrated exactly."""
+        return variances[:, 1]
+
+
+class LogLogistic(ConstantLatent):
+    """T ~ log-logistic with median e^f and the constant log_shape; any censoring.
+
+    `LogLogisticSurvival().with_constant("log_shape")`; the expectation is exact.
+    """
+
+    def __init__(self, name: str | None = None, *, log_shape: float | None = None) -> None:
+        super().__init__(LogLogisticSurvival(), "log_shape", log_shape, name=name)
 
 
 class WeibullSurvival(_LogScale):
@@ -23,7 +199,8 @@ class WeibullSurvival(_LogScale):
     """
 
     latents = ("log_scale", "log_shape")
-    infinite_mean = True  # E Γ(1 + e^{−g}) diverges for a Gaussian g
+    scipy_name = "weibull_min"
+    node_limits = (0.2,)
     log_density = Survival.log_density
 
     def _standard(self, z: Array) -> tuple[Array, Array, Array, Array]:
@@ -33,27 +210,8 @@ class WeibullSurvival(_LogScale):
         below = np.where(z < -36.0, z, special.log1mexp(-hazard))
         return capped - hazard, (z < 12.0) - slope, -hazard, below
 
-    def conditional_mean(self, f: Array, g: Array, **metadata: Metadata) -> Array:
-        """e^f Γ(1 + e^{−g})."""
-        with np.errstate(over="ignore"):
-            return np.exp(f) * gamma(1.0 + np.exp(-np.asarray(g)))
-
-    def conditional_variance(self, f: Array, g: Array, **metadata: Metadata) -> Array:
-        """e^{2f} (Γ(1 + 2/k) − Γ(1 + 1/k)²), k = e^g."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            inverse = np.exp(-np.asarray(g))
-            first, second = gamma(1.0 + inverse), gamma(1.0 + 2.0 * inverse)
-            value = np.exp(2.0 * np.asarray(f)) * np.maximum(second - first**2, 0.0)
-        return np.where(np.isinf(second), np.inf, value)
-
-    def ppf(self, q: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
-        """Quantiles, exp(f + e^{−g} log(−log(1 − q)))."""
-        with np.errstate(over="ignore", divide="ignore"):
-            return np.exp(f + np.exp(-np.asarray(g)) * np.log(-np.log1p(-np.asarray(q))))
-
-    def natural_parameters(self, f: Array, g: Array, **metadata: Metadata) -> dict[str, Array]:
-        """Scale and shape."""
-        return {"scale": np.exp(f), "shape": np.exp(g)}
+    def _quantile(self, q: Array) -> Array:
+        return np.log(-np.log1p(-q))
 
 
 class LogNormalSurvival(_LogScale):
@@ -63,29 +221,13 @@ class LogNormalSurvival(_LogScale):
     """
 
     latents = ("log_median", "log_sigma")
-    infinite_mean = True  # E exp(½ e^{2g}) diverges for a Gaussian g
+    scipy_name = "lognorm"
+    node_limits = (0.2,)
     log_density = Survival.log_density
     _sign = -1.0
 
     def _standard(self, z: Array) -> tuple[Array, Array, Array, Array]:
         return -0.5 * (z * z + special.LOG_2PI), -z, log_ndtr(-z), log_ndtr(z)
 
-    def conditional_mean(self, f: Array, g: Array, **metadata: Metadata) -> Array:
-        """exp(f + ½ e^{2g})."""
-        with np.errstate(over="ignore"):
-            return np.exp(f + 0.5 * np.exp(2.0 * np.asarray(g)))
-
-    def conditional_variance(self, f: Array, g: Array, **metadata: Metadata) -> Array:
-        """(e^{σ²} − 1) e^{2f + σ²}, σ = e^g."""
-        with np.errstate(over="ignore"):
-            square = np.exp(2.0 * np.asarray(g))
-            return np.expm1(square) * np.exp(2.0 * np.asarray(f) + square)
-
-    def ppf(self, q: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
-        """Quantiles, exp(f + e^g Φ⁻¹(q))."""
-        with np.errstate(over="ignore"):
-            return np.exp(f + np.exp(g) * ndtri(q))
-
-    def natural_parameters(self, f: Array, g: Array, **metadata: Metadata) -> dict[str, Array]:
-        """Median and standard deviation of log T."""
-        return {"median": np.exp(f), "sigma": np.exp(g)}
+    def _quantile(self, q: Array) -> Array:
+        return ndtri(q)

@@ -1,19 +1,20 @@
-"""Student-t noise, heteroscedastic or not."""
+"""Student-t noise: constant or varying scale, constant or varying tails."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from .. import quadrature, special
-from . import levels
-from .base import Array, Arrays, FourArrays, Likelihood
+from .. import integrals, special
+from .base import Array, Arrays, Family, FourArrays, packed
 from .wrappers import ConstantLatent
 
-__all__ = ["HetStudentT", "StudentT"]
+__all__ = ["HetStudentT", "HetStudentTNu", "StudentT"]
 
 
-class HetStudentT(Likelihood):
+class HetStudentT(Family):
     """y ~ Student-t with location f, **squared scale** e^g and ν degrees of freedom, a constant.
 
     log p = lgamma((ν+1)/2) − lgamma(ν/2) − ½ log(νπ) − g/2 − (ν+1)/2 · log(1 + (y−f)²/(ν e^g)).
@@ -27,30 +28,31 @@ class HetStudentT(Likelihood):
     parameters = {"nu": 4.0}
     domains = {"nu": "above_one"}
     quadrature_latent = "log_scale2"
-    late_parameters = ("nu",)  # early on, misfit would pass for heavy tails
+    scipy_name = "t"
+    node_limits = (1.0, 1.85, 3.7, 6.6, 10.5, 15.0)
 
-    def log_density(self, y: Array, f: Array, g: Array, *, nu: float) -> Array:
-        """The log-density log p(y | f, g; ν), in the broadcast shape of y, f and g."""
-        with np.errstate(over="ignore"):
-            square = (y - f) ** 2 * (np.exp(-g) / nu)
-        return _normaliser(nu)[0] - 0.5 * g - 0.5 * (nu + 1.0) * np.log1p(square)
+    def _arguments(self, f: Array, g: Array, *, nu: float) -> tuple:
+        return nu, f, np.exp(0.5 * np.asarray(g))
 
-    def dlog_density(self, y: Array, f: Array, g: Array, *, nu: float) -> Arrays:
+    def log_density(self, y: Array, f: Array, g: Array, *, nu: Any) -> Array:
+        """As in the class docstring."""
+        constant, tail = special.student_t_constant(nu)[0], special.student_t_tail(y - f, g, nu)
+        return constant - 0.5 * g - 0.5 * (nu + 1.0) * tail
+
+    def dlog_density(self, y: Array, f: Array, g: Array, *, nu: Any) -> Arrays:
         """∂ log p / ∂f = (ν+1) r/(ν e^g + r²), ∂ log p / ∂g = −½ + ½ (ν+1) r²/(ν e^g + r²)."""
-        share, slope = _share(y - f, g, nu)
+        share, slope = special.student_t_share(y - f, g, nu)
         return (nu + 1.0) * slope, 0.5 * (nu + 1.0) * share - 0.5
 
-    def dlog_density_dtheta(self, y: Array, f: Array, g: Array, *, nu: float) -> Arrays:
+    def dlog_density_dtheta(self, y: Array, f: Array, g: Array, *, nu: Any) -> Arrays:
         """∂ log p / ∂ν."""
-        share, _ = _share(y - f, g, nu)
-        with np.errstate(over="ignore"):
-            square = (y - f) ** 2 * (np.exp(-g) / nu)
-        slope = _normaliser(nu)[1]
-        return (slope - 0.5 * np.log1p(square) + 0.5 * (nu + 1.0) / nu * share,)
+        pull = 0.5 * (nu + 1.0) * special.student_t_share(y - f, g, nu)[0]
+        slope = (special.student_t_constant(nu)[1] + pull) / nu
+        return (slope - 0.5 * special.student_t_tail(y - f, g, nu),)
 
     def d2log_density(self, y: Array, f: Array, g: Array, *, nu: float) -> Arrays:
         """∂² log p / ∂f², ∂² log p / ∂g²; the first is positive for |y − f| > sqrt(ν e^g)."""
-        share, slope = _share(y - f, g, nu)
+        share, slope = special.student_t_share(y - f, g, nu)
         c2 = nu * np.exp(g)
         # (r² − c²)/(r² + c²)², with 1/(r² + c²) = (1 − share)/c²
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -62,29 +64,13 @@ class HetStudentT(Likelihood):
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, nu: float
     ) -> FourArrays:
         """E[log p], exact in f, `nodes` Gauss–Hermite nodes in g; shapes as in `Likelihood`."""
-        x, w = quadrature.gauss_hermite(nodes)
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
-        sd = np.sqrt(np.maximum(v_g, quadrature.VARIANCE_FLOOR))
-        scale = np.exp(-0.5 * (m_g + sd * x[:, None])) / np.sqrt(nu)  # 1/c at the nodes (h, n)
-        scale2 = scale * scale
-        delta, kappa = (y - m_f) * scale, v_f * scale2
-        term, ddelta, dkappa = special.expected_log1p_square(delta, kappa)
-        delta *= ddelta
-        kappa *= dkappa
-        slope = -0.5 * delta - kappa  # d term / dg (h, n)
+        tail = integrals.expected_log_tail(y - m_f, v_f, m_g + np.log(nu), v_g, nodes)
         half = 0.5 * (nu + 1.0)
-        ddelta *= scale
-        dkappa *= scale2
-        mean_term, mean_slope = w @ term, w @ slope
-        normaliser, dnormaliser = _normaliser(nu)
-        value = normaliser - 0.5 * m_g - half * mean_term
-        dmeans, dvariances = np.empty((2, y.size)), np.empty((2, y.size))
-        dmeans[0] = half * (w @ ddelta)
-        dmeans[1] = -0.5 - half * mean_slope
-        dvariances[0] = -half * (w @ dkappa)
-        dvariances[1] = -0.5 * half / sd * ((w * x) @ slope)
-        dnu = dnormaliser - 0.5 * mean_term - half / nu * mean_slope
-        return value, dmeans.T, dvariances.T, dnu[:, None]
+        term, dr, dv_f, dg, dv_g = -half * tail
+        constant, slope = special.student_t_constant(nu)
+        dnu = (slope + dg) / nu - 0.5 * tail[0]
+        return packed(constant - 0.5 * m_g + term, (-dr, dg - 0.5), (dv_f, dv_g), (dnu,))
 
     def conditional_mean(self, f: Array, g: Array, *, nu: float) -> Array:
         """f; inf, because it does not exist, for ν ≤ 1."""
@@ -104,13 +90,6 @@ class HetStudentT(Likelihood):
         """Quantiles, f + e^{g/2} t_ν(q)."""
         return f + np.exp(0.5 * np.asarray(g)) * stdtrit(nu, q)
 
-    def sample(
-        self, rng: np.random.Generator, f: Array, g: Array, *, nu: float, size: int | None = None
-    ) -> Array:
-        """Draws: the broadcast shape of f and g, preceded by `size`."""
-        shape = self._draw_shape(size, (f, g), {})
-        return f + np.exp(0.5 * np.asarray(g)) * rng.standard_t(nu, size=shape)
-
     def normal_scale_mixture(self, *, nu: float) -> float:
         """y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a) with a = ν/2: predictions integrate f exactly."""
         return 0.5 * nu
@@ -127,37 +106,9 @@ class HetStudentT(Likelihood):
             scale = float(np.std(y)) or 1.0
         return np.array([middle, 2.0 * np.log(scale)])
 
-    def required_nodes(self, y: Array, means: Array, variances: Array, *, nu: float) -> Array:
-        """Nodes in g for about 1e-6: set by v_g and ν alone, because f is integrated exactly."""
-        return levels.choose(_score(variances, nu), _LIMITS)[0]
-
-    def unmet(self, y: Array, means: Array, variances: Array, *, nu: float) -> Array:
-        """Rows where v_g is too large for the last level."""
-        return levels.choose(_score(variances, nu), _LIMITS)[1]
-
-
-# v_g at which E_g[E_f log(1 + (y−f)²/(ν e^g))] is off by 1e-6, for each of quadrature.LEVELS
-_LIMITS = (1.0, 1.85, 3.7, 6.6, 10.5, 15.0)
-
-
-def _score(variances: Array, nu: float) -> Array:
-    """v_g, widened for the factor (ν+1)/2: the errors grow as its sixth power or faster (n,)."""
-    return variances[:, 1] * max(0.5 * (nu + 1.0), 1.0) ** (1.0 / 6.0)
-
-
-def _normaliser(nu: float) -> tuple[float, float]:
-    """lgamma((ν+1)/2) − lgamma(ν/2) − ½ log(νπ) and its derivative in ν."""
-    step, slope = special.lgamma_half_step(0.5 * nu)
-    return float(step - 0.5 * np.log(np.pi * nu)), float(0.5 * slope - 0.5 / nu)
-
-
-def _share(r: Array, g: Array, nu: float) -> Arrays:
-    """r²/(ν e^g + r²) and r/(ν e^g + r²), without overflow, 0 at r = 0 whatever g is."""
-    c = np.sqrt(nu) * np.exp(0.5 * np.asarray(g))
-    norm = np.hypot(r, c)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        unit = np.where(norm > 0.0, r / norm, 0.0)
-        return unit * unit, np.where(norm > 0.0, unit / norm, 0.0)
+    def _score(self, y: Array, means: Array, variances: Array, *, nu: float) -> Array:
+        """v_g, widened for the factor (ν+1)/2: the errors grow as its sixth power or faster."""
+        return variances[:, 1] * max(0.5 * (nu + 1.0), 1.0) ** (1.0 / 6.0)
 
 
 class StudentT(ConstantLatent):
@@ -170,3 +121,56 @@ class StudentT(ConstantLatent):
         self, name: str | None = None, *, nu: float = 4.0, log_scale2: float | None = None
     ) -> None:
         super().__init__(HetStudentT(nu=nu), "log_scale2", log_scale2, name=name)
+
+
+class HetStudentTNu(Family):
+    """y ~ Student-t with location f, **squared scale** e^g and ν = e^h degrees of freedom.
+
+    `HetStudentT` with a third latent, log_nu h, in the place of its parameter. With
+    T = log(1 + (y−f)² e^{−g−h}), log p = c(ν) − g/2 − ½ (1 + e^h) T is exact in f, and
+    one-dimensional in t = g + h, because e^h tilts the Gaussian of h:
+
+        E[T] for t ~ N(m_g + m_h, v_g + v_h),
+        E[e^h T] = e^{m_h + v_h/2} E[T] for t ~ N(m_g + m_h + v_h, v_g + v_h).
+
+    A Gaussian log ν is below 0 sometimes: predictions have quantiles but no mean.
+    """
+
+    latents = ("location", "log_scale2", "log_nu")
+    infinite_mean = True
+    scipy_name = "t"
+    node_limits = HetStudentT.node_limits
+
+    def _arguments(self, f: Array, g: Array, h: Array) -> Arrays:
+        return np.exp(np.clip(h, -7.0, 20.0)), f, np.exp(0.5 * np.asarray(g))  # Gaussian at e^20
+
+    def log_density(self, y: Array, f: Array, g: Array, h: Array) -> Array:
+        """That of `HetStudentT`."""
+        return _CONSTANT_NU.log_density(y, f, g, nu=np.exp(h))
+
+    def expected_log_density(
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20
+    ) -> FourArrays:
+        """E[log p], exact in f, `nodes` Gauss–Hermite nodes in g + h and in h."""
+        (m_f, m_g, m_h), (v_f, v_g, v_h) = means.T, variances.T
+        constant, dh, dv_h = integrals.expected_of_exp(special.student_t_constant, m_h, v_h, nodes)
+        r, m_t, v_t = y - m_f, m_g + m_h, v_g + v_h
+        plain = integrals.expected_log_tail(r, v_f, m_t, v_t, nodes)
+        tilted = integrals.expected_log_tail(r, v_f, m_t + v_h, v_t, nodes)
+        tilted *= np.exp(m_h + 0.5 * v_h)
+        value, dr, dv_f, dt, dv_t = -0.5 * (plain + tilted)
+        dmeans = (-dr, dt - 0.5, dt - 0.5 * tilted[0] + dh)
+        dv_h += dv_t - 0.25 * tilted[0] - 0.5 * tilted[3]
+        return packed(constant - 0.5 * m_g + value, dmeans, (dv_f, dv_t, dv_h))
+
+    def _score(self, y: Array, means: Array, variances: Array) -> Array:
+        """v_g + v_h, widened for the factor (ν+1)/2 as in `HetStudentT`."""
+        nu = np.clip(np.exp(means[:, 2] + variances[:, 2]), 1.0, 1e3)  # beyond: nearly Gaussian
+        return (variances[:, 1] + variances[:, 2]) * (0.5 * nu + 0.5) ** (1.0 / 6.0)
+
+    def initial_latents(self, y: Array) -> Array:
+        """As `HetStudentT` with ν = 4: the best constant ν may be infinite."""
+        return np.append(_CONSTANT_NU.initial_latents(y, nu=4.0), np.log(4.0))
+
+
+_CONSTANT_NU = HetStudentT()

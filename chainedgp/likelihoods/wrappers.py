@@ -13,21 +13,22 @@ from .base import Array, Arrays, FourArrays, Likelihood
 __all__ = ["ConstantLatent"]
 
 
-def _of_base(name: str, leading: int = 0) -> Any:
-    """The base's method of that name; `leading` arguments come before the latents."""
+def _of_base(name: str, leading: int = 0, per_latent: bool = False) -> Any:
+    """The base's method of that name; `leading` arguments come before the latents.
+
+    per_latent: it returns one array per latent, of which that of the constant is dropped.
+    """
 
     def method(self: ConstantLatent, *args: Any, **kw: Any) -> Any:
         latents, kw = self._full(args[leading:], kw)
-        return getattr(self._base, name)(*args[:leading], *latents, **kw)
+        result = getattr(self._base, name)(*args[:leading], *latents, **kw)
+        return self._without(tuple(result)) if per_latent else result
 
-    method.__name__, method.__doc__ = (
-        name,
-        getattr(getattr(Likelihood, name, None), "__doc__", None),
-    )
+    method.__name__, method.__doc__ = name, getattr(Likelihood, name, method).__doc__
     return method
 
 
-class _Wrapper(Likelihood):
+class Wrapper(Likelihood):
     """A likelihood around a `base`: its parameters, at their present values, and its metadata."""
 
     base: Likelihood
@@ -38,7 +39,6 @@ class _Wrapper(Likelihood):
                 f"{type(self).__name__} needs a likelihood object; got {type(base).__name__}."
             )
         self.base, self.support, self.atoms = base, base.support, base.atoms
-        self.late_parameters = base.late_parameters
 
     def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:
         declared, domains = self.base._declarations()
@@ -57,7 +57,7 @@ class _Wrapper(Likelihood):
         self.base.check_targets(y)
 
 
-class ConstantLatent(_Wrapper):
+class ConstantLatent(Wrapper):
     """p(y | f; θ) = p_base(y | f, g = c; θ): latent g of the base is a constant parameter.
 
     The parameter is c itself (real, named as the latent was), or, with `positive="scale"`, e^c
@@ -120,11 +120,6 @@ class ConstantLatent(_Wrapper):
     def _without(self, arrays: Arrays) -> Arrays:
         return arrays[: self._index] + arrays[self._index + 1 :]
 
-    def dlog_density(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
-        """The base's derivatives in the remaining latents."""
-        latents, base_kw = self._full(latents, kw)
-        return self._without(tuple(self._base.dlog_density(y, *latents, **base_kw)))
-
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """The base's derivatives in its parameters, then the one in the constant."""
         full, base_kw = self._full(latents, kw)
@@ -148,6 +143,14 @@ class ConstantLatent(_Wrapper):
         keep = [j for j in range(dmeans.shape[1]) if j != self._index]
         return value, dmeans.T[keep].T, dvariances.T[keep].T, dtheta
 
+    def _levels(
+        self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
+    ) -> tuple[Array, Array]:
+        """As the base has it for a latent without variance."""
+        means, variances, kw = self._moments(means, variances, kw)
+        arguments = (y, means, variances)
+        return self._base.required_nodes(*arguments, **kw), self._base.unmet(*arguments, **kw)
+
     def _moments(
         self, means: Array, variances: Array, kw: dict[str, Any]
     ) -> tuple[Array, Array, dict[str, Any]]:
@@ -156,17 +159,9 @@ class ConstantLatent(_Wrapper):
         means = np.stack(np.broadcast_arrays(*full))  # (b, n)
         return means.T, np.insert(variances.T, self._index, 0.0, axis=0).T, base_kw
 
-    def required_nodes(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
-        """As the base requires for a latent without variance."""
-        means, variances, base_kw = self._moments(means, variances, kw)
-        return self._base.required_nodes(y, means, variances, **base_kw)
-
-    def unmet(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
-        """As the base says for a latent without variance."""
-        means, variances, base_kw = self._moments(means, variances, kw)
-        return self._base.unmet(y, means, variances, **base_kw)
-
     log_density = _of_base("log_density", 1)
+    dlog_density = _of_base("dlog_density", 1, per_latent=True)
+    d2log_density = _of_base("d2log_density", 1, per_latent=True)
     conditional_mean = _of_base("conditional_mean")
     conditional_variance = _of_base("conditional_variance")
     cdf = _of_base("cdf", 1)

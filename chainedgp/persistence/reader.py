@@ -16,9 +16,11 @@ from ..kernels import Kernel
 from ..linalg import Array
 from ..means import MeanFunction
 from ..model import ChainedGP
+from ..parameters import name_after
 from ..priors import Prior
 from .archive import FileFormatError
 from .classes import MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, leaf_name, signature_of
+from .writer import NAMES
 
 __all__ = ["Reader", "parts_of"]
 
@@ -62,6 +64,7 @@ class Reader:
         nodes = [header["likelihood"], *header["kernels"], *header["means"]]
         for part, node in zip(parts_of(model), nodes, strict=True):
             part.name = node["name"]  # the model has named them after its latents
+        self.names(model, header.get("columns", {}), header.get("target_name"))
         self.restore(model, header["leaves"])
         for name, prior in header["priors"].items():
             if name not in leaves:
@@ -73,6 +76,17 @@ class Reader:
         if header["result"] is not None:
             model.last_result = self.result(header["result"])
         return model
+
+    def names(self, model: Any, columns: dict[str, Any], target: Any) -> None:
+        """Names of inputs and target, for those who built the model with a data frame."""
+        for key in NAMES:
+            names = columns.get(key)
+            if names is not None:
+                strings = all(isinstance(name, str) for name in names)
+                if not strings or not isinstance(names, list) or len(names) != self.columns:
+                    raise FileFormatError(f"its columns have the names {names!r}.")
+                setattr(model, key, tuple(names))
+        model.target_name = None if target is None else _of_type(target, str, "target_name")
 
     def array(self, reference: Any, shape: tuple[int, ...] | None = None) -> Array:
         """The array behind a reference; of floats and of this shape, if one is given."""
@@ -120,9 +134,9 @@ class Reader:
 
     def build(self, node: dict[str, Any]) -> Any:
         """A kernel, mean or likelihood, by its constructor."""
-        cls, name = self.find(node), _of_type(node["name"], str, "a name")
-        if not issubclass(cls, Parameterized) or not (name.isascii() and name.isidentifier()):
-            raise FileFormatError(f"{node['class']!r} of the name {name!r} is no part of a model.")
+        cls, name = self.find(node), _identifier(node["name"])
+        if not issubclass(cls, Parameterized):
+            raise FileFormatError(f"{node['class']!r} is no part of a model.")
         self.parts, self.level = self.parts + 1, self.level + 1
         if self.parts > MOST_PARTS or self.level > MOST_LEVELS:
             raise FileFormatError("it has too many parts, or they are nested too deeply.")
@@ -136,7 +150,9 @@ class Reader:
         if "name" in signature and signature["name"].default is inspect.Parameter.empty:
             args["name"] = name
         part = cls(**args)
-        part.name = name
+        part.name = _identifier(node.get("own_name", name))
+        if "own_name" in node:
+            name_after(part, name)
         self.room -= sum(leaf.size for leaf in part.parameters if isinstance(leaf, Param))
         if self.room < 0:
             raise FileFormatError("its parts have more parameters than it holds values.")
@@ -207,6 +223,12 @@ class Reader:
 def parts_of(model: ChainedGP) -> list[Any]:
     """Likelihood, kernels and means, in the order of the header."""
     return [model.likelihood, *model.kernels, *model.mean_functions]
+
+
+def _identifier(name: Any) -> str:
+    if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
+        raise FileFormatError(f"a part has the name {name!r}.")
+    return name
 
 
 def _of_type(value: Any, kind: type, name: str) -> Any:

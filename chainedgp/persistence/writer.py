@@ -25,9 +25,10 @@ from .classes import (
     signature_of,
 )
 
-__all__ = ["FORMAT", "Writer"]
+__all__ = ["FORMAT", "NAMES", "Writer"]
 
 FORMAT = 1
+NAMES = ("input_names", "_column_names")
 
 
 class Writer:
@@ -86,6 +87,8 @@ class Writer:
         except InputError as error:
             raise InputError(f"{type(obj).__name__} cannot be saved: {error}") from None
         node = {**self.class_of(obj), "name": obj.name, "args": args}
+        if "own_name" in vars(obj):  # in a model it has the name of its latent
+            node["own_name"] = obj.own_name
         if obj._parent_ is None and obj.size:  # inside another part, but not a child of it
             node["leaves"] = self.leaves(obj)
         return node
@@ -122,6 +125,8 @@ class Writer:
             "format": FORMAT,
             "version": __version__,
             "name": model.name,
+            "columns": {key: _names(getattr(model, key)) for key in NAMES},
+            "target_name": None if model.target_name is None else str(model.target_name),
             "jitter": model.jitter,
             "num_nodes": model.num_nodes,
             "likelihood": self.node(model.likelihood),
@@ -142,6 +147,10 @@ class Writer:
         """How the last optimisation ended."""
         fields = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
         return {key: self.encode(v) for key, v in {**fields, "trace": result.trace_array()}.items()}
+
+
+def _names(names: Any) -> list[str] | None:
+    return None if names is None else [str(name) for name in names]
 
 
 def _arguments(obj: Any) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from .. import checks
 from ..errors import InputError
 from ..linalg import Array
 from . import grids, style
-from .quantiles import quantiles
 from .targets import draw_data, target_limits
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def _as_grid(y: Any) -> Array:
 def _target_grid(model: Any, predictive: Any, num: int) -> Array:
     """Targets (k,) inside the support: whole numbers for counts, never an end of the support."""
     num, support = checks.positive_int(num, "num"), model.likelihood.support
-    ends = quantiles(model, predictive, np.array([0.025, 0.975]))
+    ends = predictive.ppf(np.array([0.025, 0.975]))
     low, high = target_limits(model, ends[:, 0], ends[:, 1])
     if support == "counts":
         last = np.floor(high)

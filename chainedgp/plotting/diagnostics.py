@@ -9,6 +9,7 @@ import numpy as np
 from .. import checks
 from ..errors import InputError
 from ..linalg import Array
+from ..predictive_survival import pit_ends
 from . import grids, style
 
 if TYPE_CHECKING:
@@ -169,16 +170,6 @@ def _transform(model: Any, X: Any, Y: Any, Y_metadata: Any, rng: Any) -> Array:
     model.likelihood.check_targets(y)
     given, _ = checks.as_metadata(Y_metadata, model.likelihood, len(X))
     predictive = model.predictive(X, given)
-    upper = predictive.cdf(y[:, None])[:, 0]
-    lower = predictive.cdf(np.nextafter(y[:, None], -np.inf))[:, 0]  # below a jump, if there is one
-    censored = given.get("censored", np.zeros(len(y)))
-    if (censored == 2).any():
-        end = predictive.cdf(given["y_upper"][:, None])[:, 0]
-        upper = np.where(censored == 2, end, upper)
-    upper = np.where(censored == 1, 1.0, upper)
-    if "entry" in given:
-        start = predictive.cdf(given["entry"][:, None])[:, 0]
-        lower, upper = ((ends - start) / (1.0 - start) for ends in (lower, upper))
-    lower = np.where(censored == -1, 0.0, lower)
+    lower, upper = pit_ends(predictive, y, given)
     draw = checks.as_generator(rng).uniform(size=len(y))
     return np.clip(lower + draw * (upper - lower), 0.0, 1.0)

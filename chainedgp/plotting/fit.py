@@ -12,7 +12,6 @@ from ..errors import InputError
 from ..linalg import Array
 from ..parameters import latent_index
 from . import grids, style
-from .quantiles import quantiles
 from .targets import draw_data, target_limits
 
 if TYPE_CHECKING:
@@ -203,7 +202,7 @@ def _draw_target(ax: Axes, model: Any, x: Array, predictive: Any, levels: Array,
             ax.plot(x, predictive.mean[:, 0], color=style.COLOURS["blue"], lw=1.6, label="mean")
         ax.set_ylim(-0.04, 1.04)
         return f"P({name} = 1)"
-    table = quantiles(model, predictive, np.array(_ends(levels)) / 100.0)  # (n, 2k + 1)
+    table = predictive.ppf(np.array(_ends(levels)) / 100.0)  # (n, 2k + 1)
     _draw_quantiles(ax, x, table, levels, step=support in STEPPED)
     ax.set_ylim(*target_limits(model, table[:, 0], table[:, len(levels)], data))
     return name

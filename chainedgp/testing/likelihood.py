@@ -183,7 +183,7 @@ def _check_expectation(probe: Probe) -> None:
     method = "expected_log_density"
     means, variances = _moments(probe)
     many, fewer = {1: (64, 48), 2: (48, 40), 3: (20, 16)}.get(probe.b, (20, 16))
-    got = _expected(probe, means, variances, nodes=LEVELS[2])
+    got = _expected(probe, means, variances, nodes=many)
     if got is None:
         return
     engine = [
@@ -237,7 +237,9 @@ def _check_expectation_gradients(probe: Probe) -> None:
     for k, key in enumerate(probe.keys):
         now = float(probe.kw[key])
         slope = numeric.difference(
-            lambda t, key=key: value(means, variances, **{key: t}), now, 1e-4 * max(abs(now), 1e-3)
+            lambda t, key=key: value(means, variances, **{key: t}),
+            now,
+            1e-4 * (abs(now) if probe.lik._domain(key) == "positive" else 1.0),
         )
         probe.compare(method, text.format("dtheta", key), got[3][:, k], slope)
     _check_rows(probe, means, variances, got)

@@ -72,6 +72,5 @@ class Report:
         """Raise ContractError that lists the faults of the subject, if there are any."""
         if self.faults:
             lines = "\n".join(f"  - {fault}" for fault in self.faults)
-            raise ContractError(
-                f"{subject} breaks its contract in {len(self.faults)} ways:\n{lines}"
-            )
+            ways = "1 way" if len(self.faults) == 1 else f"{len(self.faults)} ways"
+            raise ContractError(f"{subject} breaks its contract in {ways}:\n{lines}")

@@ -1,0 +1,85 @@
+"""One evaluation (value and all gradients) of many rows: time per row, and memory.
+
+    python benchmarks/scaling.py [--largest 1000000] [--threads 1] [--memmap]
+
+Time per row from N = 10,000 on, D = 8, M = 100: constant within 15 %. Memory that an evaluation
+adds to data and sites at the largest N with M = 200: less than 250 MB. The least of several
+evaluations counts, in processor time, which other work on the machine disturbs less than the
+wall's. --memmap reads X and y from disk. Exits with 1 on a miss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from workloads import clock, evaluate, make_model
+
+from chainedgp import ChainedGP
+
+sys.path.append(str(Path(__file__).parent / "peers"))
+from serve import memory, reset_peak
+
+TOLERANCE, MEGABYTES = 0.15, 250.0
+
+
+def on_disk(model: ChainedGP, folder: str) -> ChainedGP:
+    """The same model with its rows in files."""
+    files = []
+    for name, array in (("X", model.X), ("y", model.Y[:, 0])):
+        path = Path(folder, name)
+        np.asarray(array).tofile(path)
+        files.append(np.memmap(path, dtype=float, mode="r", shape=array.shape))
+    model.set_data(*files)
+    return model
+
+
+def added_memory(model: ChainedGP) -> float:
+    """MB that an evaluation adds at its peak, the rows' sites being there."""
+    shard = model._evaluator.shards[0]
+    shard.start_sites(len(model.latents))
+    for name in ("committed", "current", "proposal", "trial"):
+        shard.sites(name)[:] = 0.0  # so that the system has given the memory
+    reset_peak()
+    before = memory("VmRSS")
+    evaluate(model)
+    return memory("VmHWM") - before
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--largest", type=int, default=1_000_000)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--memmap", action="store_true")
+    options = parser.parse_args(arguments)
+    sizes = [n for n in (10_000, 100_000, 1_000_000) if n < options.largest] + [options.largest]
+    with tempfile.TemporaryDirectory() as folder:
+
+        def made(n: int, M: int) -> ChainedGP:
+            model = make_model("HetGaussian", n, M, 8, options.threads)
+            return on_disk(model, folder) if options.memmap else model
+
+        models = [made(n, 100) for n in sizes]
+        runs = [
+            [
+                np.min([clock(lambda m=m: evaluate(m)) for _ in range(max(1, 100_000 // n))], 0) / n
+                for m, n in zip(models, sizes, strict=True)
+            ]
+            for _ in range(4)
+        ]
+        per_row = 1e6 * np.min(runs, axis=0)  # (sizes, wall and processor)
+        for n, (wall, processor) in zip(sizes, per_row, strict=True):
+            print(f"N = {n:8d}: {wall:6.2f} µs per row, {processor:6.2f} of processor", flush=True)
+        spread = per_row[:, 1].max() / per_row[:, 1].min() - 1.0
+        del models
+        added = added_memory(made(options.largest, 200))
+    print(f"time per row varies by {100 * spread:.0f} %   bar {100 * TOLERANCE:.0f} %")
+    print(f"memory added at N = {options.largest}, M = 200: {added:.0f} MB   bar {MEGABYTES:.0f}")
+    return int(spread > TOLERANCE or added > MEGABYTES)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,143 @@
+"""E[log p(y | f)] under Gaussian marginals from a log-density alone, and the choice of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from . import quadrature
+
+__all__ = ["Expected", "packed", "rows_of"]
+
+Array = np.ndarray
+Arrays = tuple[Array, ...]
+FourArrays = tuple[Array, Array, Array, Array]
+
+
+def rows_of(kw: dict[str, Any], rows: slice | Array) -> dict[str, Any]:
+    """Keywords with the per-row arrays among them restricted to `rows`."""
+    return {key: value[rows] if np.ndim(value) else value for key, value in kw.items()}
+
+
+def packed(
+    value: Array, dmeans: Arrays | Array, dvariances: Arrays | Array, dtheta: Sequence[Array] = ()
+) -> FourArrays:
+    """The four arrays of `expected_log_density`, from (n,) for each latent and parameter."""
+    b, n, p = len(dmeans), value.size, len(dtheta)
+    rows = np.empty((2 * b + p, n))
+    for row, part in zip(rows, (*dmeans, *dvariances, *dtheta), strict=True):
+        row[:] = part
+    return value, rows[:b].T, rows[b : 2 * b].T, rows[2 * b :].T
+
+
+class Expected:
+    """Expectations of `log_density` under q, for a class that has it and its derivatives.
+
+    exact_expectation: True if `expected_log_density` is closed and needs no nodes.
+    quadrature_latent: the latent it has nodes in, if it is exact in all others.
+    node_limits: the largest `_score` of a row that each of `quadrature.LEVELS` serves to 1e-6;
+        where there are fewer limits than levels, the nodes of rows beyond are found by trying.
+    """
+
+    exact_expectation: ClassVar[bool] = False
+    quadrature_latent: ClassVar[str | None] = None
+    node_limits: ClassVar[tuple[float, ...]] = ()
+
+    def expected_log_density(
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
+    ) -> FourArrays:
+        """E[log p(y | f)], f_j ~ N(m_j, v_j), with its gradients. Default: quadrature.
+
+        Parameters: y (n,), means and variances (n, b), nodes per dimension.
+        Returns: value (n,), d/dmeans (n, b), d/dvariances (n, b), d/dθ (n, p).
+        """
+        return self._quadrature(y, means, variances, nodes=nodes, **kw)
+
+    def _quadrature(
+        self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Any
+    ) -> FourArrays:
+        """The quadrature engine: `expected_log_density` from the density and its derivatives."""
+        model: Any = self
+
+        def log_p(rows: slice, *latents: Array) -> Array:
+            return model.log_density(y[rows], *latents, **rows_of(kw, rows))
+
+        def dlog_p(rows: slice, *latents: Array) -> Arrays:
+            kw_rows = rows_of(kw, rows)
+            first = model.dlog_density(y[rows], *latents, **kw_rows)
+            if not num_parameters:
+                return first
+            return (*first, *model.dlog_density_dtheta(y[rows], *latents, **kw_rows))
+
+        num_parameters = len(model.parameter_keys)
+        rule = quadrature.rule_for(means.shape[1], nodes)
+        return quadrature.expectation(log_p, dlog_p, means, variances, rule, num_parameters)
+
+    def expectation(
+        self, y: Array, means: Array, variances: Array, nodes: int | Array, **kw: Any
+    ) -> FourArrays:
+        """`expected_log_density` with `nodes` an int or one number per row (n,).
+
+        Rows with the same number are evaluated together.
+        """
+        levels = np.unique(nodes)
+        if len(levels) == 1:
+            return self.expected_log_density(y, means, variances, nodes=int(levels[0]), **kw)
+        model: Any = self
+        n, b = means.shape
+        shapes = ((n,), (b, n), (b, n), (len(model.parameter_keys), n))
+        result = tuple(np.empty(shape) for shape in shapes)
+        for level in levels:
+            rows = np.flatnonzero(nodes == level)
+            parts = self.expected_log_density(
+                y[rows], means[rows], variances[rows], nodes=int(level), **rows_of(kw, rows)
+            )
+            for whole, part in zip(result, parts, strict=True):
+                whole[..., rows] = part.T
+        value, dmeans, dvariances, dtheta = (whole.T for whole in result)
+        return value, dmeans, dvariances, dtheta
+
+    def required_nodes(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
+        """Nodes per dimension and row (n,), from `quadrature.LEVELS`, for an error of about 1e-6.
+
+        By `node_limits`. Without them, for a density of which nothing is known: 20, but 12 on the
+        grid of three latents; the fewest where the expectation is exact.
+        """
+        return self._levels(y, means, variances, kw)[0]
+
+    def unmet(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
+        """Rows (n,) of booleans whose tolerance no level of `required_nodes` can meet."""
+        return self._levels(y, means, variances, kw)[1]
+
+    def _levels(
+        self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
+    ) -> tuple[Array, Array]:
+        """Nodes (n,) and rows that no level serves: by `node_limits`, beyond them by trying."""
+        if not self.node_limits:
+            usual = 12 if means.shape[1] == 3 else 20
+            level = quadrature.LEVELS[0] if self.exact_expectation else usual
+            return np.full(len(means), level), np.zeros(len(means), dtype=bool)
+        score = self._score(y, means, variances, **kw)
+        nodes, beyond = quadrature.choose(score, self.node_limits)
+        if len(self.node_limits) < len(quadrature.LEVELS) and beyond.any():
+            rows = np.flatnonzero(beyond)
+            nodes[rows], beyond[rows] = self._tried(rows, y, means, variances, kw)
+        return nodes, beyond
+
+    def _tried(
+        self, rows: Array, y: Array, means: Array, variances: Array, kw: dict[str, Any]
+    ) -> tuple[Array, Array]:
+        """Nodes of some rows and whether no level serves them, by values and gradients."""
+
+        def sums(rows: Array, nodes: int) -> Array:
+            arrays = (y[rows], means[rows], variances[rows])
+            parts = self.expected_log_density(*arrays, nodes=nodes, **rows_of(kw, rows))
+            return np.column_stack([parts[0], 0.1 * parts[1]])
+
+        return quadrature.tried(sums, rows)
+
+    def _score(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
+        """What `node_limits` limit, (n,): the largest variance of the row."""
+        return variances.max(axis=1)

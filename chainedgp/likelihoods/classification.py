@@ -1,0 +1,214 @@
+"""Classes: two, two with noise that varies, unordered and ordered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import erfcx, expit, log_expit, log_ndtr, logit, ndtr, ndtri
+
+from .. import integrals, special
+from ..errors import InputError
+from .base import Array, Arrays, Family, FourArrays, Likelihood, packed
+
+__all__ = ["Bernoulli", "HetProbit", "Ordinal", "Softmax"]
+
+FAR = 1e9  # stands for the infinite ends of the first and the last ordered class
+
+
+class Bernoulli(Family):
+    """P(y = 1) = 1 / (1 + e^{−f}): latent logit f, targets 0 or 1.
+
+    log p = −log(1 + e^{−sf}), s = 2y − 1; closed expectation.
+    """
+
+    latents = ("logit",)
+    support = "binary"
+    exact_expectation = True
+    scipy_name = "bernoulli"
+
+    def _arguments(self, f: Array) -> Arrays:
+        return (expit(f),)
+
+    def log_density(self, y: Array, f: Array) -> Array:
+        """−log(1 + e^{−sf})."""
+        return log_expit((2.0 * y - 1.0) * f)
+
+    def dlog_density(self, y: Array, f: Array) -> Arrays:
+        """Slope s logistic(−sf)."""
+        sign = 2.0 * y - 1.0
+        return (sign * expit(-sign * f),)
+
+    def expected_log_density(
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20
+    ) -> FourArrays:
+        """−E log(1 + e^{−sf}), exact for every variance; `nodes` unused."""
+        sign = 2.0 * y - 1.0
+        value, slope, bend = special.expected_softplus(-sign * means[:, 0], variances[:, 0])
+        return packed(-value, (sign * slope,), (-bend,))
+
+    def conditional_variance(self, f: Array) -> Array:
+        """Product p (1 − p), small ones too."""
+        return expit(f) * expit(np.negative(f))
+
+    def initial_latents(self, y: Array) -> Array:
+        """The logit of the share of ones, finite if all are alike."""
+        return np.array([logit((np.sum(y) + 0.5) / (len(y) + 1.0))])
+
+
+class HetProbit(Family):
+    """P(y = 1) = Φ(f e^{−g/2}): the sign of a HetGaussian, latents mean f and log_variance g.
+
+    log p = log Φ(z), z = ± f e^{−g/2}. Targets 0 or 1; where g is large the classes overlap.
+    """
+
+    latents = ("mean", "log_variance")
+    support = "binary"
+    scipy_name = "bernoulli"
+    node_limits = (0.2,)
+
+    def _arguments(self, f: Array, g: Array) -> Arrays:
+        return (ndtr(f * np.exp(-0.5 * np.asarray(g))),)
+
+    def log_density(self, y: Array, f: Array, g: Array) -> Array:
+        """The logarithm of Φ(z)."""
+        return log_ndtr((2.0 * y - 1.0) * f * np.exp(-0.5 * np.asarray(g)))
+
+    def dlog_density(self, y: Array, f: Array, g: Array) -> Arrays:
+        """(φ/Φ)(z) dz/df and −½ z (φ/Φ)(z)."""
+        scale = (2.0 * y - 1.0) * np.exp(-0.5 * np.asarray(g))
+        z = scale * f
+        ratio = np.sqrt(2.0 / np.pi) / erfcx(z * -np.sqrt(0.5))
+        return scale * ratio, -0.5 * z * ratio
+
+    def _score(self, y: Array, means: Array, variances: Array) -> Array:
+        """κ, the variance of f over that of the noise, and v_g, the more the larger z is."""
+        (m_f, m_g), (v_f, v_g) = means.T, variances.T
+        precision = np.exp(np.minimum(v_g - m_g, 700.0))
+        return v_f * precision + v_g * (1.0 + 0.1 * m_f**2 * precision)
+
+    def initial_latents(self, y: Array) -> Array:
+        """The share of ones, at variance 1."""
+        return np.array([ndtri((np.sum(y) + 0.5) / (len(y) + 1.0)), 0.0])
+
+
+class _Classes(Likelihood):
+    """Classes 0 … K − 1: what follows from K probabilities."""
+
+    support = "categories"
+    num_categories = 0
+
+    def _init(self, count: int, name: str) -> None:
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 2:
+            raise InputError(f"{name} must be a whole number, at least 2; got {count!r}.")
+        self.num_categories = int(count)
+
+    def _probabilities(self, latents: Arrays, kw: dict[str, Any]) -> Array:
+        """Probabilities of the classes, (K, *shape)."""
+        each: Any = np.arange(float(self.num_categories))
+        return np.exp(np.stack([self.log_density(k, *latents, **kw) for k in each]))
+
+    def natural_parameters(self, *latents: Array, **kw: Any) -> dict[str, Array]:
+        """The probabilities of the classes: probability_1 is that of y = 0."""
+        p = self._probabilities(latents, kw)
+        return {f"probability_{k}": pk for k, pk in enumerate(p, 1)}
+
+    def _shares(self, y: Array) -> Array:
+        """Shares (K,) of the classes in y, none of them 0."""
+        counts = np.bincount(np.asarray(y, dtype=int), minlength=self.num_categories) + 0.5
+        return counts / counts.sum()
+
+
+class Softmax(_Classes):
+    """P(y = k) = e^{f_{k+1}} / Σ_j e^{f_j}, k = 0 … K − 1: latents logit_1 … logit_K.
+
+    log p = f_{y+1} − log Σ_j e^{f_j}; the expectation of the last term is a one-dimensional
+    integral for any K (`integrals.expected_log_sum_exp`), as accurate as a product grid. Logits are
+    relative to each other: `Softmax(3).with_constant("logit_3", 0.0)` spares one latent.
+    """
+
+    node_limits = integrals.LOG_SUM_LIMITS
+
+    def __init__(self, num_classes: int, name: str | None = None) -> None:
+        self._init(num_classes, "num_classes")
+        self.num_classes = self.num_categories
+        self.latents = tuple(f"logit_{k + 1}" for k in range(self.num_classes))
+        super().__init__(name)
+
+    def log_density(self, y: Array, *latents: Array) -> Array:
+        """f_{y+1} − log Σ e^{f_j}; −inf for a class that does not exist."""
+        log_total = special.log_total(latents)[0]
+        known = np.isin(y, np.arange(self.num_classes))
+        seen = sum(np.where(y == k, f, 0.0) for k, f in enumerate(latents))
+        return seen - np.where(known, log_total, np.inf)
+
+    def dlog_density(self, y: Array, *latents: Array) -> Arrays:
+        """1 − p_k for the class seen, −p_k for the others."""
+        return tuple((y == k) - p for k, p in enumerate(special.log_total(latents)[1]))
+
+    def expected_log_density(
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20
+    ) -> FourArrays:
+        """m_{y+1} − E log Σ e^{f_j}, the sum over a grid of `nodes` per dimension."""
+        seen = np.equal.outer(np.arange(self.num_classes), y)  # (K, n)
+        value, dmeans, dvariances = integrals.expected_log_sum_exp(means, variances, nodes)
+        return packed((seen * means.T).sum(axis=0) - value, seen - dmeans, -dvariances)
+
+    def initial_latents(self, y: Array) -> Array:
+        """Logarithms of the shares of the classes."""
+        return np.log(self._shares(y))
+
+
+class Ordinal(_Classes):
+    """P(y ≤ k) = 1/(1 + e^{f − c_{k+1}}), k = 0 … K − 1: latent score f, cutpoints as parameters.
+
+    `cutpoint` = c_1 is real, `gap_k` = c_{k+1} − c_k positive. Between the ends l < u of class y
+    log p = −softplus(f − u) − softplus(l − f) + log(1 − e^{l−u}), so that the expectation is
+    closed (`special.expected_softplus`).
+    """
+
+    latents = ("score",)
+    exact_expectation = True
+
+    def __init__(self, num_categories: int, name: str | None = None, **parameters: float) -> None:
+        self._init(num_categories, "num_categories")
+        self._open = not parameters
+        super().__init__(name, **parameters)
+
+    def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:
+        gaps = {f"gap_{k}": 1.0 for k in range(1, self.num_categories - 1)}
+        return {"cutpoint": 0.0, **gaps}, {"cutpoint": "real"}
+
+    def _ends(self, y: Array, cuts: dict[str, float]) -> Arrays:
+        """The class as an index, and its ends l and u."""
+        edges = np.cumsum([cuts[key] for key in self.parameter_keys])
+        edges = np.concatenate([[-FAR], edges, [FAR]])
+        k = np.clip(y, 0, self.num_categories - 1).astype(int)
+        return k, edges[k], edges[k + 1]
+
+    def log_density(self, y: Array, f: Array, **cuts: float) -> Array:
+        """As in the class docstring; −inf for a class that does not exist."""
+        k, low, high = self._ends(y, cuts)
+        value = log_expit(high - f) + log_expit(f - low) + special.log1mexp(low - high)
+        return np.where(y == k, value, -np.inf)
+
+    def expected_log_density(
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **cuts: float
+    ) -> FourArrays:
+        """E[log p]: closed, `nodes` unused."""
+        k, low, high = self._ends(y, cuts)
+        one, above, bend = special.expected_softplus(means[:, 0] - high, variances[:, 0])
+        two, below, other = special.expected_softplus(low - means[:, 0], variances[:, 0])
+        last = self.num_categories - 1
+        ratio = np.exp(low - high) / -np.expm1(low - high)
+        dhigh, dlow = (k < last) * (above + ratio), (k > 0) * (below + ratio)
+        # the i-th parameter moves all cutpoints from c_i on
+        dtheta = [(k + 1 >= i) * dhigh - (k >= i) * dlow for i in range(1, last + 1)]
+        value = special.log1mexp(low - high) - one - two
+        return packed(value, (below - above,), (-(bend + other),), dtheta)
+
+    def initial_parameters(self, y: Array, **kw: Any) -> dict[str, float]:
+        """Cutpoints with the shares of the classes at a score of 0, if none was given."""
+        cuts = logit(np.cumsum(self._shares(y))[:-1])
+        starts = map(float, [cuts[0], *np.diff(cuts)])
+        return dict(zip(self.parameter_keys, starts, strict=True)) if self._open else {}

@@ -1,0 +1,211 @@
+"""What all estimators share: rows and weights, units, the fit, and predictions in the user's units.
+
+Where `standardize` says so the model works in units of its own, (x − centre)/spread and
+z = (y − shift)/scale with p(y) = p(z)/scale. What leaves an estimator is in the user's units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from .. import likelihoods
+from ..checks import WEIGHTS
+from ..errors import InputError
+from ..inference.initialize import input_spread
+from ..likelihoods import Likelihood
+from ..linalg import Array
+from ..model import ChainedGP
+from ..predictive import Predictive
+
+__all__ = ["ChainedGPEstimator", "WithQuantiles", "named_likelihood", "rows_of_weight"]
+
+TIMES = ("y_upper", "entry")  # metadata in the units of y
+
+
+def named_likelihood(likelihood: Any, num_classes: int | None = None) -> Likelihood:
+    """A likelihood as given, or a shipped one by the name of its class: "het_student_t"."""
+    if not isinstance(likelihood, str):
+        return likelihood
+    name = "".join(part.capitalize() for part in likelihood.split("_"))
+    if name not in likelihoods.__all__:
+        raise InputError(
+            "likelihood must be a Likelihood, or the name of a shipped class in lower case such as "
+            f"'het_student_t'; got {likelihood!r}. Classes: {', '.join(likelihoods.__all__)}."
+        )
+    cls = getattr(likelihoods, name)
+    with_classes = num_classes is not None and cls in (likelihoods.Softmax, likelihoods.Ordinal)
+    try:
+        made: Likelihood = cls(num_classes) if with_classes else cls()
+    except (TypeError, InputError) as error:
+        raise InputError(
+            f"likelihood {likelihood!r} needs arguments ({error}): give an object, {name}(…)."
+        ) from None
+    return made
+
+
+class ChainedGPEstimator(BaseEstimator):
+    """Base of the estimators; use one of its children.
+
+    Parameters
+    ----------
+    likelihood : a `Likelihood`, or the name of a shipped one in lower case, "het_student_t".
+    kernels, mean_functions : as for `ChainedGP`: None, one, or one per latent function.
+    num_inducing : number of inducing inputs, at most.
+    standardize : fit in standardised units. X is centred and scaled by column; y too if it is
+        real-valued, while positive y is only scaled; counts, classes and values in (0, 1) stay.
+        Kernels, and values given to the likelihood, are then in these units.
+    max_iter : most iterations of the fit.
+    batch_size, epochs : rows in a minibatch and passes over the data, for many rows; None uses all
+        rows at once.
+    num_threads : threads of the fit; None uses all cores.
+    random_state : int, RandomState or None: shuffles minibatches, nothing else.
+
+    Attributes
+    ----------
+    model_ : the fitted `ChainedGP`, in standardised units if `standardize`.
+    result_ : how the fit ended.
+    n_iter_, n_features_in_, feature_names_in_ : as everywhere in scikit-learn.
+    """
+
+    def __init__(
+        self,
+        likelihood: Any,
+        kernels: Any = None,
+        mean_functions: Any = None,
+        num_inducing: int = 100,
+        standardize: bool = False,
+        max_iter: int = 300,
+        batch_size: int | None = None,
+        epochs: float | None = None,
+        num_threads: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.likelihood = likelihood
+        self.kernels = kernels
+        self.mean_functions = mean_functions
+        self.num_inducing = num_inducing
+        self.standardize = standardize
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.num_threads = num_threads
+        self.random_state = random_state
+
+    # ---- fit ------------------------------------------------------------------------------------
+
+    def _fit(
+        self, X: Array, y: Array, likelihood: Any, weights: Array, metadata: Mapping[str, Any]
+    ) -> Any:
+        """Build and fit the model on rows of positive weight."""
+        X, y, weights, metadata = _merged(X, y, weights, metadata)
+        self._set_units(X, y, weights, likelihood)
+        given = self._scaled_metadata(metadata)
+        if not (weights == 1.0).all():
+            given[WEIGHTS] = weights
+        self.model_ = ChainedGP(
+            self._scaled_X(X),
+            (y - self._shift) / self._scale,
+            likelihood,
+            kernels=self.kernels,
+            mean_functions=self.mean_functions,
+            Y_metadata=given,
+            num_inducing=self.num_inducing,
+            num_threads=self.num_threads,
+        )
+        self.model_.input_names = getattr(self, "feature_names_in_", None)
+        options: dict[str, Any] = {}
+        if self.batch_size is not None:
+            seed = self.random_state
+            if hasattr(seed, "randint"):
+                seed = int(seed.randint(2**31))
+            options = {"batch_size": self.batch_size, "epochs": self.epochs, "rng": seed}
+        self.result_ = self.model_.optimize(messages=False, max_iters=self.max_iter, **options)
+        self.n_iter_ = max(1, self.result_.iterations)
+        return self
+
+    def _set_units(self, X: Array, y: Array, weights: Array, likelihood: Any) -> None:
+        """The centre and spread of X, (D,), the shift and scale of y."""
+        self._centre, self._spread = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        self._shift, self._scale = 0.0, 1.0
+        if not self.standardize:
+            return
+        self._centre = np.average(X, axis=0, weights=weights)
+        self._spread = input_spread(X)
+        support = getattr(likelihood, "support", "")
+        if support in ("real", "positive") and not likelihood.atoms:  # an atom stays where it is
+            mean = float(np.average(y, weights=weights))
+            if support == "positive":
+                self._scale = abs(mean) or 1.0
+            else:
+                deviation = float(np.sqrt(np.average((y - mean) ** 2, weights=weights)))
+                self._shift, self._scale = mean, deviation or 1.0
+
+    def _scaled_X(self, X: Array) -> Array:
+        return (X - self._centre) / self._spread
+
+    def _scaled_metadata(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            key: np.asarray(value) / self._scale if key in TIMES else value
+            for key, value in metadata.items()
+        }
+
+    # ---- predictions ----------------------------------------------------------------------------
+
+    def _predictive(self, X: Any, metadata: Mapping[str, Any]) -> Predictive:
+        """The predictive distribution at X, of y in the model's units."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        return self.model_.predictive(self._scaled_X(X), self._scaled_metadata(metadata))
+
+    def _log_density(self, X: Any, y: Array, metadata: Mapping[str, Any]) -> Array:
+        """log p(y) of the rows (n,), of what was seen where they are censored."""
+        z = (y - self._shift) / self._scale
+        value = self._predictive(X, metadata).logpdf(z[:, None])[:, 0]
+        exact = np.asarray(metadata.get("censored", 0)) == 0  # others are probabilities
+        return value - np.where(exact, np.log(self._scale), 0.0)
+
+    def _mean_log_density(
+        self, X: Any, y: Array, sample_weight: Any, metadata: Mapping[str, Any]
+    ) -> float:
+        return float(np.average(self._log_density(X, y, metadata), weights=sample_weight))
+
+
+class WithQuantiles(ChainedGPEstimator):
+    """An estimator of ordered targets."""
+
+    def predict_quantiles(
+        self, X: Any, quantiles: float | Sequence[float] = (0.025, 0.5, 0.975), **metadata: Any
+    ) -> Array:
+        """Quantiles of new targets at X, (n, k), for k fractions strictly between 0 and 1."""
+        return self._shift + self._scale * self._predictive(X, metadata).ppf(np.asarray(quantiles))
+
+
+def rows_of_weight(X: Array, sample_weight: Any) -> tuple[Array, Array]:
+    """Which rows count, (n,) of booleans, and the weights of these."""
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    kept = weights > 0.0
+    if not kept.any():
+        raise InputError("sample_weight must have a weight that is not zero; all are zero.")
+    return kept, weights[kept]
+
+
+def _merged(
+    X: Array, y: Array, weights: Array, metadata: Mapping[str, Any]
+) -> tuple[Array, Array, Array, dict[str, Array]]:
+    """Equal rows as one with the sum of their weights, sorted: the same bound.
+
+    So a weight of 2 and a row given twice are the same to the last bit, in any order of rows.
+    """
+    names = list(metadata)
+    columns = [np.broadcast_to(np.ravel(metadata[key]), y.shape) for key in names]
+    table = np.column_stack([X, y, *columns])
+    unique, index = np.unique(table, axis=0, return_inverse=True)
+    D = X.shape[1]
+    values = {key: unique[:, D + 1 + k] for k, key in enumerate(names)}
+    total: Array = np.bincount(index.ravel(), weights).astype(float)
+    return unique[:, :D], unique[:, D], total, values

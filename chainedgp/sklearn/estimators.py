@@ -1,0 +1,185 @@
+"""Regression and classification."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from ..errors import InputError
+from ..likelihoods import Likelihood, Softmax
+from ..linalg import Array
+from .base import ChainedGPEstimator, WithQuantiles, named_likelihood, rows_of_weight
+
+__all__ = ["ChainedGPClassifier", "ChainedGPRegressor"]
+
+
+class ChainedGPRegressor(RegressorMixin, WithQuantiles):
+    """Regression with a predictive distribution whose every parameter depends on x.
+
+    y_i ~ p(y | f_1(x_i), …, f_b(x_i)), as in `ChainedGP`; `likelihood` says which p. Any shipped
+    or own likelihood of numbers will do: counts, shares and positive values too. What it needs
+    beside y is given by keyword, one value per row: `fit(X, y, exposure=e)`.
+
+    Parameters and attributes: see `ChainedGPEstimator`.
+    """
+
+    def __init__(
+        self,
+        likelihood: str | Likelihood = "het_gaussian",
+        kernels: Any = None,
+        mean_functions: Any = None,
+        num_inducing: int = 100,
+        standardize: bool = False,
+        max_iter: int = 300,
+        batch_size: int | None = None,
+        epochs: float | None = None,
+        num_threads: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            likelihood,
+            kernels,
+            mean_functions,
+            num_inducing,
+            standardize,
+            max_iter,
+            batch_size,
+            epochs,
+            num_threads,
+            random_state,
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # `score` is no R²: 0.5 is no mark for it
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **metadata: Any) -> ChainedGPRegressor:
+        """Fit to X (n, D), y (n,), with row weights (n,) and what the likelihood takes beside y."""
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        kept, weights = rows_of_weight(X, sample_weight)
+        metadata = {key: _rows(value, kept) for key, value in metadata.items()}
+        y = y[kept].astype(float)
+        self._fit(X[kept], y, named_likelihood(self.likelihood), weights, metadata)
+        return self
+
+    def predict(
+        self, X: Any, return_std: bool = False, **metadata: Any
+    ) -> Array | tuple[Array, Array]:
+        """Mean of new targets at X, (n,); with `return_std` their standard deviation too.
+
+        Where a mean does not exist it is inf, with a warning: `predict_quantiles` always works.
+        """
+        predictive = self._predictive(X, metadata)
+        mean = self._shift + self._scale * predictive.mean[:, 0]
+        if not return_std:
+            return mean
+        return mean, self._scale * np.sqrt(predictive.variance[:, 0])
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, **metadata: Any) -> float:
+        """Mean log predictive density of the rows, in the units of y; higher is better."""
+        y = column_or_1d(y).astype(float)
+        return self._mean_log_density(X, y, sample_weight, metadata)
+
+
+class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
+    """Classification with Gaussian processes.
+
+    Parameters
+    ----------
+    likelihood : None takes `Bernoulli` for two classes, and for more `Softmax` with the logit of
+        the last class held at 0: logits are relative, and one latent less is many times faster.
+        "softmax" has a latent for each class, "het_probit" is for two classes whose overlap
+        depends on x, "ordinal" for classes in their sorted order; or a `Likelihood` of classes.
+
+    Other parameters and attributes: see `ChainedGPEstimator`; `classes_` are the classes, sorted.
+    """
+
+    def __init__(
+        self,
+        likelihood: str | Likelihood | None = None,
+        kernels: Any = None,
+        mean_functions: Any = None,
+        num_inducing: int = 100,
+        standardize: bool = False,
+        max_iter: int = 300,
+        batch_size: int | None = None,
+        epochs: float | None = None,
+        num_threads: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            likelihood,
+            kernels,
+            mean_functions,
+            num_inducing,
+            standardize,
+            max_iter,
+            batch_size,
+            epochs,
+            num_threads,
+            random_state,
+        )
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ChainedGPClassifier:
+        """Fit to X (n, D) and labels y (n,), with row weights (n,)."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        kept, weights = rows_of_weight(X, sample_weight)
+        self.classes_, codes = np.unique(y[kept], return_inverse=True)
+        K = len(self.classes_)
+        if K < 2:
+            raise InputError(f"y must have at least two classes; it has one class: {y[kept][0]!r}.")
+        likelihood = self.likelihood
+        if likelihood is None:
+            likelihood = "bernoulli" if K == 2 else _softmax(K)
+        likelihood = named_likelihood(likelihood, K)
+        support = getattr(likelihood, "support", None)
+        room = 2 if support == "binary" else getattr(likelihood, "num_categories", 0)
+        if support not in ("binary", "categories") or room != K:
+            raise InputError(
+                f"likelihood must be one of {K} classes, as y has {K}; got "
+                f"{type(likelihood).__name__}. Leave it None to have one that suits y."
+            )
+        self._fit(X[kept], codes.astype(float), likelihood, weights, {})
+        return self
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of the classes at X, (n, K), in the order of `classes_`."""
+        predictive = self._predictive(X, {})
+        p = predictive.pdf(np.arange(len(self.classes_), dtype=float))
+        return p / p.sum(axis=1, keepdims=True)  # 1 but for rounding of the integrals
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of `predict_proba`, (n, K)."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def predict(self, X: Any) -> Array:
+        """The most probable class at X, (n,)."""
+        best = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[best]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Mean log-probability of the labels; −inf for one that was not in the fit."""
+        check_is_fitted(self)
+        codes = np.searchsorted(self.classes_, y)
+        codes = np.where(np.isin(y, self.classes_), codes, len(self.classes_))
+        padded = np.pad(self.predict_log_proba(X), ((0, 0), (0, 1)), constant_values=-np.inf)
+        return float(np.average(padded[np.arange(len(codes)), codes], weights=sample_weight))
+
+
+def _softmax(K: int) -> Likelihood:
+    """Softmax of K classes with the last logit at 0."""
+    likelihood = Softmax(K).with_constant(f"logit_{K}", 0.0)
+    likelihood.fix(warning=False)
+    return likelihood
+
+
+def _rows(value: Any, kept: Array) -> Any:
+    """Per-row values of the rows that count; a scalar as it is."""
+    return value if np.ndim(value) == 0 else np.asarray(value)[kept]

@@ -1,0 +1,150 @@
+"""Times to an event, in the manner of scikit-survival (which is not needed)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+
+from ..errors import InputError
+from ..likelihoods import Likelihood
+from ..linalg import Array
+from .base import WithQuantiles, named_likelihood, rows_of_weight
+
+__all__ = ["ChainedGPSurvival", "Curve"]
+
+
+class ChainedGPSurvival(WithQuantiles):
+    """Survival times with a distribution whose every parameter depends on x; right censoring.
+
+    y is scikit-survival's structured array: a boolean field, True where the event was seen and
+    False where the row is censored, and a field of times.
+
+    Parameters
+    ----------
+    likelihood : "log_logistic_survival", "weibull_survival", "log_normal_survival",
+        "log_logistic", or a `Likelihood` with metadata `censored`.
+
+    Other parameters and attributes: see `ChainedGPEstimator`; `unique_times_` are the times of
+    events, sorted.
+    """
+
+    def __init__(
+        self,
+        likelihood: str | Likelihood = "log_logistic_survival",
+        kernels: Any = None,
+        mean_functions: Any = None,
+        num_inducing: int = 100,
+        standardize: bool = False,
+        max_iter: int = 300,
+        batch_size: int | None = None,
+        epochs: float | None = None,
+        num_threads: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            likelihood,
+            kernels,
+            mean_functions,
+            num_inducing,
+            standardize,
+            max_iter,
+            batch_size,
+            epochs,
+            num_threads,
+            random_state,
+        )
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ChainedGPSurvival:
+        """Fit to X (n, D) and structured y (n,), with row weights (n,)."""
+        X = validate_data(self, X, dtype=np.float64)
+        event, time = events_and_times(y)
+        check_consistent_length(X, time)
+        kept, weights = rows_of_weight(X, sample_weight)
+        self.unique_times_ = np.unique(time[kept & event])
+        likelihood = named_likelihood(self.likelihood)
+        censored = {"censored": (~event[kept]).astype(float)}
+        self._fit(X[kept], time[kept], likelihood, weights, censored)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Risk scores (n,), higher for an earlier event: −log of the median time."""
+        return -np.log(self.predict_quantiles(X, 0.5)[:, 0])
+
+    def predict_survival_function(self, X: Any, return_array: bool = False) -> Array:
+        """S(t | x) = P(T > t) of the rows: n functions of t, or (n, k) at `unique_times_`."""
+        return self._curves(X, "sf", return_array)
+
+    def predict_cumulative_hazard_function(self, X: Any, return_array: bool = False) -> Array:
+        """H(t | x) = −log S(t | x) of the rows: n functions of t, or (n, k) at `unique_times_`."""
+        return self._curves(X, "cumulative_hazard", return_array)
+
+    def _curves(self, X: Any, what: str, return_array: bool) -> Array:
+        curves = _Curves(self._predictive(X, {}), what, self._scale)
+        if return_array:
+            return curves(self.unique_times_)
+        functions = np.empty(len(curves.predictive), dtype=object)
+        functions[:] = [Curve(curves, row, self.unique_times_) for row in range(len(functions))]
+        return functions
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Mean log-density of events, log-probability of censored rows; higher is better."""
+        check_is_fitted(self)
+        event, time = events_and_times(y)
+        return self._mean_log_density(X, time, sample_weight, {"censored": ~event})
+
+
+class _Curves:
+    """Curves of all rows at once; the last times are remembered, since scorers go row by row."""
+
+    def __init__(self, predictive: Any, what: str, scale: float) -> None:
+        self.predictive, self.what, self.scale = predictive, what, scale
+        self.last: tuple[Array, Array] | None = None
+
+    def __call__(self, t: Array) -> Array:
+        """Values (n, k) at times t (k,)."""
+        if self.last is None or not np.array_equal(self.last[0], t):
+            self.last = t.copy(), getattr(self.predictive, self.what)(t / self.scale)
+        return self.last[1]
+
+
+class Curve:
+    """A curve of one row, a function of time as scikit-survival's `StepFunction` is, but smooth.
+
+    x, y : the times of events in the fit, (k,), and the curve at them.
+    domain : where it may be evaluated, (0, inf).
+    """
+
+    domain = (0.0, np.inf)
+
+    def __init__(self, curves: Any, row: int, x: Array) -> None:
+        self._curves, self._row, self.x = curves, row, x
+
+    @property
+    def y(self) -> Array:
+        """The curve at `x`, (k,)."""
+        return self(self.x)
+
+    def __call__(self, x: Any) -> Any:
+        """The curve at times x: a number for one time, (k,) for more."""
+        t = np.atleast_1d(np.asarray(x, dtype=float))
+        if t.ndim != 1 or not (np.isfinite(t).all() and (t >= 0.0).all()):
+            raise InputError(f"x must be finite times from 0 on; got {x!r}.")
+        values = self._curves(t)[self._row].copy()
+        return values[0] if values.size == 1 else values
+
+
+def events_and_times(y: Any) -> tuple[Any, Array]:
+    """The events (n,), booleans, and times (n,) of a structured array."""
+    names = getattr(getattr(y, "dtype", None), "names", None) or ()
+    kinds = [y.dtype[name].kind for name in names]
+    if sorted(kinds) not in (["b", "f"], ["b", "i"], ["b", "u"]):
+        raise InputError(
+            "y must be a structured array of a boolean field (the event was seen) and a field of "
+            "times, as made by sksurv.util.Surv, or by numpy.array(list(zip(event, time)), "
+            f"dtype=[('event', bool), ('time', float)]); got {getattr(y, 'dtype', type(y))}."
+        )
+    event = names[kinds.index("b")]
+    (time,) = (name for name in names if name != event)
+    return np.asarray(y[event]), np.asarray(y[time], dtype=float)

@@ -1,0 +1,59 @@
+"""Every ```python block of README.md and docs/*.md runs: blocks of a page in order, one namespace.
+
+A block that opens with ```python no-run is left out.
+"""
+
+import ast
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import matplotlib
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+FENCE = re.compile(r"^```(.*?)\n(.*?)^```\s*?$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(text):
+    """(line of the first statement, source) of the blocks that run."""
+    for fence in FENCE.finditer(text):
+        if fence.group(1).split() == ["python"]:
+            yield text[: fence.start(2)].count("\n") + 1, fence.group(2)
+
+
+def run(path, monkeypatch):
+    """Run a page as a module, so that its classes can be pickled; errors have the page's lines."""
+    module = ModuleType(f"page_{path.stem}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for line, source in blocks(path.read_text(encoding="utf-8")):
+        tree = ast.increment_lineno(ast.parse(source, str(path)), line - 1)
+        exec(compile(tree, str(path), "exec"), vars(module))
+    return vars(module)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_page(page, tmp_path, monkeypatch):
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    monkeypatch.chdir(tmp_path)
+    try:
+        run(page, monkeypatch)
+    finally:
+        plt.close("all")
+
+
+def test_a_wrong_page_fails(tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A page\n\n```python\na = 1\n```\n\n```sh\nexit 1\n```\n\n"
+        "```python no-run\nraise OSError\n```\n\n```python\nassert a == 2\n```\n"
+    )
+    with pytest.raises(AssertionError) as error:
+        run(page, monkeypatch)
+    assert error.traceback[-1].lineno + 1 == 16
+    page.write_text(page.read_text().replace("a == 2", "a == 1"))
+    assert run(page, monkeypatch)["a"] == 1

@@ -1,0 +1,45 @@
+"""The pages of the likelihoods: every shipped class has one, its code runs, its claims hold."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import chainedgp as cgp
+
+SCRIPT = Path(__file__).resolve().parents[1] / "docs" / "make_likelihoods.py"
+SPEC = importlib.util.spec_from_file_location("make_likelihoods", SCRIPT)
+pages = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(pages)
+NAMES = sorted(pages.table())
+
+
+def test_every_likelihood_has_a_page_and_a_picture():
+    assert {*NAMES, "Likelihood", "Survival"} == set(cgp.likelihoods.__all__)
+    assert {path.stem for path in pages.PICTURES.glob("*.png")} == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_page(name, monkeypatch):
+    monkeypatch.setattr(pages, "ROWS", 25)
+    pages.check_scipy(name)
+    assert pages.code(name) in pages.page(name)
+    if name == "ScipyLikelihood":  # slow: fitted in test_mechanisms.py
+        return
+    m = pages.run(name, None, max_iters=1, messages=False)
+    assert type(m.likelihood).__name__ == name and np.isfinite(m.log_likelihood())
+
+
+def test_picture(monkeypatch, tmp_path):
+    monkeypatch.setattr(pages, "ROWS", 25)
+    monkeypatch.setattr(pages, "PICTURES", tmp_path)
+    pages.draw("HetGaussian")
+    assert (tmp_path / "HetGaussian.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_wrong_claim_is_seen(monkeypatch):
+    wrong = {**pages.table()["HetGaussian"], "scipy": "stats.norm(f, np.exp(g))"}
+    monkeypatch.setattr(pages, "table", lambda: {"HetGaussian": wrong})
+    with pytest.raises(AssertionError, match="HetGaussian"):
+        pages.check_scipy("HetGaussian")

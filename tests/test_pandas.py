@@ -1,0 +1,175 @@
+"""Data frames: names of columns, columns that are no numbers, results with the index kept."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import chainedgp as cgp
+from chainedgp.errors import InputError
+
+N = 20
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(0)
+    columns = {"age": rng.uniform(20, 80, N), "dose": rng.uniform(0, 5, N), "old": [0, 1] * 10}
+    return pd.DataFrame(columns, index=[f"patient {i}" for i in range(N)])
+
+
+@pytest.fixture(scope="module")
+def target(frame):
+    return pd.Series(np.sin(frame["age"] / 10), index=frame.index, name="response")
+
+
+@pytest.fixture
+def model(frame, target):
+    kernels = [
+        cgp.kernels.RBF(3, ARD=True) + cgp.kernels.Bias(3),
+        cgp.kernels.RBF(2, ARD=True, active_dims=[2, 0]),
+    ]
+    likelihood = cgp.likelihoods.HetGaussian()
+    return cgp.ChainedGP(frame, target, likelihood, kernels, num_inducing=5, num_threads=1)
+
+
+def test_names_are_the_index_of_parameters(model):
+    assert model.input_names == ("age", "dose", "old") and model.target_name == "response"
+    lengthscale = model.kernels.mean.rbf.lengthscale
+    lengthscale["dose"] = 7.0
+    assert lengthscale.values.tolist() == [1.0, 7.0, 1.0]
+    lengthscale["age"].fix(warning=False)
+    assert lengthscale.constraints["fixed"].tolist() == [0]
+    with pytest.raises(InputError, match="no entry 'height'; it has 'age', 'dose', 'old'"):
+        lengthscale["height"]
+    with pytest.raises(InputError, match="no names"):
+        cgp.kernels.RBF(2, ARD=True).lengthscale["age"]
+
+
+def test_names_are_printed(model):
+    for text in (
+        str(model.kernels.mean.rbf.lengthscale),
+        model.kernels.mean.rbf.lengthscale._repr_html_(),
+        str(model[".*rbf.*lengthscale"]),
+    ):
+        text = text[text.index("lengthscale") :]  # there is a style sheet before it in HTML
+        assert text.index("age") < text.index("dose") < text.index("old")
+    swapped = str(model.kernels.log_variance.lengthscale)  # columns 2 and 0
+    assert swapped.index("old") < swapped.index("age") and "dose" not in swapped
+    assert "old" not in str(model.kernels.mean.rbf.lengthscale["dose"])
+    model.input_names = None
+    assert "age" not in str(model.kernels.mean.rbf.lengthscale)
+    mean = cgp.means.Linear(3)
+    m = cgp.ChainedGP(
+        pd.DataFrame(model.X, columns=list("abc")),
+        model.Y,
+        cgp.likelihoods.HetGaussian(),
+        mean_functions=mean,
+        num_inducing=5,
+    )
+    assert m.mean_functions.mean.weights["b"].values == [0.0]
+
+
+def test_names_are_on_the_axes(model):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    ax = model.plot_slice("dose")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("dose", "response")
+    matplotlib.pyplot.close("all")
+
+
+def test_results_keep_the_index(model, frame):
+    some = frame.iloc[3:8]
+    table = model.predict_frame(some, (5, 50, 97.5))
+    assert table.index.equals(some.index)
+    assert list(table.columns) == ["mean", "variance", "5%", "50%", "97.5%"]
+    mean, variance = model.predict(some)
+    np.testing.assert_array_equal(table["mean"], mean[:, 0])
+    np.testing.assert_array_equal(table["variance"], variance[:, 0])
+    np.testing.assert_array_equal(table["97.5%"], model.predict_quantiles(some, [97.5])[0][:, 0])
+    plain = model.predict_frame(some.to_numpy())
+    assert plain.index.equals(pd.RangeIndex(5))
+    with pytest.raises(InputError, match="percentages"):
+        model.predict_frame(some, (0, 50))
+
+
+def test_columns_must_be_those_of_the_model(model, frame):
+    for wrong, message in (
+        (frame[["dose", "age", "old"]], r"another order.*Give Xnew\[\['age', 'dose', 'old'\]\]"),
+        (frame[["age", "dose"]], "columns without 'old'"),
+        (frame.rename(columns={"old": "new"}), "without 'old' and with 'new'"),
+        (frame.assign(more=1.0), "columns with 'more'"),
+    ):
+        for call in (model.predict, model.predict_latents, model.predict_frame):
+            with pytest.raises(InputError, match=message):
+                call(wrong)
+    with pytest.raises(InputError, match="X has the model's columns in another order"):
+        model.set_data(frame[["dose", "age", "old"]], model.Y)
+    model.set_data(frame.iloc[:9], model.Y[:9])
+    # a label for figures is no other column, and arrays have no names to compare
+    model.input_names = ["age (years)", "dose", "old"]
+    expected = model.predict(frame)[0]
+    np.testing.assert_array_equal(model.predict(frame.to_numpy())[0], expected)
+    np.testing.assert_array_equal(model.predict(frame.set_axis([0, 1, 2], axis=1))[0], expected)
+
+
+COLUMNS = {
+    "categorical": pd.Categorical(["a", "b"] * 10),
+    "categorical ": pd.Categorical([1, 2] * 10),  # numpy would read it as numbers
+    "text": ["1", "2"] * 10,  # and this
+    "dates or times": pd.date_range("2020-01-01", periods=N),
+    "dates or times ": pd.to_timedelta(np.arange(N), unit="D"),
+}
+
+
+@pytest.mark.parametrize("what", COLUMNS)
+def test_columns_that_are_no_numbers(what, frame, target):
+    bad = frame.assign(dose=COLUMNS[what])
+    way_out = "Timedelta" if "dates" in what else "get_dummies.*cat.codes"
+    message = rf"column 'dose' of X .*{what.strip()}.*{way_out}"
+    with pytest.raises(InputError, match=message):
+        cgp.ChainedGP(bad, target, cgp.likelihoods.HetGaussian())
+    with pytest.raises(InputError, match=rf"Y .*{what.strip()}"):
+        cgp.ChainedGP(frame, bad["dose"], cgp.likelihoods.HetGaussian())
+
+
+def test_ways_out(frame, target):
+    colour = pd.Series(pd.Categorical(["a", "b"] * 10), index=frame.index, name="colour")
+    dummies = pd.get_dummies(frame.assign(colour=colour))
+    m = cgp.ChainedGP(dummies, target, cgp.likelihoods.HetGaussian(), num_inducing=5)
+    assert m.input_names[-2:] == ("colour_a", "colour_b") and set(m.X[:, -1]) == {0.0, 1.0}
+    m = cgp.ChainedGP(frame["dose"], colour.cat.codes, cgp.likelihoods.Bernoulli(), num_inducing=5)
+    assert m.input_names == ("dose",) and m.X.shape == (N, 1)
+
+
+def test_missing_values(frame, target):
+    for hole in (np.nan, pd.NA):
+        dose = pd.array([*frame["dose"][:-1], hole], dtype="Float64")
+        with pytest.raises(InputError, match=r"NaN or infinite|impute"):
+            cgp.ChainedGP(frame.assign(dose=dose), target, cgp.likelihoods.HetGaussian())
+    with pytest.raises(InputError, match='missing="drop"'):
+        hole = target.copy()
+        hole.iloc[3] = np.nan
+        cgp.ChainedGP(frame, hole, cgp.likelihoods.HetGaussian())
+
+
+class OtherFrame:
+    """What a data frame of another library has: columns, and series by name."""
+
+    def __init__(self, **columns):
+        self._columns = columns
+        self.columns = list(columns)
+
+    def __getitem__(self, name):
+        return self._columns[name]
+
+    def __array__(self, dtype=None, copy=None):
+        return np.column_stack([np.asarray(c) for c in self._columns.values()]).astype(dtype)
+
+
+def test_frames_of_other_libraries(frame, target):
+    other = OtherFrame(age=frame["age"].to_numpy(), dose=frame["dose"].to_numpy())
+    m = cgp.ChainedGP(other, target, cgp.likelihoods.HetGaussian(), num_inducing=5)
+    assert m.input_names == ("age", "dose")
+    text = OtherFrame(age=frame["age"].to_numpy(), dose=np.array(["1", "2"] * 10))
+    with pytest.raises(InputError, match="column 'dose' of X is text"):
+        cgp.ChainedGP(text, target, cgp.likelihoods.HetGaussian())

@@ -1,0 +1,296 @@
+"""Estimators: scikit-learn's own checks, and predictions against the model behind them."""
+
+import os
+import pickle
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("sklearn")
+
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import chainedgp as cgp
+from chainedgp import likelihoods as lik
+from chainedgp.errors import InputError
+from chainedgp.sklearn import ChainedGPClassifier, ChainedGPRegressor, ChainedGPSurvival
+
+ROOT = Path(__file__).resolve().parents[1]
+QUICK = {"max_iter": 8, "num_inducing": 8, "num_threads": 1}
+pytestmark = pytest.mark.filterwarnings("ignore::chainedgp.errors.ConvergenceWarning")
+
+
+@pytest.mark.filterwarnings("ignore")  # checks fit noise, and targets without noise
+@parametrize_with_checks([ChainedGPRegressor(max_iter=10), ChainedGPClassifier(max_iter=10)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([ChainedGPRegressor(), ChainedGPClassifier()])
+def test_scikit_learn_checks_at_defaults(estimator, check):
+    check(estimator)
+
+
+def noisy(n=40, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.sort(rng.uniform(-2, 2, (n, 1)), axis=0)
+    return X, np.sin(2 * X[:, 0]) + 0.2 * np.exp(0.5 * X[:, 0]) * rng.normal(size=n)
+
+
+# ---- regression ---------------------------------------------------------------------------------
+
+
+def test_it_is_the_model():
+    X, y = noisy()
+    weights = np.random.default_rng(1).uniform(0.5, 2, len(y))
+    estimator = ChainedGPRegressor("het_student_t", **QUICK).fit(X, y, weights)
+    m = cgp.ChainedGP(
+        X, y, lik.HetStudentT(), Y_metadata={"weights": weights}, num_inducing=8, num_threads=1
+    )
+    m.optimize(max_iters=8)
+    at = np.linspace(-2, 2, 5)[:, None]
+    mean, std = estimator.predict(at, return_std=True)
+    np.testing.assert_array_equal(mean, m.predict(at)[0][:, 0])
+    np.testing.assert_array_equal(std, np.sqrt(m.predict(at)[1][:, 0]))
+    np.testing.assert_array_equal(
+        estimator.predict_quantiles(at, (0.1, 0.5)), np.hstack(m.predict_quantiles(at, (10, 50)))
+    )
+    density = m.log_predictive_density(X, y)[:, 0]
+    assert estimator.score(X, y) == pytest.approx(density.mean(), rel=1e-12)
+    assert estimator.score(X, y, weights) == pytest.approx(np.average(density, weights=weights))
+    assert estimator.n_iter_ == m.last_result.iterations
+
+
+@pytest.mark.parametrize("name, positive", [("het_gaussian", False), ("het_gamma", True)])
+def test_standardising_is_undone(name, positive):
+    """In other units of x and y every prediction is the same, in those units."""
+    X, y = noisy()
+    y = np.exp(y) if positive else y
+    shift, scale = (0.0, 512.0) if positive else (3.0, 512.0)
+    at = np.linspace(-2, 2, 5)[:, None]
+    one, other = (ChainedGPRegressor(name, standardize=True, **QUICK) for _ in range(2))
+    one.fit(X, y)
+    other.fit(100.0 + 64.0 * X, shift + scale * y)
+    far = 100.0 + 64.0 * at
+    mean, std = one.predict(at, return_std=True)
+    there, spread = other.predict(far, return_std=True)
+    np.testing.assert_allclose(there, shift + scale * mean, rtol=1e-5)
+    np.testing.assert_allclose(spread, scale * std, rtol=1e-5)
+    quantiles = one.predict_quantiles(at, (0.05, 0.95))
+    np.testing.assert_allclose(
+        other.predict_quantiles(far, (0.05, 0.95)), shift + scale * quantiles, rtol=1e-5
+    )
+    moved = other.score(100.0 + 64.0 * X, shift + scale * y)
+    assert moved == pytest.approx(one.score(X, y) - np.log(scale), abs=1e-5)
+    # and close to the fit in the user's own units
+    plain = ChainedGPRegressor(name, **{**QUICK, "max_iter": 100}).fit(X, y)
+    full = ChainedGPRegressor(name, standardize=True, **{**QUICK, "max_iter": 100}).fit(X, y)
+    assert full.score(X, y) == pytest.approx(plain.score(X, y), abs=0.02)
+
+
+def test_atoms_and_counts_keep_their_place():
+    X, y = noisy()
+    counts = np.round(np.exp(y))
+    estimator = ChainedGPRegressor("poisson", standardize=True, **QUICK).fit(X, counts)
+    assert set(estimator.model_.Y[:, 0]) == set(counts)
+    assert abs(estimator.model_.X.mean()) < 1e-12
+
+
+def test_equal_rows_are_weights():
+    X, y = noisy(20)
+    weights = np.arange(20) % 3
+    one = ChainedGPRegressor(**QUICK).fit(X, y, weights)
+    order = np.random.default_rng(3).permutation(int(weights.sum()))
+    other = ChainedGPRegressor(**QUICK).fit(
+        X.repeat(weights, axis=0)[order], y.repeat(weights)[order]
+    )
+    np.testing.assert_array_equal(one.predict(X), other.predict(X))
+    assert one.model_.X.shape[0] == np.count_nonzero(weights)
+
+
+def test_metadata_by_keyword():
+    X, y = noisy()
+    exposure = np.random.default_rng(1).uniform(0.5, 5, len(y))
+    counts = np.random.default_rng(2).poisson(exposure * np.exp(y))
+    estimator = ChainedGPRegressor("poisson", **QUICK).fit(X, counts, exposure=exposure)
+    np.testing.assert_allclose(
+        estimator.predict(X, exposure=3.0), 3.0 * estimator.predict(X, exposure=1.0)
+    )
+    assert estimator.score(X, counts, exposure=exposure) > estimator.score(X, counts)
+    with pytest.raises(InputError, match="trials"):
+        ChainedGPRegressor("poisson", **QUICK).fit(X, counts, trials=exposure)
+
+
+def test_pipeline_search_and_clone():
+    X, y = noisy(30)
+    frame = pd.DataFrame({"time": X[:, 0], "other": np.cos(5 * X[:, 0])})
+    pipe = make_pipeline(StandardScaler(), ChainedGPRegressor(**QUICK))
+    pipe.set_output(transform="pandas").fit(frame, y)
+    assert tuple(pipe[-1].model_.input_names) == ("time", "other")
+    scores = cross_val_score(pipe, frame, y, cv=3)
+    assert scores.shape == (3,) and np.isfinite(scores).all()
+    grid = {"likelihood": ["het_gaussian", lik.StudentT(nu=6.0)]}
+    search = GridSearchCV(ChainedGPRegressor(**QUICK), grid, cv=2).fit(X, y)
+    assert search.best_score_ == max(search.cv_results_["mean_test_score"])
+    copy = clone(ChainedGPRegressor(lik.HetStudentT(nu=7.0), kernels=[cgp.kernels.RBF(1)] * 2))
+    assert copy.likelihood.nu.values[0] == 7.0 and len(copy.kernels) == 2
+    again = pickle.loads(pickle.dumps(search.best_estimator_))
+    np.testing.assert_array_equal(again.predict(X), search.predict(X))
+
+
+def test_minibatches():
+    X, y = noisy(60)
+    options = {**QUICK, "batch_size": 20, "epochs": 2}
+    one, two = (
+        ChainedGPRegressor(**options, random_state=seed).fit(X, y)
+        for seed in (0, np.random.RandomState(0))
+    )
+    assert one.result_.method == two.result_.method == "natgrad"
+    assert np.isfinite(one.predict(X)).all()
+
+
+def test_names_of_likelihoods():
+    X, y = noisy(10)
+    for bad, message in (("het_gausian", "Classes: .*HetGaussian"), ("softmax", "give an object")):
+        with pytest.raises(InputError, match=message):
+            ChainedGPRegressor(bad).fit(X, y)
+    with pytest.raises(NotFittedError):
+        ChainedGPRegressor().predict(X)
+
+
+# ---- classification -----------------------------------------------------------------------------
+
+
+def classes(K, n=60):
+    X, y = noisy(n)
+    return X, np.array(["low", "middle", "top"])[:K][np.digitize(y, [0.0, 0.6][: K - 1])]
+
+
+@pytest.mark.parametrize(
+    "likelihood, K", [(None, 2), ("het_probit", 2), (None, 3), ("ordinal", 3), (lik.Softmax(3), 3)]
+)
+def test_classifier(likelihood, K):
+    X, y = classes(K, 24 if isinstance(likelihood, lik.Softmax) else 60)
+    estimator = ChainedGPClassifier(likelihood, **QUICK).fit(X, y)
+    assert list(estimator.classes_) == ["low", "middle", "top"][:K]
+    p = estimator.predict_proba(X)
+    codes = np.searchsorted(estimator.classes_, y)
+    direct = estimator.model_.log_predictive_density(X, codes)[:, 0]
+    np.testing.assert_allclose(np.log(p[np.arange(len(y)), codes]), direct, atol=1e-5)
+    assert estimator.score(X, y) == pytest.approx(direct.mean(), abs=1e-5)
+    assert (estimator.predict(X) == y).mean() > 0.55
+    np.testing.assert_allclose(p.sum(1), 1.0)
+
+
+def test_classifier_refusals():
+    X, y = classes(3)
+    for bad in ("bernoulli", lik.Softmax(4), "het_gaussian"):
+        with pytest.raises(InputError, match="one of 3 classes"):
+            ChainedGPClassifier(bad).fit(X, y)
+    with pytest.raises(InputError, match="one class"):
+        ChainedGPClassifier().fit(X, np.zeros(len(X)))
+    estimator = ChainedGPClassifier(**QUICK).fit(X, y)
+    assert estimator.score(X[:2], ["low", "never seen"]) == -np.inf
+    assert not hasattr(estimator, "predict_quantiles")
+
+
+# ---- survival -----------------------------------------------------------------------------------
+
+
+def lifetimes(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 1))
+    time = 300.0 * np.exp(X[:, 0]) * rng.weibull(2.0, n)
+    end = 1500.0 * rng.uniform(size=n)
+    y = np.empty(n, dtype=[("event", bool), ("time", float)])
+    y["event"], y["time"] = time <= end, np.minimum(time, end)
+    return X, y
+
+
+@pytest.mark.filterwarnings("ignore::chainedgp.errors.QuadratureWarning")
+@pytest.mark.parametrize("standardize", [False, True])
+def test_survival_estimator(standardize):
+    X, y = lifetimes()
+    estimator = ChainedGPSurvival("weibull_survival", standardize=standardize, **QUICK).fit(X, y)
+    at = np.array([[-1.5], [0.0], [1.5]])
+    risk = estimator.predict(at)
+    assert risk[0] > risk[1] > risk[2]
+    curves = estimator.predict_survival_function(at)
+    medians = np.exp(-risk)
+    np.testing.assert_allclose([c(t) for c, t in zip(curves, medians, strict=True)], 0.5, atol=1e-6)
+    table = estimator.predict_survival_function(at, return_array=True)
+    assert table.shape == (3, y["event"].sum()) and (np.diff(table, axis=1) <= 1e-12).all()
+    np.testing.assert_array_equal(curves[1].y, table[1])
+    assert curves[1](0.0) == 1.0 and curves[1].x is estimator.unique_times_
+    hazard = estimator.predict_cumulative_hazard_function(at, return_array=True)
+    np.testing.assert_allclose(hazard, -np.log(table), atol=1e-9)
+    # the score, from the curves alone: log S for a censored row, log(−dS/dt) for an event
+    rows = estimator.predict_survival_function(X)
+    direct = []
+    for (event, t), curve in zip(y, rows, strict=True):
+        h = 1e-4 * t
+        direct.append(np.log((curve(t - h) - curve(t + h)) / (2 * h) if event else curve(t)))
+    assert estimator.score(X, y) == pytest.approx(np.mean(direct), abs=1e-4)
+    with pytest.raises(InputError, match="from 0 on"):
+        curves[0](-1.0)
+
+
+def test_survival_targets():
+    X, y = lifetimes(20)
+    swapped = np.array(list(zip(y["time"], y["event"], strict=True)), [("t", float), ("d", bool)])
+    one, two = (ChainedGPSurvival(**QUICK).fit(X, target) for target in (y, swapped))
+    np.testing.assert_array_equal(one.predict(X), two.predict(X))
+    for bad in (y["time"], y[["time"]], list(y["time"])):
+        with pytest.raises(InputError, match="structured array"):
+            ChainedGPSurvival(**QUICK).fit(X, bad)
+    with pytest.raises(ValueError, match="inconsistent"):
+        ChainedGPSurvival(**QUICK).fit(X[1:], y)
+    scores = cross_val_score(ChainedGPSurvival(**QUICK), X, y, cv=2)
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.peer
+def test_scorers_of_scikit_survival():
+    metrics = pytest.importorskip("sksurv.metrics")
+    X, y = lifetimes(90)
+    times = np.quantile(y["time"], [0.2, 0.4, 0.6])
+    estimator = ChainedGPSurvival("weibull_survival", **QUICK)
+    train, test = slice(0, 60), slice(60, 90)
+    ranked = metrics.as_concordance_index_ipcw_scorer(estimator, tau=times[-1])
+    assert ranked.fit(X[train], y[train]).score(X[test], y[test]) > 0.7
+    area = metrics.as_cumulative_dynamic_auc_scorer(estimator, times=times)
+    assert area.fit(X[train], y[train]).score(X[test], y[test]) > 0.7
+    brier = metrics.as_integrated_brier_score_scorer(estimator, times=times)
+    grid = {"estimator__likelihood": ["log_logistic_survival", "weibull_survival"]}
+    search = GridSearchCV(brier, grid, cv=2, error_score="raise").fit(X[train], y[train])
+    assert -0.2 < search.score(X[test], y[test]) < 0.0  # 0.25 for a coin
+    # a risk of the wrong sign would rank the wrong way
+    risk = ranked.predict(X[test])
+    wrong = metrics.concordance_index_ipcw(y[train], y[test], -risk, tau=times[-1])[0]
+    assert wrong < 0.3
+
+
+@pytest.mark.peer
+def test_in_the_environment_of_scikit_survival():
+    python = os.environ.get("CHAINEDGP_SURV_PYTHON")
+    if python is None:
+        pytest.skip("no interpreter: set CHAINEDGP_SURV_PYTHON")
+    command = [python, "-m", "pytest", "-q", "-m", "peer", "-k", "scorers", __file__]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout[-4000:]
