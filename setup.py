@@ -27,7 +27,7 @@ setup(
         "paramz>=0.10",
         "matplotlib>=3.9",
         "tqdm>=4.62",
-        "threadpoolctl>=3.1",
+        "threadpoolctl>=3.5",
     ],
     extras_require={
         "test": [

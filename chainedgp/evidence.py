@@ -90,7 +90,7 @@ def graded(value: float, look: float, problem: float) -> str:
     return "problem" if value > problem else "look" if value > look else "ok"
 
 
-def listed(rows: Array, most: int = 5) -> str:
+def listed(rows: Any, most: int = 5) -> str:
     """Indices in words, the first few of them."""
     words = ", ".join(str(int(i)) for i in rows[:most])
     return f"{words}, …" if len(rows) > most else words

@@ -52,11 +52,7 @@ def convergence(e: Evidence) -> Finding:
     q = tuple(replace(part, precision=np.linalg.inv(part.S)) for part in e.left.q)
     gap = predicted_gap(replace(e.left.state, q=q))
     result = getattr(model, "last_result", None)
-    values = {
-        "gradient": steepest,
-        "gap": gap,
-        "converged": None if result is None else result.converged,
-    }
+    values = {"gradient": steepest, "gap": gap}
     told = "it was never optimised" if result is None else f"its last fit {result.status}"
     message = (
         f"The largest slope of the bound is {steepest:.2g} nats (per unit of a logarithm or of a "

@@ -32,7 +32,7 @@ __all__ = [
 Array = np.ndarray
 Moments = tuple[Array, Array, Array]
 STEP = np.log(4.0) / 3.0  # in u: three points on, t has grown four times
-START = -9.5
+START = -8.0
 Q = np.exp(-STEP)
 # of the first two weights: they include the points below, where t and t² are geometric series
 FIRST = np.linalg.solve([[Q, 1.0], [Q * Q, 1.0]], [1.0 / (1.0 - Q), 1.0 / (1.0 - Q * Q)])
@@ -158,7 +158,7 @@ def _sums(
 ) -> tuple[Array, Array, Array, Array]:
     """∫ k(t) Π_k φ_k(t) dt/t, φ_k(t) = E e^{−t e^{f_k}}; without one ∫ (Π φ_k − e^{−t e^c}) dt/t.
 
-    The points are t_i = e^{u_i − c}, c = log Σ e^{m_k + v_k} rounded up, but at least `least`, so
+    The points are t_i = e^{u_i − c}, c = log Σ e^{m_k + 1.5 v_k} rounded up, at least `least`, so
     that below the first the integrand is quadratic in t: geometric series, in the first weights.
     Returns value (n,), d/dmeans, d/dvariances (K, n), c (n,).
     """
@@ -168,7 +168,7 @@ def _sums(
     n, K = means.shape
     sd = np.sqrt(np.maximum(variances.T, quadrature.VARIANCE_FLOOR))
     F = means.T + sd * x[:, None, None]  # (h, K, n)
-    size = means + variances
+    size = means + 1.5 * variances
     top = size.max(axis=1)
     c = top + np.log(np.exp(size.T - top).sum(axis=0))
     c = np.maximum(np.minimum(c, F.max(axis=(0, 1)) + np.log(K)), least)  # no node is beyond
@@ -179,7 +179,7 @@ def _sums(
     points = 3 * np.ceil(reach / (3.0 * STEP)).astype(int)
     order = np.argsort(points)  # rows that need about the same number of points go together
     value, slopes = np.empty(n), np.empty_like(F)
-    for block in quadrature.row_blocks(n, 6 * K * w.size):
+    for block in quadrature.row_blocks(n, 3 * K * w.size):
         rows = order[block]
         index = np.arange(points[rows[-1]])
         t = np.exp(START + STEP * index)

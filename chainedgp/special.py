@@ -334,9 +334,22 @@ def expected_log1p_square(mean: Array, variance: Array) -> tuple[Array, Array, A
     mean and variance are arrays that broadcast. Returns value, dmean, dvariance, arrays of the
     broadcast shape.
     """
-    return _in_chunks(_log1p_square_chunk, mean, variance, _CHUNK, *_scratch())
+    value, dmean, dvariance = _in_chunks(_log1p_square_chunk, mean, variance, _CHUNK, *_scratch())
+    m, v = np.broadcast_arrays(mean, variance)
+    small = m * m + 3.0 * v < _SMALL
+    if small.any():
+        # the Gaussian limit multiplies the value by ν: it must be right relative to itself
+        m, v = m[small], v[small]
+        m2 = m * m
+        fourth = m2 * m2 + 6.0 * m2 * v + 3.0 * v * v
+        sixth = m2 * (m2 * m2 + 15.0 * m2 * v + 45.0 * v * v) + 15.0 * v**3
+        dmean[small] = 2.0 * m * (1.0 - m2 - 3.0 * v + m2 * m2 + 10.0 * m2 * v + 15.0 * v * v)
+        dvariance[small] = 1.0 - 3.0 * (m2 + v) + 5.0 * fourth
+        value[small] = m2 + v - 0.5 * fourth + sixth / 3.0
+    return value, dmean, dvariance
 
 
+_SMALL = 1e-4  # of E[x²]: the next term, E[x⁸]/4, is then below 1e-12 relative
 _LOCAL = threading.local()
 
 

@@ -128,3 +128,22 @@ def test_a_wrong_formula_would_be_seen():
     plug_in = np.log1p(0.5**2)
     half_width = special.expected_log1p_square(np.array([0.5]), np.array([0.5]))[0][0]  # τ² = v
     assert min(abs(plug_in - want), abs(half_width - want)) > 0.05
+
+
+@pytest.mark.parametrize("mean, variance", [(1e-6, 1e-12), (9e-3, 6e-7), (1e-8, 3e-5)])
+def test_expected_log1p_square_is_right_relative_to_itself_near_zero(mean, variance):
+    """A Student-t multiplies it by ν + 1: an absolute error of 1e-16 would count at ν = 1e20."""
+    with mp.workdps(30):
+        sd = mp.sqrt(variance)
+
+        def expected(function):
+            weight = lambda t: function(mean + sd * t) * mp.npdf(t)  # noqa: E731
+            return float(mp.quad(weight, [-12, -6, -3, 0, 3, 6, 12]))
+
+        references = [
+            expected(lambda x: mp.log1p(x * x)),
+            expected(lambda x: 2 * x / (1 + x * x)),
+            expected(lambda x: (1 - x * x) / (1 + x * x) ** 2),
+        ]
+    values = special.expected_log1p_square(np.array([mean]), np.array([variance]))
+    np.testing.assert_allclose(np.ravel(values), references, rtol=1e-11)

@@ -92,7 +92,7 @@ class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
     Parameters
     ----------
     likelihood : None takes `Bernoulli` for two classes, and for more `Softmax` with the logit of
-        the last class held at 0: logits are relative, and one latent less is many times faster.
+        the last class held at 0: logits are relative, and one latent less is faster.
         "softmax" has a latent for each class, "het_probit" is for two classes whose overlap
         depends on x, "ordinal" for classes in their sorted order; or a `Likelihood` of classes.
 
