@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from make_environments import DEFAULT, HERE, REQUIREMENTS, find_python, make
+from make_environments import DEFAULT, HERE, find_python, make
 from workloads import NU, make_model
 
 AGREE = 1e-6  # relative difference of bounds of the same model
@@ -272,7 +272,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     pythons = {"ours": sys.executable}
-    for peer in REQUIREMENTS:
+    for peer in list(MODULES)[1:]:
         pythons[peer] = find_python(peer) or str(make(peer, options.folder))
     rows = run(pythons, options)
     lines, met = judge(rows, options.kind)

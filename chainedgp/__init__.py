@@ -11,12 +11,13 @@ from .model import ChainedGP
 from .persistence import load
 from .validation import cross_validate
 
-_LAZY = ("metrics", "plotting", "testing")  # submodules that most programs never need
+_LAZY = ("baselines", "metrics", "plotting", "testing")  # submodules that most programs never need
 
 __all__ = [
     "ChainedGP",
     "Likelihood",
     "__version__",
+    "baselines",
     "compare",
     "cross_validate",
     "datasets",

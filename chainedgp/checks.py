@@ -17,6 +17,7 @@ __all__ = [
     "as_name",
     "as_targets",
     "column_names",
+    "is_dask",
     "one_of",
     "positive_int",
     "without_weights",
@@ -51,7 +52,9 @@ def as_inputs(X: Any, name: str = "X", columns: int | tuple[str, ...] | None = N
             )
     _check_finite(array, name)
     if 0 in array.shape:
-        raise InputError(f"{name} is empty: its shape is {array.shape}. Give at least one row.")
+        raise InputError(
+            f"{name} is empty: its shape is {array.shape}. Give one row and one column or more."
+        )
     if columns is not None and array.shape[1] != columns:
         raise InputError(
             f"{name} has {array.shape[1]} columns; the model was built with {columns}. "
@@ -71,12 +74,15 @@ def as_targets(Y: Any, rows: int, name: str = "Y", allow_missing: bool = False) 
             "Fit one model per output column."
         )
     if array.size != rows:
-        raise InputError(f"{name} has {array.size} rows but X has {rows}; they must agree.")
+        raise InputError(
+            f"{name} has {array.size} rows but the inputs have {rows}: give one for each row."
+        )
     bad = np.flatnonzero(np.isnan(array))
     if bad.size and not allow_missing:
+        way = 'Drop those rows, or build the model with missing="drop".'
         raise InputError(
-            f"{name} has {bad.size} missing values (NaN), the first at row {bad[0]}. Drop "
-            'those rows, or build the model with missing="drop".'
+            f"{name} has {bad.size} missing values (NaN), the first at row {bad[0]}. "
+            f"{way if name == 'Y' else 'Drop those rows.'}"
         )
     _check_finite(array[~np.isnan(array)] if bad.size else array, name)
     return array
@@ -92,7 +98,10 @@ def as_metadata(
     if metadata is None:
         metadata = {}
     if not isinstance(metadata, Mapping):
-        raise InputError(f"{name} must be a dict of per-row values; got {type(metadata).__name__}.")
+        raise InputError(
+            f"{name} must be a dict of per-row values, for example {{'weights': w}}; got "
+            f"{type(metadata).__name__}."
+        )
     values = {
         key: _as_row_values(value, f"{name}[{key!r}]", rows) for key, value in metadata.items()
     }
@@ -101,7 +110,8 @@ def as_metadata(
     if weights is not None and (weights < 0).any():
         first = int(np.flatnonzero(weights < 0)[0])
         raise InputError(
-            f"{name}['weights'] must not be negative; row {first} is {weights[first]}."
+            f"{name}['weights'] must not be negative; row {first} is {weights[first]}. "
+            "A weight of 0 leaves a row out."
         )
     return values, weights
 
@@ -130,7 +140,9 @@ def without_weights(metadata: Any) -> Any:
 def as_name(name: Any) -> str:
     """A name that paramz and regular expressions can work with."""
     if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
-        raise InputError(f"name must be an ASCII identifier; got {name!r}.")
+        raise InputError(
+            f"name must be an ASCII identifier (letters, digits, underscores); got {name!r}."
+        )
     return name
 
 
@@ -141,6 +153,11 @@ def as_generator(rng: Any) -> np.random.Generator:
     if rng is None or isinstance(rng, int | np.integer | np.random.Generator):
         return np.random.default_rng(rng)
     raise InputError(f"rng must be an int, a numpy Generator or None; got {type(rng).__name__}.")
+
+
+def is_dask(value: Any) -> bool:
+    """Whether a value is a Dask collection: its rows are somewhere else, or nowhere yet."""
+    return hasattr(value, "__dask_graph__")
 
 
 def one_of(value: Any, allowed: Any, name: str) -> Any:
@@ -220,15 +237,21 @@ def _check_numbers(value: Any, name: str) -> None:
 def _as_float(value: Any, name: str) -> Array:
     """A new C-ordered float64 array; an error that names the way out where there is none."""
     _check_numbers(value, name)
+    if value is None:
+        raise InputError(f"{name} is None; expected numbers. Give an array, a list or a frame.")
     try:
         if np.iscomplexobj(value):
-            raise InputError(f"{name} is complex; expected real numbers.")
+            raise InputError(
+                f"{name} is complex; expected real numbers. Give real and imaginary parts apart."
+            )
         return np.array(value, dtype=float, order="C")
     except InputError:
         raise
     except (TypeError, ValueError) as error:
+        ragged = "inhomogeneous" in str(error)
+        reason = "its rows differ in length" if ragged else error
         raise InputError(
-            f"{name} could not be read as numbers ({error}). Encode categories as numbers "
+            f"{name} could not be read as numbers ({reason}). Encode categories as numbers "
             "(for example one column each, pandas.get_dummies), leave out or impute what is "
             "missing, and give rows of equal length."
         ) from None

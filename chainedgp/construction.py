@@ -4,26 +4,63 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import checks
 from .errors import InputError
+from .faults import check_density
 from .likelihoods import Likelihood
 from .linalg import Array
 from .means import MeanFunction
 from .parameters import LargeParam, LatentList, copy_of
 
 __all__ = [
+    "RowData",
     "as_mean",
+    "checked_inducing",
     "checked_jitter",
     "checked_likelihood",
     "list_of",
     "one_per_latent",
+    "read_rows",
     "stacked",
     "thread_count",
 ]
+
+
+class RowData(NamedTuple):
+    """Checked rows: X (n, D), y (n,), metadata (n,) each, weights (n,) or None."""
+
+    X: Array
+    y: Array
+    metadata: dict[str, Array]
+    weights: Array | None
+
+
+def read_rows(
+    X: Any,
+    Y: Any,
+    Y_metadata: Any,
+    likelihood: Likelihood,
+    missing: str = "raise",
+    columns: int | tuple[str, ...] | None = None,
+) -> RowData:
+    """Check data; with missing = "drop" rows without a target are left out."""
+    X = checks.as_inputs(X, "X", columns)
+    y = checks.as_targets(Y, X.shape[0], allow_missing=missing == "drop")
+    metadata, weights = checks.as_metadata(Y_metadata, likelihood, X.shape[0])
+    kept = ~np.isnan(y)
+    if missing == "drop" and not kept.all():
+        if not kept.any():
+            raise InputError("Y has no target that is not NaN: nothing is left to fit.")
+        X, y = X[kept], y[kept]
+        metadata = {name: value[kept] for name, value in metadata.items()}
+        weights = None if weights is None else weights[kept]
+    likelihood.check_targets(np.asarray(y, dtype=float))
+    check_density(likelihood, y, metadata)
+    return RowData(X, y, metadata, weights)
 
 
 def stacked(name: str, values: list[Array], latents: Sequence[str], same_size: bool) -> Any:
@@ -68,9 +105,22 @@ def checked_likelihood(likelihood: Any) -> Likelihood:
         raise InputError(f"likelihood must be an object: write {likelihood.__name__}().")
     if not isinstance(likelihood, Likelihood):
         raise InputError(
-            f"likelihood must be a chainedgp Likelihood; got {type(likelihood).__name__}."
+            "likelihood must be a chainedgp Likelihood, for example likelihoods.HetGaussian(); got "
+            f"{type(likelihood).__name__}."
         )
     return copy_of(likelihood)
+
+
+def checked_inducing(Z: Any, b: int, columns: int) -> Array | list[Array]:
+    """Z as one array (M, D) for all latents, or a list of b arrays."""
+    if isinstance(Z, list | tuple) and len(Z) and all(np.ndim(z) == 2 for z in Z):
+        if len(Z) != b:
+            raise InputError(
+                f"Z has {len(Z)} arrays but the likelihood has {b} latents; give an array for each "
+                "latent, or one for all."
+            )
+        return [checks.as_inputs(z, f"Z[{j}]", columns) for j, z in enumerate(Z)]
+    return checks.as_inputs(Z, "Z", columns)
 
 
 def checked_jitter(value: Any) -> float:

@@ -73,7 +73,9 @@ class Declared(Parameterized):
             if name in _RESERVED or (name in declared and hasattr(type(self), name)):
                 raise InputError(f"The name {name!r} is taken by the library: choose another.")
         if len(set(names)) < len(names):
-            raise InputError(f"Latents, parameters and metadata share a name: {names}.")
+            raise InputError(
+                f"Latents, parameters and metadata share a name: {names}. Make them distinct."
+            )
 
     def _metadata(self) -> dict[str, bool]:
         """Metadata names, and whether each is required."""

@@ -8,7 +8,7 @@ from paramz.transformations import Logexp
 
 from .errors import InputError
 
-__all__ = ["DOMAINS", "AboveOne", "make_parameter"]
+__all__ = ["DOMAINS", "OUTSIDE", "AboveOne", "make_parameter"]
 
 
 class AboveOne(Logexp):
@@ -46,6 +46,15 @@ DOMAINS: dict[str, type[Logexp] | None] = {"positive": Logexp, "real": None, "ab
 LOWEST = {"positive": 0.0, "real": -np.inf, "above_one": 1.0}
 
 
+OUTSIDE = {  # what to do with targets outside the support
+    "positive": "For zeros use Hurdle(…); censored times are given by Y_metadata['censored'].",
+    "unit": "For exact 0 and 1 use ZeroOneInflatedBeta; divide percentages by 100.",
+    "counts": "Use a continuous likelihood for what is not a count.",
+    "binary": "Code the two classes as 0 and 1; for more classes use Softmax.",
+    "categories": "Code the classes from 0 on, without gaps.",
+}
+
+
 def make_parameter(key: str, value: float, domain: str) -> Param:
     """A scalar leaf that starts at value, kept in the domain; InputError if it is outside."""
     if domain not in DOMAINS:
@@ -55,6 +64,7 @@ def make_parameter(key: str, value: float, domain: str) -> Param:
     except (TypeError, ValueError) as error:
         raise InputError(f"Parameter {key} must be a number; got {value!r}.") from error
     if not (np.isfinite(number) and number > LOWEST[domain]):
-        raise InputError(f"Parameter {key} must be finite and {domain}; got {value!r}.")
+        words = domain.replace("_", " ")
+        raise InputError(f"Parameter {key} must be finite and {words}; got {value!r}.")
     constraint = DOMAINS[domain]
     return Param(key, number, constraint() if constraint else None)

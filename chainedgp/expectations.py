@@ -13,7 +13,7 @@ __all__ = ["Expected", "packed", "rows_of"]
 
 Array = np.ndarray
 Arrays = tuple[Array, ...]
-FourArrays = tuple[Array, Array, Array, Array]
+Averages = tuple[Array, Array, Array, Array]
 
 
 def rows_of(kw: dict[str, Any], rows: slice | Array) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def rows_of(kw: dict[str, Any], rows: slice | Array) -> dict[str, Any]:
 
 def packed(
     value: Array, dmeans: Arrays | Array, dvariances: Arrays | Array, dtheta: Sequence[Array] = ()
-) -> FourArrays:
+) -> Averages:
     """The four arrays of `expected_log_density`, from (n,) for each latent and parameter."""
     b, n, p = len(dmeans), value.size, len(dtheta)
     rows = np.empty((2 * b + p, n))
@@ -47,7 +47,7 @@ class Expected:
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
-    ) -> FourArrays:
+    ) -> Averages:
         """E[log p(y | f)], f_j ~ N(m_j, v_j), with its gradients. Default: quadrature.
 
         Parameters: y (n,), means and variances (n, b), nodes per dimension.
@@ -57,7 +57,7 @@ class Expected:
 
     def _quadrature(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Any
-    ) -> FourArrays:
+    ) -> Averages:
         """The quadrature engine: `expected_log_density` from the density and its derivatives."""
         model: Any = self
 
@@ -77,7 +77,7 @@ class Expected:
 
     def expectation(
         self, y: Array, means: Array, variances: Array, nodes: int | Array, **kw: Any
-    ) -> FourArrays:
+    ) -> Averages:
         """`expected_log_density` with `nodes` an int or one number per row (n,).
 
         Rows with the same number are evaluated together.

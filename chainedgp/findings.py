@@ -70,7 +70,7 @@ def convergence(e: Evidence) -> Finding:
             ('Find q for them: m.optimize(only="variational").'),
         )
     else:
-        cause = "The optimisation has not been run, or was stopped before its end."
+        cause = "The hyperparameters have not been optimised, or not to the end."
         remedy = "Call m.optimize(), again if need be: it goes on from where it is."
     return Finding("convergence", level, message, cause, remedy, values)
 

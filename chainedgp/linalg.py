@@ -84,15 +84,16 @@ def weighted_gram(A: Array, w: Array) -> Array:
     """A diag(w) Aᵀ (M, M) for A (M, n) and weights w (n,) of either sign.
 
     numpy multiplies an array by its own transpose in half the time. So the square roots of |w| go
-    into A, as if every weight were negative; the columns of positive weight are then put right.
+    into A, as if all had the sign of most of them; the columns of the other sign are then put right.
     """
     B = np.multiply(A, np.sqrt(np.abs(w)), out=scratch("gram", *A.shape))
     G = B @ B.T
-    positive = w > 0.0
-    if positive.any():
-        C = np.ascontiguousarray(B[:, positive])
+    sign = 1.0 if np.count_nonzero(w > 0.0) > 0.5 * w.size else -1.0
+    other = sign * w < 0.0
+    if other.any():
+        C = np.ascontiguousarray(B[:, other])
         G -= 2.0 * (C @ C.T)
-    return np.negative(G, out=G)
+    return G if sign > 0.0 else np.negative(G, out=G)
 
 
 def pack_lower(L: Array) -> Array:

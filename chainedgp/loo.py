@@ -28,7 +28,7 @@ from scipy.special import logsumexp
 from .bound.evaluator import Evaluator
 from .bound.shards import Shard
 from .bound.sparse import marginals, project
-from .checks import as_generator, positive_int
+from .checks import as_generator, is_dask, positive_int
 from .errors import ChainedGPWarning, InputError
 from .inference.variational import find_q, start_from_q
 from .linalg import Array, one_blas_thread
@@ -150,6 +150,11 @@ class LeftOut:
     """
 
     def __init__(self, model: Any) -> None:
+        if is_dask(model.X):
+            raise InputError(
+                "this goes row by row, and the rows are on a cluster: judge the fit by "
+                "log_predictive_density of held-out rows, or by a model of some of the rows."
+            )
         metadata = dict(model.Y_metadata)
         self.weights = metadata.pop("weights", np.ones(model.X.shape[0]))
         self.shard = Shard(

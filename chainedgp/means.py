@@ -115,7 +115,8 @@ class Linear(MeanFunction):
         """Raise InputError unless the inputs have input_dim columns."""
         if num_columns != self.input_dim:
             raise InputError(
-                f"{self.name}: X must have input_dim = {self.input_dim} columns, got {num_columns}"
+                f"{self.name}: X must have input_dim = {self.input_dim} columns, got "
+                f"{num_columns}; give mean_functions with input_dim={num_columns}"
             )
 
     def evaluate(self, X: Array) -> tuple[Array, MeanPullback]:

@@ -15,15 +15,16 @@ from .bound.gaussian import Gaussian, from_root
 from .bound.shards import Shard
 from .construction import (
     as_mean,
+    checked_inducing,
     checked_jitter,
     checked_likelihood,
     list_of,
     one_per_latent,
+    read_rows,
     stacked,
     thread_count,
 )
 from .errors import InputError
-from .faults import check_density
 from .inference.fitting import Fitting
 from .inference.inducing import select_inducing
 from .inference.initialize import (
@@ -56,7 +57,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
     Parameters
     ----------
     X : (N, D) inputs; numpy, lists, pandas; (N,) becomes one column. Copied, but a memmap is
-        referenced.
+        referenced. A Dask array stays on its cluster; see `chainedgp.distributed`.
     Y : (N,) or (N, 1) targets.
     likelihood : a `Likelihood`; copied.
     kernels : None (ARD RBF per latent), one kernel (copied for each latent) or one per latent.
@@ -110,59 +111,50 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
     def _read_data(self, X: Any, Y: Any, Y_metadata: Any, missing: str) -> None:
         self.input_names = self._column_names = checks.column_names(X)
         self.target_name = (checks.column_names(Y) or [None])[0]
-        X = checks.as_inputs(X)
-        y = checks.as_targets(Y, X.shape[0], allow_missing=missing == "drop")
-        metadata, weights = checks.as_metadata(Y_metadata, self.likelihood, X.shape[0])
-        kept = ~np.isnan(y)
-        if missing == "drop" and not kept.all():
-            if not kept.any():
-                raise InputError("Y has no target that is not NaN: nothing is left to fit.")
-            X, y = X[kept], y[kept]
-            metadata = {name: value[kept] for name, value in metadata.items()}
-            weights = None if weights is None else weights[kept]
-        self.likelihood.check_targets(np.asarray(y, dtype=float))
-        check_density(self.likelihood, y, metadata)
-        self._X, self._y, self._metadata, self._weights = X, y, metadata, weights
-        warn_of_scaling(self._X)
-        self._make_evaluator()
+        self._take_rows(X, Y, Y_metadata, missing)
+        warn_of_scaling(self._sample.X)
 
-    def _make_evaluator(self) -> None:
-        shard = Shard(
-            self._X,
-            self._y,
-            self._metadata,
-            self._weights,
-            nodes=self.num_nodes,
-            num_threads=self.num_threads,
-        )
-        self._evaluator = Evaluator([shard])
+    def _take_rows(
+        self, X: Any, Y: Any, Y_metadata: Any, missing: str = "raise", columns: Any = None
+    ) -> None:
+        """Check the rows and give them to an evaluator; starts are made from `_sample`."""
+        given = X, Y, Y_metadata, self.likelihood, missing, columns
+        self._evaluator: Evaluator
+        if checks.is_dask(X):
+            from .distributed import distribute  # it builds on this module
+
+            rows, self._sample, self._evaluator = distribute(*given, nodes=self.num_nodes)
+        else:
+            rows = self._sample = read_rows(*given)
+            shard = Shard(*rows, nodes=self.num_nodes, num_threads=self.num_threads)
+            self._evaluator = Evaluator([shard])
+        self._X, self._y, self._metadata, self._weights = rows
         self._mark_stale()
 
     def _make_parts(self, kernels: Any, means: Any) -> tuple[list[Kernel], list[MeanFunction]]:
-        b = len(self.latents)
+        b, (X, y, metadata, _) = len(self.latents), self._sample
         parts = [
             one_per_latent(kernels, b, "kernels", "a kernel", as_kernel),
             one_per_latent(means, b, "mean_functions", "a mean function", as_mean),
         ]
-        values, scales = start_latents(self.likelihood, self._y, self._metadata)
-        self._flat_score = flat_score(self.likelihood, self._y, self._metadata, values)
+        values, scales = start_latents(self.likelihood, y, metadata)
+        self._flat_score = flat_score(self.likelihood, y, metadata, values)
         if parts[0] is None:
-            parts[0] = default_kernels(self._X, scales, self.likelihood.symmetric)
+            parts[0] = default_kernels(X, scales, self.likelihood.symmetric)
         if parts[1] is None:
             parts[1] = default_means(values)
         for kernel in parts[0]:
-            kernel.check_columns(self._X.shape[1])
+            kernel.check_columns(X.shape[1])
         for mean in parts[1]:
-            mean.check_columns(self._X.shape[1])
+            mean.check_columns(X.shape[1])
         return parts[0], parts[1]
 
     def _make_inducing(self, Z: Any, num_inducing: int, parts: Any) -> Array | list[Array]:
-        D, b = self._X.shape[1], len(self.latents)
         if Z is None:
-            return select_inducing(parts[0][0], self._X, num_inducing, np.random.default_rng(0))
-        if isinstance(Z, list | tuple) and len(Z) == b and all(np.ndim(z) == 2 for z in Z):
-            return [checks.as_inputs(z, f"Z[{j}]", D) for j, z in enumerate(Z)]
-        return checks.as_inputs(Z, "Z", D)
+            return select_inducing(
+                parts[0][0], self._sample.X, num_inducing, np.random.default_rng(0)
+            )
+        return checked_inducing(Z, len(self.latents), self._X.shape[1])
 
     def _link(self, kernels: Any, means: Any, Z: Array | list[Array]) -> None:
         names, b = self.latents, len(self.latents)
@@ -230,19 +222,18 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
 
         data : False leaves the rows out; the loaded model then predicts, and fits after `set_data`.
         """
+        if data and checks.is_dask(self._X):
+            raise InputError(
+                "the rows are Dask arrays, which have files of their own: save(path, data=False)."
+            )
         from .persistence import save  # it builds on this module
 
         save(self, path, data)
 
     def set_data(self, X: Any, Y: Any, Y_metadata: Any = None) -> None:
         """New rows for the same model; parameters and q stay, as a warm start."""
-        X = self._rows(X, "X")
-        y = checks.as_targets(Y, X.shape[0])
-        metadata, weights = checks.as_metadata(Y_metadata, self.likelihood, X.shape[0])
-        self.likelihood.check_targets(np.asarray(y, dtype=float))
-        check_density(self.likelihood, y, metadata)
-        self._X, self._y, self._metadata, self._weights = X, y, metadata, weights
-        self._make_evaluator()
+        columns = self._column_names or self._X.shape[1]
+        self._take_rows(X, Y, Y_metadata, columns=columns)
 
     # ---- θ and q as the core sees them ----------------------------------------------------------
 

@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from .atoms import WithAtoms
+from .domains import OUTSIDE
 from .errors import InputError
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def check_support(y: np.ndarray, support: str, categories: int, name: str) -> No
     if len(bad):
         raise InputError(
             f"{name} needs targets that are {words}; {len(bad)} of {len(y)} are not, "
-            f"the first is Y[{bad[0]}] = {y[bad[0]]}."
+            f"the first is Y[{bad[0]}] = {y[bad[0]]}. {OUTSIDE.get(support, '')}".rstrip()
         )
 
 

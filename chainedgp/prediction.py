@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,20 @@ BLOCK_ROWS = 4096
 JOINT_ROWS = 2048
 
 
+def _by_blocks(method: Callable[..., Any]) -> Any:
+    """A method that on a Dask array works block by block, later, and gives Dask arrays."""
+
+    @functools.wraps(method)
+    def either(self: Any, Xnew: Any, *args: Any, **kw: Any) -> Any:
+        if not checks.is_dask(Xnew):
+            return method(self, Xnew, *args, **kw)
+        from .distributed import map_blocks  # it builds on this module
+
+        return map_blocks(self, method, Xnew, *args, **kw)
+
+    return either
+
+
 class Prediction:
     """Prediction methods of the model: latents, and the distribution of new targets."""
 
@@ -29,8 +44,15 @@ class Prediction:
 
     def _rows(self, X: Any, name: str = "Xnew") -> Array:
         """X as (n, D) with the model's columns."""
+        if checks.is_dask(X):
+            raise InputError(
+                f"{name} is a Dask array, which predict, predict_latents, predict_quantiles, "
+                "predict_density, predict_cdf and log_predictive_density take, without full_cov. "
+                f"Here give rows that fit into memory: {name}[:1000].compute()."
+            )
         return checks.as_inputs(X, name, self._column_names or self._X.shape[1])  # type: ignore
 
+    @_by_blocks
     def predict_latents(self, Xnew: Any, full_cov: bool = False) -> tuple[Array, Array]:
         """q(f*) of every latent at Xnew (Saul et al. 2016, eqs. 4 and 5).
 
@@ -54,6 +76,7 @@ class Prediction:
         means, variances = self.predict_latents(X)
         return Predictive(model.likelihood, means, variances, metadata)
 
+    @_by_blocks
     def predict(self, Xnew: Any, Y_metadata: Any = None) -> tuple[Array, Array]:
         """Mean and variance of the targets at Xnew, each (n, 1)."""
         distribution = self.predictive(Xnew, Y_metadata)
@@ -80,6 +103,7 @@ class Prediction:
         index = Xnew.index if isinstance(Xnew, pd.DataFrame | pd.Series) else None
         return pd.DataFrame({**moments, **table}, index=index)
 
+    @_by_blocks
     def predict_quantiles(
         self, Xnew: Any, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Any = None
     ) -> list[Array]:
@@ -102,14 +126,17 @@ class Prediction:
         table = self.predictive(Xnew, Y_metadata).ppf(percent / 100.0)  # (n, k)
         return [table[:, k : k + 1] for k in range(percent.size)]
 
+    @_by_blocks
     def predict_density(self, Xnew: Any, y: Any, Y_metadata: Any = None) -> Array:
         """Predictive density (or mass) at y: a 1-D grid gives (n, k), (n, 1) is per row."""
         return self.predictive(Xnew, Y_metadata).pdf(y)
 
+    @_by_blocks
     def predict_cdf(self, Xnew: Any, y: Any, Y_metadata: Any = None) -> Array:
         """Predictive probability of a target of at most y; shapes as in `predict_density`."""
         return self.predictive(Xnew, Y_metadata).cdf(y)
 
+    @_by_blocks
     def log_predictive_density(self, Xnew: Any, Ynew: Any, Y_metadata: Any = None) -> Array:
         """log p(y* | x*) of new rows, (n, 1); the mean of its negative is the NLPD."""
         model: Any = self

@@ -375,5 +375,5 @@ def _blocks(rows: np.ndarray, nodes: int) -> list[np.ndarray]:
 def _is_own(likelihood: Any, method: str) -> bool:
     """Whether a likelihood, or the one that it wraps, has a `method` better than the default."""
     while hasattr(likelihood, "_base"):
-        likelihood = likelihood._base
+        likelihood = likelihood.base
     return getattr(type(likelihood), method) is not getattr(Likelihood, method)

@@ -97,7 +97,7 @@ class SurvivalCurves:
     def _check_survival(self, method: str) -> None:
         inner = self._likelihood
         while hasattr(inner, "_base"):
-            inner = inner._base
+            inner = inner.base
         if not hasattr(inner, "log_survival"):
             raise InputError(
                 f"{method} is for survival likelihoods; {type(self._likelihood).__name__} has no "

@@ -94,7 +94,7 @@ def main():
     arguments = parser.parse_args()
     files = sorted(arguments.input.glob("paper_tables_*.csv"))
     if not files:
-        print(
+        raise SystemExit(
             f"No paper_tables_*.csv in {arguments.input}: run examples/paper_tables.py first, or "
             "name the folder by --input."
         )

@@ -34,8 +34,17 @@ def run(path, monkeypatch):
     return vars(module)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+# README.md is run in test_package.py too, with its longest fit cut short
+SLOW = {"README.md", "writing_a_likelihood.md"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=[pytest.mark.slow] if p.name in SLOW else [], id=p.name) for p in PAGES],
+)
 def test_page(page, tmp_path, monkeypatch):
+    if page.stem == "distributed":
+        pytest.importorskip("distributed")
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 

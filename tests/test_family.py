@@ -504,24 +504,6 @@ def correlation(a, b):
     return np.corrcoef(a, b)[0, 1]
 
 
-def test_three_latents_are_recovered():
-    rng = np.random.default_rng(0)
-    X = np.sort(rng.uniform(-3, 3, (350, 1)), axis=0)
-    x = X[:, 0]
-    f, s, g = np.sin(5 * x), 1.2 * np.cos(x), -3.0 + np.sin(1.3 * x)
-    y = np.exp(s) * f + np.exp(0.5 * g) * rng.normal(size=350)
-    K = cgp.kernels.RBF
-    kernels = [K(1, 1.0, 0.5), K(1, 1.0, 1.5), K(1, 1.0, 1.5)]
-    kernels[0].variance.fix(warning=False)  # e^s has the scale
-    lik = liks.SignalNoiseGaussian()
-    m = cgp.ChainedGP(X, y, lik, kernels, num_inducing=30, num_threads=1)
-    assert m.optimize().converged
-    means = m.predict_latents(X)[0]
-    assert correlation(np.exp(s) * f, np.exp(means[:, 1]) * means[:, 0]) > 0.98
-    assert correlation(s, means[:, 1]) > 0.9
-    assert correlation(g, means[:, 2]) > 0.9
-
-
 def test_tails_that_vary_are_recovered():
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, (800, 1))

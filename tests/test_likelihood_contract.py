@@ -434,7 +434,7 @@ def test_nu_stays_above_one():
     np.testing.assert_allclose(AboveOne().f(x), theta, rtol=1e-10)
     slope = (AboveOne().f(x + 1e-6) - AboveOne().f(x - 1e-6)) / 2e-6
     np.testing.assert_allclose(AboveOne().gradfactor(theta, np.ones(4)), slope, rtol=1e-6)
-    with pytest.raises(InputError, match="nu must be finite and above_one"):
+    with pytest.raises(InputError, match="nu must be finite and above one"):
         HetStudentT(nu=0.5)
 
 

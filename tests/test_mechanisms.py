@@ -321,29 +321,6 @@ def test_event_times_equal_scipy():
         np.testing.assert_allclose(hazard, dist.logpdf(y) - dist.logsf(y), rtol=1e-8, atol=1e-8)
 
 
-def censored_three_ways(y, rng):
-    """Metadata and targets: a third exact, the rest right, left and interval-censored."""
-    codes = rng.choice([0.0, 0.0, 1.0, -1.0, 2.0], len(y))
-    shrink, grow = rng.uniform(0.5, 1.0, len(y)), rng.uniform(1.0, 2.0, len(y))
-    seen = np.where(codes == 0, y, np.where(codes == -1, y * grow, y * shrink))
-    return seen, {"censored": codes, "y_upper": np.where(codes == 2, y * grow, seen)}
-
-
-def test_a_fit_censored_three_ways_recovers_the_truth():
-    rng = RNG(3)
-    X = np.linspace(-2.0, 2.0, 400)[:, None]
-    f = np.sin(1.5 * X[:, 0])
-    y = stats.weibull_min.rvs(np.exp(0.7), scale=np.exp(f), random_state=rng)
-    y, metadata = censored_three_ways(y, rng)
-    lik = liks.WeibullSurvival().with_constant("log_shape")
-    m = cgp.ChainedGP(X, y, lik, Y_metadata=metadata, num_inducing=12, num_threads=1)
-    m.optimize(max_iters=60)
-    means, _ = m.predict_latents(X)
-    # how a row is censored depends on its time a little: a bias of a tenth is left
-    assert np.sqrt(np.mean((means[:, 0] - f) ** 2)) < 0.2
-    assert abs(float(m.likelihood.log_shape[0]) - 0.7) < 0.3
-
-
 def test_infinite_means_are_told():
     X = np.linspace(0.0, 1.0, 30)[:, None]
     y = np.exp(RNG(0).normal(size=30))

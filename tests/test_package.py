@@ -44,7 +44,9 @@ HEAVY = {"dask", "distributed", "matplotlib", "pandas", "scipy", "sklearn", "thr
 LOCAL_PAIRS = {
     ("likelihoods.base", "likelihoods.scipy_wrapper"),
     ("likelihoods.base", "likelihoods.wrappers"),
+    ("model", "distributed"),
     ("model", "persistence"),
+    ("prediction", "distributed"),
 }
 
 
@@ -141,7 +143,7 @@ OPTIONAL = ("distributed",)
 
 def public_objects():
     for module in modules():
-        if module in OPTIONAL:
+        if component(module) in OPTIONAL:
             continue
         loaded = importlib.import_module(full_name(module))
         for name in getattr(loaded, "__all__", ()):

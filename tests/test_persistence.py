@@ -131,7 +131,7 @@ def test_wrapped_likelihoods(tmp_path):
         again = round_trip(m, tmp_path)
         assert_same(m, again)
         assert again.likelihood.latents == m.likelihood.latents
-    assert again.likelihood._base.nu.values[0] == 7.0  # not a child, stored all the same
+    assert again.likelihood.base.nu.values[0] == 7.0  # not a child, stored all the same
 
 
 EXAMPLES = {

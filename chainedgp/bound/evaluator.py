@@ -7,7 +7,7 @@ L(θ, q) = Σ_i E_q[log p(y_i | f_1(x_i), …, f_b(x_i))] − Σ_j KL(q(u_j) ‖
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -112,12 +112,11 @@ class Evaluator:
 
     def gram(self) -> Gram:
         """Λ and b of the current sites."""
-        return self._sum(lambda shard: shard.gram(self.task))
+        return self._sum("gram", self.task)
 
     def positive_proposal(self, q: Sequence[Gaussian]) -> Gram:
         """Natural parameters of a full step without the sites of negative precision."""
-        task = replace(self.task, q=tuple(q))
-        return self._sum(lambda shard: shard.positive_proposal(task))
+        return self._sum("positive_proposal", replace(self.task, q=tuple(q)))
 
     def evaluate(
         self, q: Sequence[Gaussian], gram: Gram | None = None, *, gradient: bool = False
@@ -128,7 +127,7 @@ class Evaluator:
         """
         task = replace(self.task, q=tuple(q), left=self._left(q) if gradient else ())
         self.num_likelihood += 1
-        return State(tuple(q), self._sum(lambda shard: shard.evaluate(task)), gram)
+        return State(tuple(q), self._sum("evaluate", task), gram)
 
     def marginals(self, q: Sequence[Gaussian]) -> tuple[Array, Array]:
         """Means and variances of q(f_j(x_i)) over all rows, each (n, b)."""
@@ -156,7 +155,7 @@ class Evaluator:
                 if sites_fixed:
                     left = self._add_site_factors(left, H, state, mu_bar)
                 task = replace(self.task, q=state.q, left=left)
-                sums = self._sum(lambda shard: shard.gradient(task))
+                sums = self._sum("gradient", task)
             latents = []
             for prior, part, Hj in zip(self.task.priors, sums.parts, H, strict=True):
                 d_theta, d_Z = reverse_prior(prior, Hj)
@@ -187,11 +186,12 @@ class Evaluator:
             longer.append(LeftFactors(np.hstack([left[j].left, more]), S_mu_bar))
         return tuple(longer)
 
-    def _sum(self, work: Callable[[Shard], Any]) -> Any:
+    def _sum(self, method: str, task: Task) -> Any:
+        """A pass of every shard, named by its method; the sums are added in the shards' order."""
         with one_blas_thread():
-            total = work(self.shards[0])
+            total = getattr(self.shards[0], method)(task)
             for shard in self.shards[1:]:
-                total.add(work(shard))
+                total.add(getattr(shard, method)(task))
         return total
 
 

@@ -76,8 +76,14 @@ class Fitting:
         model: Any = self
         batches = (batch_size, epochs, holdout, patience, learning_rate)
         settings = _settings(method, model.X.shape[0], rng, *batches)
+        whole = not checks.is_dask(model.X)  # the rows are in this process
+        if settings is not None and not whole:
+            raise InputError(
+                f"{method!r} draws batches of rows, which stay on the cluster; on Dask arrays use "
+                '"profile" (the default) or "lbfgsb". For a first fit take a part of the rows.'
+            )
         every = checks.positive_int(checkpoint_every, "checkpoint_every")
-        save = None if checkpoint is None else lambda: model.save(checkpoint)
+        save = None if checkpoint is None else lambda: model.save(checkpoint, data=whole)
         monitor = Monitor(method, messages, callback, save, every)
         before = model._evaluator.num_likelihood, model._evaluator.num_theta
         try:

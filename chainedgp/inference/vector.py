@@ -14,6 +14,9 @@ from .initialize import input_spread
 __all__ = ["FreeVector"]
 
 
+FARTHEST = 300.0  # of a logarithm: e^300 is as good as infinite, and still a number
+
+
 @dataclass(frozen=True)
 class _Block:
     """Free entries of one leaf under one transformation: None (scaled), "log", or paramz's own."""
@@ -93,7 +96,7 @@ class FreeVector:
             if block.transform is None:
                 values[block.entries] = part * block.scale
             elif block.transform == "log":
-                values[block.entries] = np.exp(part)
+                values[block.entries] = np.exp(np.clip(part, -FARTHEST, FARTHEST))
             else:
                 values[block.entries] = block.transform.f(part)
         for leaf, values in new.values():
@@ -125,9 +128,10 @@ def _leaves(part: Any) -> list[Any]:
 
 def _scales(model: Any) -> dict[int, Any]:
     """Natural units of the unconstrained leaves, by identity."""
-    spread = input_spread(model.X)
+    X = getattr(model, "_sample", model).X  # rows at hand: all, or some of a Dask array's
+    spread = input_spread(X)
     scales: dict[int, Any] = {id(leaf): spread for leaf in _leaves(getattr(model, "Z", None))}
-    rows = np.asarray(model.X[:: max(1, model.X.shape[0] // 100)], dtype=float)
+    rows = np.asarray(X[:: max(1, X.shape[0] // 100)], dtype=float)
     for kernel, mean in zip(model.kernels, model.mean_functions, strict=True):
         unit = float(np.sqrt(np.mean(kernel.Kdiag(rows))))
         unit = unit if np.isfinite(unit) and unit > 0 else 1.0

@@ -28,9 +28,10 @@ def as_kernel(obj: Any) -> Kernel:
         return obj
     if isinstance(obj, Parameterized) and all(callable(getattr(obj, m, None)) for m in GPY_METHODS):
         return GPyKernel(obj)
+    got = f"the class {obj.__name__}" if isinstance(obj, type) else type(obj).__name__
     raise InputError(
-        f"expected a kernel, got {type(obj).__name__}; use one of chainedgp.kernels, or a kernel "
-        "of GPy"
+        f"kernels: expected a kernel, got {got}; use an object of chainedgp.kernels such as "
+        "RBF(input_dim), or a kernel of GPy"
     )
 
 

@@ -85,7 +85,9 @@ class Kernel(Parameterized):
                 f"{owner}: active_dims must be column numbers from 0 on, got {active_dims!r}"
             )
         if np.unique(dims).size != dims.size:
-            raise InputError(f"{owner}: active_dims names a column twice: {dims.tolist()}")
+            raise InputError(
+                f"{owner}: active_dims names a column twice: {dims.tolist()}; once each"
+            )
         if dims.size != self.input_dim:
             raise InputError(
                 f"{owner}: input_dim is the number of active columns, but input_dim is "
@@ -121,7 +123,7 @@ class Kernel(Parameterized):
         elif num_columns <= self.columns[-1]:
             raise InputError(
                 f"{self.name}: active_dims {self.active_dims.tolist()} need at least "
-                f"{self.columns[-1] + 1} columns, but X has {num_columns}"
+                f"{self.columns[-1] + 1} columns, but X has {num_columns}; they count from 0"
             )
 
     def _checked_inputs(self, X: Array, argument: str = "X") -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,9 +12,9 @@ from scipy.special import expit
 from .. import numeric
 from ..conditional import Conditional
 from ..declared import Declared
-from ..expectations import Array, Arrays, Expected, FourArrays, packed, rows_of
+from ..expectations import Array, Arrays, Averages, Expected, packed, rows_of
 
-__all__ = ["Array", "Arrays", "Family", "FourArrays", "Likelihood", "packed", "rows_of"]
+__all__ = ["Array", "Arrays", "Averages", "Family", "Likelihood", "packed", "rows_of"]
 
 
 class Likelihood(Declared, Expected, Conditional):
@@ -88,7 +89,7 @@ class Likelihood(Declared, Expected, Conditional):
         """Data-driven starts of parameters the user left open. Default: none."""
         return {}
 
-    @property
+    @cached_property
     def num_categories(self) -> int:
         """Number of classes of a "categories" likelihood. Default: one per latent."""
         return len(self.latents)

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import expit, log_expit
 
 from .. import integrals, special
-from .base import Array, Arrays, Family, FourArrays, packed
+from .base import Array, Arrays, Averages, Family, packed
 
 __all__ = ["Beta", "BetaMeanPrecision"]
 
@@ -56,7 +56,7 @@ class Beta(Family):
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20
-    ) -> FourArrays:
+    ) -> Averages:
         """E[log p], `nodes` per dimension for ρ alone; shapes as in `Likelihood`."""
         (m_f, m_g), total = means.T, variances.sum(axis=1)
         logs = np.log(y), np.log1p(-y)

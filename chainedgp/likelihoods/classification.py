@@ -9,7 +9,7 @@ from scipy.special import erfcx, expit, log_expit, log_ndtr, logit, ndtr, ndtri
 
 from .. import integrals, special
 from ..errors import InputError
-from .base import Array, Arrays, Family, FourArrays, Likelihood, packed
+from .base import Array, Arrays, Averages, Family, Likelihood, packed
 
 __all__ = ["Bernoulli", "HetProbit", "Ordinal", "Softmax"]
 
@@ -39,10 +39,8 @@ class Bernoulli(Family):
         sign = 2.0 * y - 1.0
         return (sign * expit(-sign * f),)
 
-    def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20
-    ) -> FourArrays:
-        """−E log(1 + e^{−sf}), exact for every variance; `nodes` unused."""
+    def expected_log_density(self, y: Array, means: Array, variances: Array, **kw: Any) -> Averages:
+        """−E log(1 + e^{−sf}), exact for every variance."""
         sign = 2.0 * y - 1.0
         value, slope, bend = special.expected_softplus(-sign * means[:, 0], variances[:, 0])
         return packed(-value, (sign * slope,), (-bend,))
@@ -148,7 +146,7 @@ class Softmax(_Classes):
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20
-    ) -> FourArrays:
+    ) -> Averages:
         """m_{y+1} − E log Σ e^{f_j}, the sum over a grid of `nodes` per dimension."""
         seen = np.equal.outer(np.arange(self.num_classes), y)  # (K, n)
         value, dmeans, dvariances = integrals.expected_log_sum_exp(means, variances, nodes)
@@ -180,31 +178,44 @@ class Ordinal(_Classes):
         return {"cutpoint": 0.0, **gaps}, {"cutpoint": "real"}
 
     def _ends(self, y: Array, cuts: dict[str, float]) -> Arrays:
-        """The class as an index, and its ends l and u."""
-        edges = np.cumsum([cuts[key] for key in self.parameter_keys])
-        edges = np.concatenate([[-FAR], edges, [FAR]])
+        """The class as an index, its ends l and u, and u − l."""
+        steps = [cuts[key] for key in self.parameter_keys]
+        edges, widths = np.array([-FAR, *np.cumsum(steps), FAR]), np.array([FAR, *steps[1:], FAR])
         k = np.clip(y, 0, self.num_categories - 1).astype(int)
-        return k, edges[k], edges[k + 1]
+        return k, edges[k], edges[k + 1], widths[k]
 
     def log_density(self, y: Array, f: Array, **cuts: float) -> Array:
         """As in the class docstring; −inf for a class that does not exist."""
-        k, low, high = self._ends(y, cuts)
-        value = log_expit(high - f) + log_expit(f - low) + special.log1mexp(low - high)
+        k, low, high, width = self._ends(y, cuts)
+        value = log_expit(high - f) + log_expit(f - low) + special.log1mexp(-width)
         return np.where(y == k, value, -np.inf)
+
+    def dlog_density(self, y: Array, f: Array, **cuts: float) -> Arrays:
+        """logistic(l − f) − logistic(f − u)."""
+        _, low, high, _ = self._ends(y, cuts)
+        return (expit(low - f) - expit(f - high),)
+
+    def dlog_density_dtheta(self, y: Array, f: Array, **cuts: float) -> Arrays:
+        """In the first cutpoint and the gaps."""
+        k, low, high, width = self._ends(y, cuts)
+        return self._slopes(k, expit(f - high), expit(low - f), width)
+
+    def _slopes(self, k: Array, above: Array, below: Array, width: Array) -> Arrays:
+        """The i-th parameter moves all cutpoints from c_i on, and of its own class the width."""
+        last = self.num_categories - 1
+        own, above, below = np.exp(-width) / -np.expm1(-width), (k < last) * above, (k > 0) * below
+        steps = range(1, last + 1)
+        return tuple((k + 1 >= i) * above - (k >= i) * below + (k + 1 == i) * own for i in steps)
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **cuts: float
-    ) -> FourArrays:
+    ) -> Averages:
         """E[log p]: closed, `nodes` unused."""
-        k, low, high = self._ends(y, cuts)
+        k, low, high, width = self._ends(y, cuts)
         one, above, bend = special.expected_softplus(means[:, 0] - high, variances[:, 0])
         two, below, other = special.expected_softplus(low - means[:, 0], variances[:, 0])
-        last = self.num_categories - 1
-        ratio = np.exp(low - high) / -np.expm1(low - high)
-        dhigh, dlow = (k < last) * (above + ratio), (k > 0) * (below + ratio)
-        # the i-th parameter moves all cutpoints from c_i on
-        dtheta = [(k + 1 >= i) * dhigh - (k >= i) * dlow for i in range(1, last + 1)]
-        value = special.log1mexp(low - high) - one - two
+        dtheta = self._slopes(k, above, below, width)
+        value = special.log1mexp(-width) - one - two
         return packed(value, (below - above,), (-(bend + other),), dtheta)
 
     def initial_parameters(self, y: Array, **kw: Any) -> dict[str, float]:

@@ -10,7 +10,7 @@ from scipy.special import erf
 from .. import integrals, special
 from ..quadrature import VARIANCE_FLOOR
 from ..special import HALF_LOG_2PI
-from .base import Array, Arrays, Family, FourArrays, packed
+from .base import Array, Arrays, Averages, Family, packed
 
 __all__ = ["HetGamma", "HetLaplace"]
 
@@ -32,10 +32,13 @@ class HetLaplace(Family):
         """The log of Laplace(y; f, e^g)."""
         return -np.log(2.0) - g - np.abs(y - f) * np.exp(-g)
 
-    def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20
-    ) -> FourArrays:
-        """−log 2 − m_g − e^{−m_g + v_g/2} E|y − f|: closed, `nodes` unused."""
+    def dlog_density(self, y: Array, f: Array, g: Array) -> Arrays:
+        """±e^{−g}, by the side on which y is (0 at the kink), and |y − f| e^{−g} − 1."""
+        inverse = np.exp(np.negative(g))
+        return np.sign(y - f) * inverse, np.abs(y - f) * inverse - 1.0
+
+    def expected_log_density(self, y: Array, means: Array, variances: Array, **kw: Any) -> Averages:
+        """−log 2 − m_g − e^{−m_g + v_g/2} E|y − f|: closed."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         sd = np.sqrt(np.maximum(v_f, VARIANCE_FLOOR))
         u = (y - m_f) / sd
@@ -69,9 +72,16 @@ class HetGamma(Family):
         main = alpha * (u - np.expm1(u)) - special.stirling_remainder(alpha)[0]
         return main + 0.5 * g - (np.log(y) + HALF_LOG_2PI)
 
+    def dlog_density(self, y: Array, f: Array, g: Array) -> Arrays:
+        """α (e^u − 1) and α (1 + u − e^u) + ½ − α ρ′(α)."""
+        alpha, u = np.exp(g), np.log(y) - f
+        excess = np.expm1(u)
+        slope = special.stirling_remainder(alpha)[1]
+        return alpha * excess, alpha * (u - excess) + (0.5 - slope)
+
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20
-    ) -> FourArrays:
+    ) -> Averages:
         """E[α] E[1 + u − e^u] closed, `nodes` Gauss–Hermite nodes for E[ρ(α)]."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         rho, dm_g, dv_g = integrals.expected_of_exp(special.stirling_remainder, m_g, v_g, nodes)

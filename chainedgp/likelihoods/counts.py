@@ -9,7 +9,7 @@ from scipy.special import betaln, expit, gammaln, log_expit, logit, pdtr, xlogy
 
 from .. import special
 from ..errors import InputError
-from .base import Array, Arrays, Family, FourArrays, packed
+from .base import Array, Arrays, Averages, Family, packed
 
 __all__ = ["AdditivePoisson", "Binomial", "NegativeBinomial", "Poisson"]
 
@@ -40,7 +40,7 @@ class Poisson(Family):
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, exposure: Any = 1.0
-    ) -> FourArrays:
+    ) -> Averages:
         """E[log p] = y (m + log exposure) − exposure e^{m + v/2} − log y!, closed; see base."""
         m = means[:, 0]
         with np.errstate(over="ignore"):
@@ -96,7 +96,7 @@ class AdditivePoisson(Poisson):
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, exposure: Any = 1.0
-    ) -> FourArrays:
+    ) -> Averages:
         """E[log p] in closed form (`nodes` is not used); shapes as in `Likelihood`."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         term, slope, curvature = special.expected_softplus(m_g - m_f, v_f + v_g)
@@ -169,7 +169,7 @@ class Binomial(Family):
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, trials: Any
-    ) -> FourArrays:
+    ) -> Averages:
         """E[log p] = y m − trials E softplus(f) + log C: closed, `nodes` unused."""
         value, slope, bend = special.expected_softplus(means[:, 0], variances[:, 0])
         value = self.log_density(y, np.zeros(1), trials=trials) + trials * (np.log(2.0) - value)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from ..special import HALF_LOG_2PI
-from .base import Array, Arrays, Family, FourArrays, packed
+from .base import Array, Arrays, Averages, Family, packed
 from .wrappers import ConstantLatent
 
 __all__ = ["Gaussian", "HetGaussian", "SignalNoiseGaussian"]
@@ -36,10 +36,8 @@ class HetGaussian(Family):
         slope = (y - f) * np.exp(-g)
         return slope, 0.5 * (y - f) * slope - 0.5
 
-    def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
-    ) -> FourArrays:
-        """−½ log 2π − ½ m_g − ½ ((y − m_f)² + v_f) e^{−m_g + v_g/2}: closed, `nodes` unused."""
+    def expected_log_density(self, y: Array, means: Array, variances: Array, **kw: Any) -> Averages:
+        """−½ log 2π − ½ m_g − ½ ((y − m_f)² + v_f) e^{−m_g + v_g/2}: closed."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         with np.errstate(over="ignore"):
             precision = np.exp(0.5 * v_g - m_g)  # E[e^{−g}]
@@ -98,10 +96,14 @@ class SignalNoiseGaussian(Family):
         """The log of N(y; e^s f, e^g)."""
         return -HALF_LOG_2PI - 0.5 * g - 0.5 * (y - np.exp(s) * f) ** 2 * np.exp(-g)
 
-    def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20
-    ) -> FourArrays:
-        """−½ log 2π − ½ m_g − ½ E[(y − e^s f)²] e^{−m_g + v_g/2}: closed, `nodes` unused."""
+    def dlog_density(self, y: Array, f: Array, s: Array, g: Array) -> Arrays:
+        """r e^s, r e^s f and ½ (y − e^s f) r − ½, with r = (y − e^s f) e^{−g}."""
+        scale = np.exp(s)
+        slope, dg = HetGaussian.dlog_density(self, y, scale * f, g)
+        return slope * scale, slope * scale * f, dg
+
+    def expected_log_density(self, y: Array, means: Array, variances: Array, **kw: Any) -> Averages:
+        """−½ log 2π − ½ m_g − ½ E[(y − e^s f)²] e^{−m_g + v_g/2}: closed."""
         (m_f, m_s, m_g), (v_f, v_s, v_g) = means.T, variances.T
         with np.errstate(over="ignore"):
             scale, precision = np.exp(m_s + 0.5 * v_s), np.exp(0.5 * v_g - m_g)

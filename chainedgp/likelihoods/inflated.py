@@ -10,7 +10,7 @@ import numpy as np
 from .. import integrals, quadrature, special
 from ..atoms import Bound, WithAtoms, ZeroTruncated, expected_log_z, expected_share
 from ..errors import InputError
-from .base import Array, Arrays, FourArrays, Likelihood, rows_of
+from .base import Array, Arrays, Averages, Likelihood, rows_of
 from .beta import Beta
 from .counts import Poisson
 from .wrappers import Wrapper
@@ -115,7 +115,7 @@ class Inflated(Wrapper):
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
-    ) -> FourArrays:
+    ) -> Averages:
         """A sum of expectations, one more where an atom and the base share y."""
         hit, _ = self._hits(y)  # (K, n)
         c, (n, b) = len(self.base.latents), means.shape
@@ -141,9 +141,7 @@ class Inflated(Wrapper):
                 target[..., mixed] += share
         return value, dmeans.T, dvariances.T, dtheta.T
 
-    def _levels(
-        self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
-    ) -> tuple[Array, Array]:
+    def _levels(self, y: Array, means: Array, variances: Array, kw: Any) -> tuple[Array, Array]:
         """As the base has it and the sum over atoms; by trying where atom and base share y."""
         hit, safe = self._hits(y)
         c = len(self.base.latents)

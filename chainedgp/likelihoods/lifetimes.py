@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy.special import log_ndtr, logit, ndtri
 
 from .. import censoring, integrals, special
 from ..censoring import EXACT, INTERVAL, LEFT, RIGHT, TINY, Metadata
-from .base import Array, Arrays, Family, FourArrays, Likelihood, packed
+from .base import Array, Arrays, Averages, Family, Likelihood, packed
 from .survival import Survival
 from .wrappers import ConstantLatent
 
@@ -23,13 +24,10 @@ class _LogScale(Survival):
     scipy_name: ClassVar[str]
     _sign = 1.0
 
-    def _standard(self, z: Array) -> tuple[Array, Array, Array, Array]:
-        """Of Z: log p(z), its derivative, log P(Z > z), log P(Z ≤ z)."""
-        raise NotImplementedError
-
-    def _quantile(self, q: Array) -> Array:
-        """Of Z."""
-        raise NotImplementedError
+    _standard: Callable[[Array], tuple[Array, Array, Array, Array]]
+    """Of Z: log p(z), its derivative, log P(Z > z), log P(Z ≤ z)."""
+    _quantile: Callable[[Array], Array]
+    """Of Z."""
 
     def _k(self, g: Array) -> Array:
         return np.exp(np.clip(self._sign * np.asarray(g), -700.0, 700.0))
@@ -75,18 +73,9 @@ class _LogScale(Survival):
             z = self._quantile(np.asarray(q, dtype=float))
             return np.exp(f + np.where(z == 0.0, 0.0, z / self._k(g)))
 
-    def dlog_density(
-        self,
-        y: Array,
-        f: Array,
-        g: Array,
-        *,
-        censored: Metadata = None,
-        y_upper: Metadata = None,
-        entry: Metadata = None,
-    ) -> Arrays:
+    def dlog_density(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Arrays:
         """∂ log p / ∂f = −k Σ u, ∂ log p / ∂g = ± (Σ u z + [exact]), u = ∂ log p / ∂z of each z."""
-        code = censoring.codes(censored)
+        code, entry = censoring.codes(metadata.get("censored")), metadata.get("entry")
         with np.errstate(over="ignore", invalid="ignore"):
             z = self._z(y, f, g)
             log_p, slope, log_survival, _ = self._standard(z)
@@ -94,7 +83,8 @@ class _LogScale(Survival):
             terms = [(z, np.where(code == EXACT, slope, np.where(code == RIGHT, hazard, 0.0)))]
             start = np.maximum(0.0 if entry is None else entry, TINY)
             if np.any(inner := (code == LEFT) | (code == INTERVAL)):
-                upper = y if np.all(code != INTERVAL) else censoring.upper_ends(y_upper)
+                given = metadata.get("y_upper")
+                upper = y if np.all(code != INTERVAL) else censoring.upper_ends(given)
                 low, high = np.where(code == LEFT, start, y), np.where(code == LEFT, y, upper)
                 total = self._log_between(low, high, f, g)
                 for t, sign in ((high, 1.0), (low, -1.0)):
@@ -149,7 +139,7 @@ class LogLogisticSurvival(_LogScale):
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **metadata: Metadata
-    ) -> FourArrays:
+    ) -> Averages:
         """E[log p], exact in f, `nodes` Gauss–Hermite nodes in g; shapes as in `Likelihood`."""
         exact, terms, width = censoring.softplus_terms(y, **metadata)
         value, dmeans, dvariances = integrals.expected_softplus_sum(terms, means, variances, nodes)

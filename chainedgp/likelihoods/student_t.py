@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from .. import integrals, special
-from .base import Array, Arrays, Family, FourArrays, packed
+from .base import Array, Arrays, Averages, Family, packed
 from .wrappers import ConstantLatent
 
 __all__ = ["HetStudentT", "HetStudentTNu", "StudentT"]
@@ -62,7 +62,7 @@ class HetStudentT(Family):
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, nu: float
-    ) -> FourArrays:
+    ) -> Averages:
         """E[log p], exact in f, `nodes` Gauss–Hermite nodes in g; shapes as in `Likelihood`."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         tail = integrals.expected_log_tail(y - m_f, v_f, m_g + np.log(nu), v_g, nodes)
@@ -148,9 +148,15 @@ class HetStudentTNu(Family):
         """That of `HetStudentT`."""
         return _CONSTANT_NU.log_density(y, f, g, nu=np.exp(h))
 
+    def dlog_density(self, y: Array, f: Array, g: Array, h: Array) -> Arrays:
+        """Those of `HetStudentT`, the one in ν times ν."""
+        nu = np.exp(h)
+        first = _CONSTANT_NU.dlog_density(y, f, g, nu=nu)
+        return (*first, nu * _CONSTANT_NU.dlog_density_dtheta(y, f, g, nu=nu)[0])
+
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20
-    ) -> FourArrays:
+    ) -> Averages:
         """E[log p], exact in f, `nodes` Gauss–Hermite nodes in g + h and in h."""
         (m_f, m_g, m_h), (v_f, v_g, v_h) = means.T, variances.T
         constant, dh, dv_h = integrals.expected_of_exp(special.student_t_constant, m_h, v_h, nodes)

@@ -52,9 +52,8 @@ class Survival(Likelihood):
 
     def cdf(self, y: Array, *latents: Array, **kw: Any) -> Array:
         """P(T ≤ y | latents), without metadata."""
-        return -np.expm1(
-            self.log_survival(y, *latents, **{k: v for k, v in kw.items() if k not in OBSERVATION})
-        )
+        kw = {key: value for key, value in kw.items() if key not in OBSERVATION}
+        return -np.expm1(self.log_survival(y, *latents, **kw))
 
     def log_density(
         self,
@@ -78,11 +77,9 @@ class Survival(Likelihood):
         if np.any(code == INTERVAL):
             upper = np.where(code == INTERVAL, censoring.upper_ends(y_upper), np.inf)
             value = np.where(code == INTERVAL, self._log_between(y, upper, *latents, **kw), value)
-        return (
-            value
-            if entry is None
-            else special.minus(value, self.log_survival(start, *latents, **kw))
-        )
+        if entry is None:
+            return value
+        return special.minus(value, self.log_survival(start, *latents, **kw))
 
     def _log_event(self, t: Array, *latents: Array, **kw: Any) -> Array:
         """The log-density of T, log h + log S."""

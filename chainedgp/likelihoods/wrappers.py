@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from .base import Array, Arrays, FourArrays, Likelihood
+from .base import Array, Arrays, Averages, Likelihood
 
 __all__ = ["ConstantLatent"]
 
@@ -21,7 +21,7 @@ def _of_base(name: str, leading: int = 0, per_latent: bool = False) -> Any:
 
     def method(self: ConstantLatent, *args: Any, **kw: Any) -> Any:
         latents, kw = self._full(args[leading:], kw)
-        result = getattr(self._base, name)(*args[:leading], *latents, **kw)
+        result = getattr(self.base, name)(*args[:leading], *latents, **kw)
         return self._without(tuple(result)) if per_latent else result
 
     method.__name__, method.__doc__ = name, getattr(Likelihood, name, method).__doc__
@@ -39,6 +39,7 @@ class Wrapper(Likelihood):
                 f"{type(self).__name__} needs a likelihood object; got {type(base).__name__}."
             )
         self.base, self.support, self.atoms = base, base.support, base.atoms
+        self.num_categories = base.num_categories
 
     def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:
         declared, domains = self.base._declarations()
@@ -46,11 +47,6 @@ class Wrapper(Likelihood):
 
     def _metadata(self) -> dict[str, bool]:
         return self.base._metadata()
-
-    @property
-    def num_categories(self) -> int:
-        """Number of classes, as the base has it."""
-        return self.base.num_categories
 
     def check_targets(self, y: Array) -> None:
         """As the base checks."""
@@ -85,7 +81,6 @@ class ConstantLatent(Wrapper):
     ) -> None:
         index = _latent_index(base, latent)
         self._wrap(base)
-        self._base = base
         self._index, self._open = index, value is None
         self._positive = positive is not None
         self._key = positive or base.latents[index]
@@ -100,7 +95,7 @@ class ConstantLatent(Wrapper):
 
     def __getattr__(self, name: str) -> Any:
         """Further functions of (t, *latents, **kw) that a survival base has."""
-        base = self.__dict__.get("_base")
+        base = self.__dict__.get("base")
         if name not in ("log_survival", "log_hazard", "log_cdf") or not hasattr(base, name):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -123,19 +118,19 @@ class ConstantLatent(Wrapper):
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """The base's derivatives in its parameters, then the one in the constant."""
         full, base_kw = self._full(latents, kw)
-        slope = self._base.dlog_density(y, *full, **base_kw)[self._index] * self._slope(kw)
-        return (*self._base.dlog_density_dtheta(y, *full, **base_kw), slope)
+        slope = self.base.dlog_density(y, *full, **base_kw)[self._index] * self._slope(kw)
+        return (*self.base.dlog_density_dtheta(y, *full, **base_kw), slope)
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
-    ) -> FourArrays:
+    ) -> Averages:
         """The base's expectation at zero variance of the constant; see `Likelihood`."""
-        if type(self._base).expected_log_density is Likelihood.expected_log_density:
+        if type(self.base).expected_log_density is Likelihood.expected_log_density:
             return self._quadrature(y, means, variances, nodes=nodes, **kw)  # one dimension less
-        if self._base.quadrature_latent == self._base.latents[self._index]:
+        if self.base.quadrature_latent == self.base.latents[self._index]:
             nodes = 1  # exact in the others
         means, variances, base_kw = self._moments(means, variances, kw)
-        value, dmeans, dvariances, dtheta = self._base.expected_log_density(
+        value, dmeans, dvariances, dtheta = self.base.expected_log_density(
             y, means, variances, nodes=nodes, **base_kw
         )
         slope = dmeans[:, self._index] * self._slope(kw)
@@ -143,17 +138,13 @@ class ConstantLatent(Wrapper):
         keep = [j for j in range(dmeans.shape[1]) if j != self._index]
         return value, dmeans.T[keep].T, dvariances.T[keep].T, dtheta
 
-    def _levels(
-        self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
-    ) -> tuple[Array, Array]:
+    def _levels(self, y: Array, means: Array, variances: Array, kw: Any) -> tuple[Array, Array]:
         """As the base has it for a latent without variance."""
         means, variances, kw = self._moments(means, variances, kw)
         arguments = (y, means, variances)
-        return self._base.required_nodes(*arguments, **kw), self._base.unmet(*arguments, **kw)
+        return self.base.required_nodes(*arguments, **kw), self.base.unmet(*arguments, **kw)
 
-    def _moments(
-        self, means: Array, variances: Array, kw: dict[str, Any]
-    ) -> tuple[Array, Array, dict[str, Any]]:
+    def _moments(self, means: Array, variances: Array, kw: Any) -> tuple[Array, Array, Any]:
         """Moments (n, b) of the base's latents, the constant with zero variance."""
         full, base_kw = self._full(tuple(means.T), kw)
         means = np.stack(np.broadcast_arrays(*full))  # (b, n)
@@ -171,18 +162,18 @@ class ConstantLatent(Wrapper):
     def natural_parameters(self, *latents: Array, **kw: Any) -> dict[str, Array]:
         """The base's natural parameters, constants included, broadcast to a common shape."""
         latents, kw = self._full(latents, kw)
-        named = self._base.natural_parameters(*latents, **kw)
+        named = self.base.natural_parameters(*latents, **kw)
         return dict(zip(named, np.broadcast_arrays(*named.values()), strict=True))
 
     def initial_latents(self, y: Array, **kw: Any) -> Array:
         """The base's start, without the constant."""
-        return np.delete(self._base.initial_latents(y, **self._full((), kw)[1]), self._index)
+        return np.delete(self.base.initial_latents(y, **self._full((), kw)[1]), self._index)
 
     def initial_parameters(self, y: Array, **kw: Any) -> dict[str, float]:
         """The constant's start from the base's `initial_latents`, if no value was given."""
         if not self._open:
             return {}
-        start = float(self._base.initial_latents(y, **self._full((), kw)[1])[self._index])
+        start = float(self.base.initial_latents(y, **self._full((), kw)[1])[self._index])
         return {self._key: float(np.exp(start)) if self._positive else start}
 
 

@@ -160,7 +160,7 @@ def _arguments(obj: Any) -> dict[str, Any]:
         return dict(told())
     if type(obj) is ConstantLatent:
         return {
-            "base": obj._base,
+            "base": obj.base,
             "latent": obj._index,
             "value": None if obj._open else obj._start,
             "positive": obj._key if obj._positive else None,

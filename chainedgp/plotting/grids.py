@@ -39,7 +39,7 @@ def target_name(model: Any) -> str:
 def is_survival(likelihood: Any) -> bool:
     """Whether the targets are event times."""
     while hasattr(likelihood, "_base"):
-        likelihood = likelihood._base
+        likelihood = likelihood.base
     return hasattr(likelihood, "log_survival")
 
 

@@ -1,0 +1,16 @@
+"""The model on a Dask cluster: rows and sites stay on workers, sums of size M² travel.
+
+`ChainedGP(X, Y, …)` comes here where X is a Dask array. Rows are divided among the workers; each
+part becomes a `Shard`, the same one that runs on a single machine, held by an actor. A pass sends
+every shard the small task, with the steps on its sites that were queued since the last pass, and
+adds up the sums in the order of the rows. Who holds which rows changes no bit.
+
+A worker may die. Its rows are read again from the Dask array by another worker, and its sites are
+made again from the (θ, q) they came from, which the head remembers (`Ledger`): a few passes over
+those rows alone. The fit goes on as if nothing had happened.
+"""
+
+from .blocks import map_blocks
+from .evaluator import DaskEvaluator, distribute
+
+__all__ = ["DaskEvaluator", "distribute", "map_blocks"]

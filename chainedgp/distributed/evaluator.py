@@ -1,0 +1,261 @@
+"""The head: sends tasks to the shards on workers, adds up sums, replaces what is lost."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import replace
+from typing import Any
+
+import cloudpickle
+import dask
+import numpy as np
+from distributed import Client, KilledWorker, get_client
+
+from ..bound.evaluator import Evaluator, Hyperparameters
+from ..bound.sparse import Prior
+from ..bound.sums import Task
+from ..construction import RowData
+from ..errors import InputError
+from ..linalg import Array
+from ..parameters import copy_of
+from .blocks import as_dask, blocks_of, row_values, split_rows
+from .ledger import Ledger
+from .rows import Rows
+
+__all__ = ["DaskEvaluator", "distribute"]
+
+SAMPLE_ROWS = 10_000  # that come to the head, for starting values and inducing inputs
+ATTEMPTS = 5  # to find a worker for rows whose worker died
+RESTART_SECONDS = 10.0  # how long to wait for a replacement before workers share
+LOOK_SECONDS = 1.0  # how often to look whether the worker of a running call is alive
+LOST = (OSError, RuntimeError, KeyError, CancelledError, KilledWorker)  # of a call to a lost actor
+
+
+class DaskEvaluator(Evaluator):
+    """The evaluator whose shards are actors on a cluster.
+
+    bytes_sent, bytes_received : of all messages so far; a message that goes to k shards counts k
+    times. num_rebuilt : shards that were made again because their worker was lost.
+    """
+
+    def __init__(self, client: Client, parts: Sequence[tuple[Any, ...]]) -> None:
+        super().__init__([])
+        self.client, self._parts = client, list(parts)
+        self._ledger, self._steps = Ledger(), list[tuple[str, tuple[Any, ...]]]()
+        self._sent: list[int] = []  # kernels of which the workers have copies, by identity
+        self._copies: list[Any] = []
+        self._priors: tuple[Prior, ...] = ()  # as they are sent
+        self._sent_key: int | None = None
+        self._homes: list[str | None] = [None] * len(self._parts)
+        self.bytes_sent = self.bytes_received = self.num_rebuilt = 0
+        self._futures = [self._place(k) for k in range(len(self._parts))]
+        self._actors = [future.result() for future in self._futures]
+        self._sizes: list[int] = self._ask("num_rows")
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise InputError(
+            "a model on Dask arrays cannot be copied, pickled or fitted from several restarts: its "
+            "rows are on the cluster. Save it by m.save(path, data=False), or build another model."
+        )
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows over all shards."""
+        return sum(self._sizes)
+
+    def set_hyperparameters(self, theta: Hyperparameters, scale: float = 1.0) -> None:
+        """Factorise the priors at θ; every later call is at this θ."""
+        super().set_hyperparameters(theta, scale)
+        if (sent := [id(kernel) for kernel in theta.kernels]) != self._sent:
+            self._sent = sent
+            parts = zip(theta.kernels, theta.means, strict=True)
+            self._copies = [(copy_of(kernel), copy_of(mean)) for kernel, mean in parts]
+            self._steps.append(("take_parts", (self._copies,)))
+        self._priors = tuple(
+            replace(p, kernel=_values(p.kernel), mean=_values(p.mean), L=p.L[:0], pull_Kuu=len)
+            for p in self.task.priors
+        )
+
+    def each(self, method: str, *args: Any) -> None:
+        """Queue a step of every shard on its sites; it travels with the next pass."""
+        args = tuple(self._small(a) if isinstance(a, Task) else a for a in args)
+        self._steps.append((method, args))
+        getattr(self._ledger, method)(*args)
+
+    def marginals(self, q: Any) -> tuple[Array, Array]:
+        """Not here: they have the size of the data."""
+        raise InputError("marginals of all rows stay on the cluster: use m.predict_latents(X).")
+
+    def sample(self, most: int) -> RowData:
+        """About `most` rows, evenly over all, in their order."""
+        step = max(1, self.num_rows // most)
+        starts = -np.cumsum([0, *self._sizes[:-1]]) % step
+        parts = self._ask("sample", *((int(start), step) for start in starts))
+        X, y, metadata, _ = zip(*parts, strict=True)
+        names = {key: np.concatenate([m[key] for m in metadata]) for key in metadata[0]}
+        return RowData(np.concatenate(X), np.concatenate(y), names, None)
+
+    def _small(self, task: Task, with_S: bool = True) -> Task:
+        """A task without what shards do not read or have: L, S⁻¹, likelihood, kernels, means."""
+        q = tuple(replace(p, precision=None, S=p.S if with_S else p.S[:0]) for p in task.q)
+        return replace(task, priors=self._priors, q=q, likelihood=None)
+
+    def _sum(self, method: str, task: Task) -> Any:
+        task = self._small(task, with_S=method != "gradient")
+        known = task.key == self._sent_key
+        parts = self._ask(method, (replace(task, priors=()) if known else task,), again=(task,))
+        self._sent_key = task.key
+        getattr(self._ledger, method)(task)
+        total = parts[0]
+        for part in parts[1:]:
+            total.add(part)
+        return total
+
+    # ---- messages -------------------------------------------------------------------------------
+
+    def _ask(self, method: str, *args: tuple[Any, ...], again: Any = None) -> list[Any]:
+        """Answers of all shards in the order of the rows.
+
+        args : one tuple for all, or one for each. again : for a shard that was made again.
+        """
+        args, steps, self._steps = args or ((),), self._steps, []
+        messages = [cloudpickle.dumps((steps, method, *given)) for given in args]
+        count = range(len(self._parts))
+        calls = [self._call(k, messages[k % len(args)]) for k in count]
+        answers = [
+            self._answer(k, calls[k], ([], method, *(again or args[k % len(args)]))) for k in count
+        ]
+        for fine, answer in answers:
+            if not fine:
+                raise answer
+        return [answer for _, answer in answers]
+
+    def _call(self, k: int, message: bytes) -> Callable[[], Any]:
+        """Send a message; a function that waits for the answer, or fails."""
+        self.bytes_sent += len(message)
+        try:
+            call = self._actors[k].run(message)
+        except LOST:
+            return _fail
+        return lambda: self._wait(k, call)
+
+    def _wait(self, k: int, call: Any) -> bytes:
+        """The answer to a call; the scheduler hears of a lost worker long before it gives up."""
+        while True:
+            try:
+                return call.result(timeout=LOOK_SECONDS)
+            except TimeoutError:
+                if self._futures[k].status != "finished":
+                    raise OSError("the worker is lost") from None
+
+    def _answer(self, k: int, call: Callable[[], Any], again: Any) -> tuple[bool, Any]:
+        """The answer to a call; a lost shard is made again and asked again."""
+        for _ in range(ATTEMPTS):
+            try:
+                answer = call()
+                self.bytes_received += len(answer)
+                return pickle.loads(answer)
+            except LOST:
+                call = self._call_rebuilt(k, again)
+        raise RuntimeError(
+            f"shard {k} of {len(self._parts)} was lost {ATTEMPTS} times in one pass: its workers "
+            "die, perhaps for want of memory. Look at their logs."
+        )
+
+    def _call_rebuilt(self, k: int, again: Any) -> Callable[[], Any]:
+        self.num_rebuilt += 1
+        self._wait_for_workers(self._homes[k])
+        self._futures[k] = self._place(k, self._homes[k])
+        parts = ("take_parts", (self._copies,))
+        rebuild = cloudpickle.dumps(([parts], "rebuild", self._ledger.origin()))
+        try:
+            self._actors[k] = self._futures[k].result()
+            fine, error = pickle.loads(self._call(k, rebuild)())
+        except LOST:
+            return _fail
+        if not fine:
+            raise error
+        return self._call(k, cloudpickle.dumps(again))
+
+    def _wait_for_workers(self, lost: str | None) -> None:
+        """Give a replacement for a lost worker the time to start."""
+        end = time.monotonic() + RESTART_SECONDS
+        while time.monotonic() < end and len(self._workers(lost)) < len(self._parts):
+            time.sleep(0.1)
+
+    def _workers(self, lost: str | None = None) -> list[str]:
+        return [address for address in self.client.nthreads() if address != lost]
+
+    def _place(self, k: int, lost: str | None = None) -> Any:
+        """Have a worker, the one with the fewest shards, read part k; the actor's future."""
+        self._homes[k] = None
+        found = self._workers(lost)
+        self._homes[k] = min(found, key=self._homes.count) if found else None
+        where = {} if not found else {"workers": [self._homes[k]], "allow_other_workers": True}
+        lazy, *rest = self._parts[k]
+        X, Y, metadata = self.client.compute([*lazy], **where)
+        return self.client.submit(Rows, X, Y, metadata, *rest, actor=True, pure=False, **where)
+
+
+def _values(part: Any) -> list[Array]:
+    """Values of all parameters of a kernel or mean."""
+    return [np.array(leaf.values) for leaf in part.flattened_parameters]
+
+
+def _fail() -> Any:
+    raise OSError("the worker is lost")
+
+
+def distribute(
+    X: Any,
+    Y: Any,
+    Y_metadata: Any,
+    likelihood: Any,
+    missing: str,
+    columns: Any,
+    *,
+    nodes: int | None,
+) -> tuple[RowData, RowData, DaskEvaluator]:
+    """Divide rows among the workers and check them there.
+
+    X, Y : Dask arrays (N, D) or (N,), and (N,) or (N, 1); Y and per-row values may be numpy arrays.
+
+    Returns
+    -------
+    The rows as Dask arrays, a sample of them as numpy arrays, the evaluator.
+    """
+    client, likelihood = _client(), copy_of(likelihood)  # the model's own has the model as parent
+    X = as_dask(X, "X")
+    if X.ndim == 1:
+        X = X[:, None]
+    N = X.shape[0]
+    Y = as_dask(Y, "Y", N)
+    values = row_values(Y_metadata, N)
+    size = -(-N // max(1, len(client.nthreads())))
+    X = X.rechunk((size, -1))
+    first = np.cumsum([0, *X.chunks[0]])
+    blocks = zip(
+        blocks_of(X), blocks_of(Y, X), split_rows(values, X), first[:-1].tolist(), strict=True
+    )
+    how = likelihood, missing, columns
+    parts = [((x, y, dask.delayed(kw)), start, nodes, how) for x, y, kw, start in blocks]
+    evaluator = DaskEvaluator(client, parts)
+    weights = values.pop("weights", None)
+    y = Y[:, 0] if Y.ndim == 2 else Y
+    return RowData(X, y, values, weights), evaluator.sample(SAMPLE_ROWS), evaluator
+
+
+def _client() -> Client:
+    try:
+        client = get_client()
+    except ValueError:
+        raise InputError(
+            "X is a Dask array, but no cluster is connected: first `from distributed import "
+            "Client; client = Client(address)`, or Client() for the cores of this machine."
+        ) from None
+    if not client.nthreads():
+        raise InputError("X is a Dask array, but the cluster has no workers: start some.")
+    return client

@@ -1,0 +1,148 @@
+"""Where the sites of all shards came from: what a lost shard needs to make its own again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..bound.shards import Shard
+from ..bound.sums import Task
+from ..linalg import Array
+
+__all__ = ["MADE_IN", "Ledger", "Origin", "Recipe"]
+
+SLOTS = 64  # sets of sites whose origin is remembered
+MOST_NODES = 8  # evaluations that frozen node levels are remembered by
+
+MADE_IN = {
+    "evaluate": "trial",
+    "narrow": "current",
+    "clip": "current",
+    "positive_proposal": "proposal",
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a pass makes a set of sites: its task, what the set held before, the nodes in force."""
+
+    method: str
+    task: Task | None
+    before: dict[int, float]
+    nodes: tuple[int, ...]  # evaluations whose wanted levels were kept; none: levels are free
+
+
+@dataclass(frozen=True)
+class Origin:
+    """All that a shard needs to make its sites again."""
+
+    recipes: list[tuple[int, Recipe]]  # in the order in which they are made
+    sets: dict[str, dict[int, float]]
+    history: list[dict[int, float]]
+    nodes: tuple[int, ...]
+
+
+class Ledger(Shard):
+    """A shard's steps on weights instead of sites: every set is Σ_k w_k (what pass k made).
+
+    Row k of this shard is not a row of data: it is the weight of slot k, whose recipe is known.
+    Mixing, swapping and remembering are then the shard's own code.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(np.empty((SLOTS, 0)), np.empty(SLOTS), {}, None)
+        self.recipes: dict[int, Recipe] = {}  # insertion is the order in which they are made
+        self.nodes: tuple[int, ...] = ()
+        self.last: tuple[int, ...] = ()  # the last evaluation
+        self.start_sites()
+
+    def start_sites(self, b: int = 1) -> None:
+        """All weights 0."""
+        super().start_sites(1)
+
+    def evaluate(self, task: Task) -> None:
+        """The trial sites are those of this task."""
+        self.last = (self._make("evaluate", replace(task, left=())),)
+
+    def positive_proposal(self, task: Task) -> None:
+        """The proposal is made anew from itself."""
+        self._make("positive_proposal", task, self._weights("proposal"))
+
+    def narrow(self, task: Task) -> None:
+        """The current sites are those of the prior's task."""
+        self._make("narrow", task)
+
+    def clip(self) -> None:
+        """The current sites are made anew from themselves."""
+        self._make("clip", None, self._weights("current"))
+
+    def gram(self, task: Task) -> None:
+        """Changes no sites."""
+
+    gradient = gram  # type: ignore[assignment]
+
+    def freeze_nodes(self, frozen: bool) -> None:
+        """Levels stay at those of the last evaluation, unless they are frozen already."""
+        self.nodes = () if not frozen else self.nodes or self.last
+
+    def raise_nodes(self) -> None:
+        """Levels are at least those that the last evaluation wanted."""
+        if self.nodes:
+            self.nodes = tuple(dict.fromkeys([*self.nodes, *self.last]))[-MOST_NODES:]
+
+    def origin(self) -> Origin:
+        """Where the shards' sites came from."""
+        self._sweep()
+        names = ("committed", "current", "proposal", "trial")
+        return Origin(
+            list(self.recipes.items()),
+            {name: self._weights(name) for name in names},
+            [_nonzero(old) for old in self._history],
+            self.nodes,
+        )
+
+    def _weights(self, name: str) -> dict[int, float]:
+        return _nonzero(self.sites(name))
+
+    def _make(self, method: str, task: Task | None, before: dict[int, float] | None = None) -> int:
+        before = before or {}
+        self._sites[MADE_IN[method]][:] = 0.0
+        self._sweep(before)
+        if len(self.recipes) == SLOTS:
+            self._merge_oldest()
+        slot = next(k for k in range(SLOTS) if k not in self.recipes)
+        self.recipes[slot] = Recipe(method, task, before, self.nodes)
+        self._sites[MADE_IN[method]][0, 0, slot] = 1.0
+        return slot
+
+    def _sweep(self, keep: Iterable[int] = ()) -> None:
+        """Forget the recipes that nothing is made of."""
+        todo = [*keep, *self.last, *self.nodes]
+        for array in (*self._sites.values(), *self._history):
+            todo += _nonzero(array)
+        needed: set[int] = set()
+        while todo:
+            slot = todo.pop()
+            if slot not in needed:
+                needed.add(slot)
+                todo += [*self.recipes[slot].before, *self.recipes[slot].nodes]
+        self.recipes = {slot: made for slot, made in self.recipes.items() if slot in needed}
+
+    def _merge_oldest(self) -> None:
+        """Free a slot: the weight of the oldest goes to the next. Close, where steps are short."""
+        oldest, following = [k for k in self.recipes if not self._is_ingredient(k)][:2]
+        for array in (*self._sites.values(), *self._history):
+            array[..., following] += array[..., oldest]
+            array[..., oldest] = 0.0
+        del self.recipes[oldest]
+
+    def _is_ingredient(self, slot: int) -> bool:
+        kept = slot in self.last or slot in self.nodes
+        return kept or any(slot in (*r.before, *r.nodes) for r in self.recipes.values())
+
+
+def _nonzero(array: Array) -> dict[int, float]:
+    weights = array[0, 0]
+    return {int(k): float(weights[k]) for k in np.flatnonzero(weights)}

@@ -1,0 +1,338 @@
+"""The model on Dask arrays: the same bound, fit and predictions as in one process, workers or not.
+
+One local cluster of two processes serves all tests.
+"""
+
+import logging
+import os
+import pickle
+import signal
+from dataclasses import replace
+from threading import Timer
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import chainedgp as cgp
+from chainedgp.bound.evaluator import Evaluator, q_from_gram
+from chainedgp.bound.shards import Shard
+from chainedgp.errors import InputError
+from chainedgp.likelihoods import HetGaussian, HetStudentT, LogLogisticSurvival
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore:.*port 8787.*")
+
+from chainedgp.distributed import evaluator as head  # noqa: E402
+from chainedgp.distributed.ledger import MADE_IN, SLOTS, Ledger  # noqa: E402
+from chainedgp.distributed.rows import Rows  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def client():
+    root = os.path.dirname(os.path.dirname(cgp.__file__))
+    environment = {"PYTHONPATH": root, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    os.environ["PYTHONPATH"] = root
+    with (
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+            env=environment,
+        ) as cluster,
+        distributed.Client(cluster, direct_to_workers=True) as client,
+    ):
+        yield client
+
+
+def data(n=600, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0.0, 10.0, (n, 2))
+    y = np.sin(X[:, 0]) + np.exp(0.2 * X[:, 0] - 2.0) * rng.standard_normal(n)
+    return X, y
+
+
+def both(likelihood, X, y, metadata=None, **kw):
+    """The same model in this process and on the cluster; blocks that do not match the workers."""
+    kw = {"num_inducing": 15, **kw}
+    local = cgp.ChainedGP(X, y, likelihood, Y_metadata=metadata, **kw)
+    lazy = {
+        key: da.from_array(value, chunks=200) if np.ndim(value) else value
+        for key, value in (metadata or {}).items()
+    }
+    X, y = da.from_array(X, chunks=(130, 1)), da.from_array(y, chunks=250)
+    return local, cgp.ChainedGP(X, y, likelihood, Y_metadata=lazy or None, **kw)
+
+
+def in_two_shards(model):
+    """A model whose rows are divided as on the cluster: sums are added in the same order."""
+    (whole,) = model._evaluator.shards
+    half = -(-whole.num_rows // 2)
+    model._evaluator = Evaluator(
+        [Shard(whole.X[rows], whole.y[rows], {}, None) for rows in (slice(half), slice(half, None))]
+    )
+    return model
+
+
+def stop_after(iterations):
+    points = []
+
+    def callback(point):
+        points.append(point)
+        return len(points) >= iterations
+
+    return callback
+
+
+def kill_a_worker(client, which=0):
+    os.kill(list(client.run(os.getpid).values())[which], signal.SIGKILL)
+
+
+def test_bound_and_gradients_are_those_of_threads(client):
+    X, y = data()
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, len(y))
+    for likelihood, metadata in (
+        (HetStudentT(), {"weights": weights}),
+        (LogLogisticSurvival(), {"censored": (X[:, 1] > 8.0).astype(float)}),
+    ):
+        target = np.exp(y) if metadata.get("censored") is not None else y
+        local, m = both(likelihood, X, target, metadata)
+        np.testing.assert_array_equal(m.param_array, local.param_array)  # the same start
+        m.q_mu[:] = local.q_mu[:] = np.random.default_rng(2).normal(size=local.q_mu.shape)
+        assert m.log_likelihood() == pytest.approx(local.log_likelihood(), rel=1e-10)
+        ours, theirs = m.objective_function_gradients(), local.objective_function_gradients()
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-10 * np.abs(theirs).max())
+        assert m._evaluator.num_rebuilt == 0
+    assert isinstance(m.X, da.Array) and isinstance(m.Y_metadata["censored"], da.Array)
+
+
+def test_fit_is_the_same_bit_for_bit_though_a_worker_is_killed(client, monkeypatch):
+    monkeypatch.setattr(head, "RESTART_SECONDS", 0.0)
+    X, y = data()
+    local, m = both(HetStudentT(), X, y)
+    expected = in_two_shards(local).optimize(callback=stop_after(6))
+    points = []
+
+    def watch(point):
+        points.append(point)
+        if len(points) == 3:
+            kill_a_worker(client)
+        return len(points) == 6
+
+    result = m.optimize(callback=watch)
+    assert m._evaluator.num_rebuilt >= 1
+    assert result.bound == expected.bound
+    np.testing.assert_array_equal(m.param_array, local.param_array)
+    assert len(points) == len(expected.trace)
+    client.wait_for_workers(2, timeout=60)
+
+
+@pytest.mark.slow
+def test_a_long_fit_survives_workers_killed_in_the_middle_of_passes(client):
+    X, y = data(20_000)
+    _, m = both(HetGaussian(), X, y, num_inducing=30)
+    expected = m.optimize()
+    _, again = both(HetGaussian(), X, y, num_inducing=30)
+    timers = [Timer(t, kill_a_worker, (client, k)) for k, t in enumerate((1.3, 6.1))]
+    for timer in timers:
+        timer.start()
+    result = again.optimize()
+    assert again._evaluator.num_rebuilt >= 2
+    assert abs(result.bound - expected.bound) < 1e-6
+    client.wait_for_workers(2, timeout=60)
+
+
+def test_plain_and_variational_fits(client):
+    X, y = data(300)
+    for method in ({"only": "variational"}, {"method": "lbfgsb"}):
+        local, m = both(HetGaussian(), X, y)
+        expected = local.optimize(**method, callback=stop_after(3))
+        result = m.optimize(**method, callback=stop_after(3))
+        assert result.bound == pytest.approx(expected.bound, abs=1e-6)
+
+
+def test_messages_are_small_whatever_the_number_of_rows(client):
+    moved = []
+    for n in (400, 4000):
+        X = np.random.default_rng(0).normal(size=(n, 18))
+        m = cgp.ChainedGP(da.from_array(X, chunks=(500, 18)), X[:, 0], HetGaussian())
+        assert m.Z.shape == (100, 18)
+        evaluator, before = m._evaluator, m._evaluator.bytes_sent + m._evaluator.bytes_received
+        m.objective_function_gradients()
+        moved.append(evaluator.bytes_sent + evaluator.bytes_received - before)
+        # one value and gradient of the profiled bound: three passes
+        m._evaluator.each("start_sites", 2)
+        before = evaluator.bytes_sent + evaluator.bytes_received
+        gram = evaluator.gram()
+        state = evaluator.evaluate(q_from_gram(gram), gram)
+        evaluator.each("accept", 0.0)
+        evaluator.gradient(state, sites_fixed=True)
+        moved.append(evaluator.bytes_sent + evaluator.bytes_received - before)
+    assert max(moved) < 5e6
+    assert moved[2] == pytest.approx(moved[0], rel=1e-3)
+    assert moved[3] == pytest.approx(moved[1], rel=1e-3)
+
+
+def test_predictions_are_dask_arrays(client):
+    X, y = data(80)
+    local, m = both(HetGaussian(), X, y)
+    m.q_mu[:] = local.q_mu[:] = np.random.default_rng(2).normal(size=local.q_mu.shape)
+    lazy = da.from_array(X, chunks=(33, 1))
+    grid = np.linspace(-1.0, 1.0, 4)
+    calls = [
+        ("predict", ()),
+        ("predict_latents", ()),
+        ("predict_quantiles", ((10.0, 50.0, 90.0),)),
+        ("predict_density", (grid,)),
+        ("predict_cdf", (y[:, None],)),
+        ("log_predictive_density", (da.from_array(y, chunks=50),)),
+    ]
+    pairs = []
+    for model, name, args in [(m, *call) for call in calls] + [(local, *calls[0])]:
+        found = getattr(model, name)(lazy, *args)
+        expected = getattr(local, name)(X, *[np.asarray(a) for a in args])
+        if isinstance(expected, np.ndarray):
+            found, expected = (found,), (expected,)
+        assert type(found) is type(expected)
+        pairs += zip(found, expected, strict=True)
+    assert all(isinstance(f, da.Array) and f.shape == e.shape for f, e in pairs)
+    for value, (_, expected) in zip(dask.compute(*(f for f, _ in pairs)), pairs, strict=True):
+        np.testing.assert_allclose(value, expected, rtol=1e-10, atol=1e-12)
+    mean, _ = local.predict(da.from_array(X, chunks=33)[da.from_array(y) > 0])
+    assert mean.compute().shape == (np.count_nonzero(y > 0), 1)  # of unknown length before
+    with pytest.raises(InputError, match="full_cov"):
+        m.predict_latents(lazy, full_cov=True)
+    for method in (m.predictive, m.posterior_samples, m.predict_frame):
+        with pytest.raises(InputError, match="Dask"):
+            method(lazy)
+
+
+def test_rows_are_checked_where_they_are(client):
+    X, y = data(200)
+    X, bad = da.from_array(X, chunks=50), y.copy()
+    bad[150] = np.nan
+    with pytest.raises(InputError, match=r"rows 100 to 199.*1 missing.*row 50"):
+        cgp.ChainedGP(X, da.from_array(bad), HetGaussian(), num_inducing=5)
+    m = cgp.ChainedGP(X, da.from_array(bad), HetGaussian(), num_inducing=5, missing="drop")
+    assert m._evaluator.num_rows == 199 and np.isfinite(m.log_likelihood())
+    with pytest.raises(InputError, match=r"rows 0 to 99"):
+        cgp.ChainedGP(X, da.from_array(y), LogLogisticSurvival())  # some are negative
+    with pytest.raises(InputError, match="Y has 199 rows"):
+        cgp.ChainedGP(X, y[1:], HetGaussian())
+    with pytest.raises(InputError, match="unknown length"):
+        cgp.ChainedGP(X[X[:, 0] > 5], y, HetGaussian())
+
+
+def test_what_a_distributed_model_cannot_do_is_said(client, tmp_path):
+    X, y = data(200)
+    _, m = both(HetGaussian(), X, y)
+    with pytest.raises(InputError, match="profile"):
+        m.optimize(batch_size=50)
+    with pytest.raises(InputError, match="copied"):
+        m.optimize_restarts(2)
+    with pytest.raises(InputError, match="copied"):
+        pickle.dumps(m)
+    with pytest.raises(InputError, match="held-out"):
+        m.loo()
+    with pytest.raises(InputError, match="data=False"):
+        m.save(tmp_path / "m.npz")
+    m.optimize(
+        callback=stop_after(2),
+        checkpoint=tmp_path / "m.npz",
+        checkpoint_every=1,
+    )
+    again = cgp.load(tmp_path / "m.npz")
+    again.set_data(m.X, m.Y)
+    assert again.log_likelihood() == pytest.approx(m.last_result.trace[-1].bound, abs=1.0)
+    with pytest.raises(InputError, match="3 columns"):
+        again.set_data(da.zeros((10, 3)), da.zeros(10))
+
+
+def test_without_a_cluster(monkeypatch):
+    def none():
+        raise ValueError("No global client found")
+
+    monkeypatch.setattr(head, "get_client", none)
+    with pytest.raises(InputError, match="Client"):
+        cgp.ChainedGP(da.zeros((10, 1)), da.zeros(10), HetGaussian())
+
+
+# ---- the ledger, without a cluster --------------------------------------------------------------
+
+
+def rows_of(n=60):
+    X, y = data(n)
+    likelihood = HetStudentT()
+    return Rows(X, y, {}, 0, None, (likelihood, "raise", None)), likelihood
+
+
+def test_a_shard_is_made_again_exactly():
+    """Every step that the inner loop can take, in a long random order, with frozen nodes or not."""
+    rng = np.random.default_rng(0)
+    rows, likelihood = rows_of()
+    local = cgp.ChainedGP(rows.shard.X, rows.shard.y, likelihood, num_inducing=6)
+    shard, ledger = rows.shard, Ledger()
+    shard.start_sites(2)
+    evaluator = local._evaluator
+    tasks = []
+    for scale, widening in ((0.5, -0.3), (1.0, 5.0), (2.0, 60.0)):
+        local.kernels[0].variance = scale
+        evaluator.set_hyperparameters(local._theta())
+        q = [
+            SimpleNamespace(mu=rng.normal(size=6), S_minus_I=widening * np.eye(6), precision=None)
+            for _ in range(2)
+        ]
+        tasks.append(replace(evaluator.task, q=tuple(q)))
+
+    def do(method, *args):
+        getattr(shard, method)(*args)
+        getattr(ledger, method)(*args)
+
+    do("evaluate", tasks[0])
+    simple = ["commit", "restore", "take_proposal", "clip", "clear", "remember", "raise_nodes"]
+    for _ in range(300):
+        name = rng.choice(
+            ["evaluate", "accept", "narrow", "positive_proposal", "freeze_nodes"] * 2 + simple
+        )
+        if name in ("evaluate", "narrow", "positive_proposal"):
+            do(name, tasks[rng.integers(3)])
+        elif name == "accept":
+            do(name, float(rng.choice([0.0, 0.5, 1.0])))
+        elif name == "freeze_nodes":
+            do(name, bool(rng.integers(2)))
+        else:
+            do(name)
+        if len(shard._history) > 2:
+            do("accept_combination", rng.normal(size=len(shard._history)))
+            do("forget", 1)
+        assert len(ledger.recipes) <= SLOTS
+    do("freeze_nodes", False)
+    do("evaluate", tasks[0])
+    do("freeze_nodes", True)
+    do("evaluate", tasks[2])
+    assert (shard.wanted > shard.levels).any()  # so that frozen levels matter
+    assert len(ledger.recipes) < SLOTS  # so that nothing was merged, and all is exact
+    other, _ = rows_of()
+    other._whole = lambda task: task
+    other.rebuild(ledger.origin())
+    for name in {*MADE_IN.values(), "committed"}:
+        np.testing.assert_allclose(other.shard.sites(name), shard.sites(name), rtol=1e-9, atol=1e-9)
+    for a, b in zip(other.shard._history, shard._history, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(other.shard.levels, shard.levels)
+
+
+def test_a_ledger_of_many_short_steps_stays_short():
+    ledger, task = Ledger(), SimpleNamespace(left=())
+    ledger.evaluate = lambda: setattr(ledger, "last", (ledger._make("evaluate", task),))
+    ledger.evaluate()
+    ledger.accept(0.0)
+    for _ in range(3 * SLOTS):
+        ledger.evaluate()
+        ledger.accept(0.01)
+    weights = ledger.origin().sets["current"]
+    assert SLOTS // 2 < len(weights) <= len(ledger.recipes) <= SLOTS
+    assert sum(weights.values()) == pytest.approx(1.0 - 0.99 ** (3 * SLOTS))
