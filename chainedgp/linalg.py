@@ -84,7 +84,7 @@ def weighted_gram(A: Array, w: Array) -> Array:
     """A diag(w) Aᵀ (M, M) for A (M, n) and weights w (n,) of either sign.
 
     numpy multiplies an array by its own transpose in half the time. So the square roots of |w| go
-    into A, as if all had the sign of most of them; the columns of the other sign are then put right.
+    into A, as if all had the sign of most; the columns of the other sign are then put right.
     """
     B = np.multiply(A, np.sqrt(np.abs(w)), out=scratch("gram", *A.shape))
     G = B @ B.T
