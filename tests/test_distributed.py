@@ -23,7 +23,6 @@ from chainedgp.likelihoods import HetGaussian, HetStudentT, LogLogisticSurvival
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore:.*port 8787.*")
 
 from chainedgp.distributed import evaluator as head  # noqa: E402
 from chainedgp.distributed.ledger import MADE_IN, SLOTS, Ledger  # noqa: E402
@@ -32,16 +31,12 @@ from chainedgp.distributed.rows import Rows  # noqa: E402
 
 @pytest.fixture(scope="module")
 def client():
-    root = os.path.dirname(os.path.dirname(cgp.__file__))
-    environment = {"PYTHONPATH": root, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    os.environ["PYTHONPATH"] = root
     with (
         distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,
             dashboard_address=":0",
             silence_logs=logging.CRITICAL,
-            env=environment,
         ) as cluster,
         distributed.Client(cluster, direct_to_workers=True) as client,
     ):
