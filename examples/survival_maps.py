@@ -120,7 +120,7 @@ def draw(path, model, patients, inputs, times, labels, unit, truth=None, true_ro
 
 
 def synthetic(arguments):
-    n, inducing = (400, 30) if arguments.quick else (1000, 64)
+    n, inducing = (500, 40) if arguments.quick else (1000, 64)
     data = datasets.synthetic_survival(seed=arguments.seed, n=n)
     print(f"synthetic: {n} patients, {int(data.censored.sum())} censored")
     model = fit(data.X, data.Y, data.censored, ["x0", "x1"], inducing)
