@@ -25,7 +25,7 @@ class Finding:
     name : of the question, a key of `Check`.
     level : "ok", "look" or "problem".
     message : what was found, in words.
-    cause, remedy : where it may come from, what to do; empty where all is well.
+    cause, remedy : where it may come from, what to do; emptied where all is well.
     values : the numbers behind the words.
     """
 
@@ -35,6 +35,11 @@ class Finding:
     cause: str = ""
     remedy: str = ""
     values: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.level == "ok":
+            object.__setattr__(self, "cause", "")
+            object.__setattr__(self, "remedy", "")
 
 
 class Evidence:

@@ -62,13 +62,9 @@ def convergence(e: Evidence) -> Finding:
     if result is not None and result.status == "stopped":
         levels.append("look")
     level = worst(levels)
-    if level == "ok":
-        return Finding("convergence", level, message, values=values)
     if levels[0] == "ok" and levels[1] != "ok":
-        cause, remedy = (
-            "Parameters were changed after q was found.",
-            ('Find q for them: m.optimize(only="variational").'),
-        )
+        cause = "Parameters were changed after q was found."
+        remedy = 'Find q for them: m.optimize(only="variational").'
     else:
         cause = "The hyperparameters have not been optimised, or not to the end."
         remedy = "Call m.optimize(), again if need be: it goes on from where it is."
@@ -109,8 +105,6 @@ def negative_sites(e: Evidence) -> Finding:
     j = int(shares.argmax())
     level = graded(shares[j], 0.5, 0.8)
     message = f"{shares[j]:.0%} of the rows widen q of {e.model.latents[j]} (negative sites)."
-    if level == "ok":
-        return Finding("negative_sites", level, message, values=values)
     return Finding(
         "negative_sites",
         level,
@@ -179,7 +173,7 @@ def calibration(e: Evidence) -> Finding:
         level,
         f"The PIT of rows left out is not uniform, {shape} (p = {p_value:.1g}).",
         cause,
-        "Draw m.plot_pit(); try another likelihood and compare by chainedgp.loo.compare.",
+        "Draw m.plot_pit(); try another likelihood and compare by chainedgp.compare.",
         values,
     )
 
@@ -247,8 +241,6 @@ def inducing_inputs(e: Evidence) -> Finding:
         else f"The {sizes} inducing inputs determine the functions at every row."
     )
     level = "ok" if gain < 1.0 else graded(gain / e.N, 0.01, 0.1)
-    if level == "ok":
-        return Finding("inducing_inputs", level, message, values=values)
     return Finding(
         "inducing_inputs",
         level,

@@ -85,6 +85,7 @@ def cross_validate(
     fit = fit or (lambda model: model.optimize(messages=False))
 
     def run(split: Split) -> tuple[list[float], Array]:
+        """Scores of one fold, and the log-densities of its rows."""
         train, test = split
         held = {key: value[test] for key, value in metadata.items()}
         given = ({key: value[train] for key, value in metadata.items()},) if metadata else ()

@@ -14,7 +14,7 @@ import time
 from contextlib import contextmanager
 
 import numpy as np
-from gpflow_model import gpflow, make_model, tf
+from gpflow_model import adam_step, gpflow, make_model, tf
 from tf_keras.optimizers import Adam
 
 
@@ -67,14 +67,7 @@ def adam(model, data, rate, limit):
     """Adam on everything, q included."""
     optimizer, loss = Adam(rate), model.training_loss_closure(data, compile=False)
 
-    @tf.function
-    def step():
-        with tf.GradientTape() as tape:
-            value = loss()
-        gradient = tape.gradient(value, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradient, model.trainable_variables, strict=True))
-        return value
-
+    step = adam_step(model, optimizer, loss)
     return run_steps(step, lambda: [*model.trainable_variables, *optimizer.variables], limit)
 
 

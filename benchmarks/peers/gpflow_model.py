@@ -59,3 +59,17 @@ def make_model(model):
         q_sqrt=model["q_sqrt"],
         whiten=True,
     )
+
+
+def adam_step(model, optimizer, loss):
+    """A compiled step of the optimiser on everything, q included; returns the loss before it."""
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            value = loss()
+        gradient = tape.gradient(value, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradient, model.trainable_variables, strict=True))
+        return value
+
+    return step

@@ -10,7 +10,7 @@ import sys
 import time
 
 import numpy as np
-from gpflow_model import make_model, tf
+from gpflow_model import adam_step, make_model, tf
 from tf_keras.optimizers import Adam
 
 
@@ -19,15 +19,7 @@ def main(source, target, steps):
     data = (tf.constant(arrays["X"]), tf.constant(arrays["y"][:, None]))
     model, optimizer = make_model(arrays), Adam(0.01)
     loss = model.training_loss_closure(data, compile=False)
-
-    @tf.function
-    def step():
-        with tf.GradientTape() as tape:
-            value = loss()
-        gradient = tape.gradient(value, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradient, model.trainable_variables, strict=True))
-        return value
-
+    step = adam_step(model, optimizer, loss)
     bounds = [-float(step())]
     start, processor = time.perf_counter(), time.process_time()
     bounds += [-float(step()) for _ in range(int(steps))]

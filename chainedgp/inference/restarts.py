@@ -44,6 +44,7 @@ def fit_restarts(
     notes: list[str] = []
 
     def run(k: int) -> tuple[bool, float, Any]:
+        """Whether restart k may win, its bound, and (outcome, model) or None if it failed."""
         one = copies[k]
         one._use_threads(1)
         if k > 0:

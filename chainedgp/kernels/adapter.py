@@ -122,6 +122,7 @@ class GPyKernel(Kernel):
             K = np.array(self._at(theta).K(X, Z), dtype=float)
 
         def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
+            """dL/dθ, dL/dX and dL/dZ from dL/dK."""
             dL_dK = np.array(dL_dK)  # GPy may write into it
             with self._lock:
                 twin = self._at(theta)
@@ -150,6 +151,7 @@ class GPyKernel(Kernel):
             k = np.array(self._at(theta).Kdiag(X), dtype=float)
 
         def pullback(dL_dk: Array) -> tuple[Array, Array]:
+            """dL/dθ and dL/dX from dL/dk."""
             with self._lock:
                 twin = self._at(theta)
                 twin.update_gradients_diag(np.array(dL_dk), X)

@@ -80,6 +80,7 @@ class Periodic(Kernel):
         K *= variance
 
         def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
+            """dL/dθ, dL/dX and dL/dZ from dL/dK."""
             # the period moves both sides, so both are always needed
             total, dU, dV, spread = distances.pull(dL_dK * K, True)  # dk/dr² = −k/2
             d_phase = -(U[:, :D] * dU[:, D:] - U[:, D:] * dU[:, :D])  # (n, D)
@@ -99,6 +100,7 @@ class Periodic(Kernel):
 
     def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
         def pullback(dL_dk: Array) -> tuple[Array, None]:
+            """dL/dθ and dL/dX from dL/dk."""
             dL_dtheta = np.zeros(self.size)
             dL_dtheta[0] = np.sum(dL_dk)
             return dL_dtheta, None

@@ -88,6 +88,7 @@ class Stationary(Kernel):
         K *= variance
 
         def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
+            """dL/dθ, dL/dX and dL/dZ from dL/dK."""
             S, c = self.slope(memo, K, *shape)
             W = np.multiply(dL_dK, S, out=scratch("dL_dr2", *K.shape))
             total, dX, dZ, spread = distances.pull(W, wrt_second)
@@ -103,6 +104,7 @@ class Stationary(Kernel):
 
     def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
         def pullback(dL_dk: Array) -> tuple[Array, None]:
+            """dL/dθ and dL/dX from dL/dk."""
             dL_dtheta = np.zeros(self.size)
             dL_dtheta[0] = np.sum(dL_dk)
             return dL_dtheta, None

@@ -7,6 +7,7 @@ z = (y − shift)/scale with p(y) = p(z)/scale. What leaves an estimator is in t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,13 @@ from ..linalg import Array
 from ..model import ChainedGP
 from ..predictive import Predictive
 
-__all__ = ["ChainedGPEstimator", "WithQuantiles", "named_likelihood", "rows_of_weight"]
+__all__ = [
+    "ChainedGPEstimator",
+    "WithQuantiles",
+    "defaulting_to",
+    "named_likelihood",
+    "rows_of_weight",
+]
 
 TIMES = ("y_upper", "entry")  # metadata in the units of y
 
@@ -173,6 +180,19 @@ class ChainedGPEstimator(BaseEstimator):
         self, X: Any, y: Array, sample_weight: Any, metadata: Mapping[str, Any]
     ) -> float:
         return float(np.average(self._log_density(X, y, metadata), weights=sample_weight))
+
+
+def defaulting_to(likelihood: str | None) -> Any:
+    """The constructor of `ChainedGPEstimator` with a default likelihood.
+
+    A function of its own, because scikit-learn reads an estimator's parameters and their defaults
+    from the signature of `__init__`.
+    """
+    init: Any = ChainedGPEstimator.__init__
+    defaults = (likelihood, *init.__defaults__)
+    made = FunctionType(init.__code__, init.__globals__, "__init__", defaults)
+    made.__annotations__ = {**init.__annotations__, "likelihood": "str | Likelihood | None"}
+    return made
 
 
 class WithQuantiles(ChainedGPEstimator):

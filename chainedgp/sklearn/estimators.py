@@ -12,7 +12,13 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from ..errors import InputError
 from ..likelihoods import Likelihood, Softmax
 from ..linalg import Array
-from .base import ChainedGPEstimator, WithQuantiles, named_likelihood, rows_of_weight
+from .base import (
+    ChainedGPEstimator,
+    WithQuantiles,
+    defaulting_to,
+    named_likelihood,
+    rows_of_weight,
+)
 
 __all__ = ["ChainedGPClassifier", "ChainedGPRegressor"]
 
@@ -27,31 +33,7 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
     Parameters and attributes: see `ChainedGPEstimator`.
     """
 
-    def __init__(
-        self,
-        likelihood: str | Likelihood = "het_gaussian",
-        kernels: Any = None,
-        mean_functions: Any = None,
-        num_inducing: int = 100,
-        standardize: bool = False,
-        max_iter: int = 300,
-        batch_size: int | None = None,
-        epochs: float | None = None,
-        num_threads: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            likelihood,
-            kernels,
-            mean_functions,
-            num_inducing,
-            standardize,
-            max_iter,
-            batch_size,
-            epochs,
-            num_threads,
-            random_state,
-        )
+    __init__ = defaulting_to("het_gaussian")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -99,31 +81,7 @@ class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
     Other parameters and attributes: see `ChainedGPEstimator`; `classes_` are the classes, sorted.
     """
 
-    def __init__(
-        self,
-        likelihood: str | Likelihood | None = None,
-        kernels: Any = None,
-        mean_functions: Any = None,
-        num_inducing: int = 100,
-        standardize: bool = False,
-        max_iter: int = 300,
-        batch_size: int | None = None,
-        epochs: float | None = None,
-        num_threads: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            likelihood,
-            kernels,
-            mean_functions,
-            num_inducing,
-            standardize,
-            max_iter,
-            batch_size,
-            epochs,
-            num_threads,
-            random_state,
-        )
+    __init__ = defaulting_to(None)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ChainedGPClassifier:
         """Fit to X (n, D) and labels y (n,), with row weights (n,)."""

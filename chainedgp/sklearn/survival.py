@@ -8,9 +8,8 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from ..errors import InputError
-from ..likelihoods import Likelihood
 from ..linalg import Array
-from .base import WithQuantiles, named_likelihood, rows_of_weight
+from .base import WithQuantiles, defaulting_to, named_likelihood, rows_of_weight
 
 __all__ = ["ChainedGPSurvival", "Curve"]
 
@@ -30,31 +29,7 @@ class ChainedGPSurvival(WithQuantiles):
     events, sorted.
     """
 
-    def __init__(
-        self,
-        likelihood: str | Likelihood = "log_logistic_survival",
-        kernels: Any = None,
-        mean_functions: Any = None,
-        num_inducing: int = 100,
-        standardize: bool = False,
-        max_iter: int = 300,
-        batch_size: int | None = None,
-        epochs: float | None = None,
-        num_threads: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            likelihood,
-            kernels,
-            mean_functions,
-            num_inducing,
-            standardize,
-            max_iter,
-            batch_size,
-            epochs,
-            num_threads,
-            random_state,
-        )
+    __init__ = defaulting_to("log_logistic_survival")
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ChainedGPSurvival:
         """Fit to X (n, D) and structured y (n,), with row weights (n,)."""
