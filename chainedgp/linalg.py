@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,12 @@ __all__ = [
     "cholesky",
     "invert_lower",
     "lower_product",
+    "lower_triangle_product",
     "one_blas_thread",
     "pack_lower",
     "scratch",
     "unpack_lower",
+    "upper_product",
     "weighted_gram",
 ]
 
@@ -80,6 +82,24 @@ def lower_product(L: Array, K: Array, out: Array | None = None) -> Array:
     return out
 
 
+def upper_product(U: Array, K: Array, out: Array | None = None) -> Array:
+    """U K for U (M, M + k), zero below its diagonal, and K (M + k, n): as `lower_product`."""
+    out = np.empty((len(U), K.shape[1])) if out is None else out
+    for i in range(0, len(U), BLOCK):
+        rows = slice(i, i + BLOCK)
+        np.matmul(U[rows, i:], K[i:], out=out[rows])
+    return out
+
+
+def lower_triangle_product(B: Array, C: Array) -> Array:
+    """The lower triangle of B C (M, M); above it there is anything."""
+    out = np.zeros((len(B), C.shape[1]))
+    for i in range(0, len(B), BLOCK):
+        rows = slice(i, i + BLOCK)
+        np.matmul(B[rows], C[:, : i + BLOCK], out=out[rows, : i + BLOCK])
+    return out
+
+
 def weighted_gram(A: Array, w: Array) -> Array:
     """A diag(w) Aᵀ (M, M) for A (M, n) and weights w (n,) of either sign.
 
@@ -98,20 +118,17 @@ def weighted_gram(A: Array, w: Array) -> Array:
 
 def pack_lower(L: Array) -> Array:
     """Lower triangle of L (M, M) row by row: (M (M + 1) / 2,)."""
-    return np.take(L, _lower_indices(L.shape[0]))
+    return np.concatenate([row[: i + 1] for i, row in enumerate(L)])
 
 
 def unpack_lower(packed: Array, M: int) -> Array:
     """The matrix of which `pack_lower` gave the lower triangle: (M, M)."""
-    L = np.zeros((M, M))
-    L.flat[_lower_indices(M)] = packed
+    L, packed = np.zeros((M, M)), np.ascontiguousarray(packed)
+    start = 0
+    for i, row in enumerate(L):
+        row[: i + 1] = packed[start : start + i + 1]
+        start += i + 1
     return L
-
-
-@lru_cache(maxsize=4)
-def _lower_indices(M: int) -> NDArray[np.intp]:
-    """Where the lower triangle of an (M, M) matrix is among its entries, row by row."""
-    return np.flatnonzero(np.tri(M, dtype=bool))
 
 
 class _BlasGuard:

@@ -36,7 +36,14 @@ from .inference.initialize import (
 )
 from .kernels import Kernel, as_kernel
 from .likelihoods import Likelihood
-from .linalg import Array, cholesky, one_blas_thread, pack_lower, unpack_lower
+from .linalg import (
+    Array,
+    cholesky,
+    lower_triangle_product,
+    one_blas_thread,
+    pack_lower,
+    unpack_lower,
+)
 from .means import MeanFunction
 from .parameters import LargeParam, LatentList, ParamzModel
 from .plotting.methods import Plotting
@@ -260,12 +267,8 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         return [part.values for part in param]
 
     def _q(self) -> tuple[Gaussian, ...]:
-        return tuple(
-            from_root(np.array(mu), unpack_lower(root, M))
-            for mu, root, M in zip(
-                self._columns(self.q_mu), self._columns(self.q_sqrt), self._sizes, strict=True
-            )
-        )
+        q = self._columns(self.q_mu), self._columns(self.q_sqrt), self._sizes
+        return tuple(self._evaluator.over_latents(_gaussian, *q))
 
     def _q_is_prior(self) -> bool:
         """Whether q is N(0, I), as in a new model."""
@@ -347,8 +350,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
                 Z.gradient[:] = part.Z
         if state is None:
             return
-        roots = zip(self._columns(self.q_sqrt), self._sizes, gradient.S_bar, strict=True)
-        d_root = [_root_gradient(unpack_lower(r, M), G) for r, M, G in roots]
+        d_root = self._evaluator.over_latents(_root_gradient, state.q, gradient.S_bar)
         for param, values in ((self.q_mu, gradient.mu), (self.q_sqrt, d_root)):
             if self._same_size:
                 param.gradient[:] = np.stack(values, axis=1)
@@ -382,8 +384,16 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         return super().__getstate__()
 
 
-def _root_gradient(root: Array, G: Array) -> Array:
+def _gaussian(mu: Array, root: Array, M: int) -> Gaussian:
+    """q(v) of one latent from its columns of q_mu and q_sqrt."""
+    return from_root(np.array(mu), unpack_lower(root, M))
+
+
+def _root_gradient(q: Gaussian, G: Array) -> Array:
     """∂L/∂R, S = RRᵀ, packed: 2 G R − (R − R⁻ᵀ's diagonal), the lower triangle."""
-    d_root = 2.0 * G @ root - root
+    root = q.root
+    if root is None:
+        raise RuntimeError("this q was not made from a root")
+    d_root = lower_triangle_product(2.0 * G, root) - root
     d_root.flat[:: root.shape[0] + 1] += 1.0 / np.diag(root)
     return pack_lower(d_root)

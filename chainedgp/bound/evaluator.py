@@ -7,19 +7,22 @@ L(θ, q) = Σ_i E_q[log p(y_i | f_1(x_i), …, f_b(x_i))] − Σ_j KL(q(u_j) ‖
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..linalg import Array, one_blas_thread
+from ..linalg import Array, lower_triangle_product, one_blas_thread, upper_product
 from .gaussian import Gaussian, from_natural
 from .shards import Shard
-from .sparse import KernelGradient, make_prior, reverse_prior
-from .sums import Evaluation, Gram, LeftFactors, Task
+from .sparse import KernelGradient, Prior, make_prior, reverse_prior
+from .sums import Evaluation, Gram, Task
 
 __all__ = ["Evaluator", "Gradient", "Hyperparameters", "State", "q_from_gram"]
+
+LARGE = 200  # inducing inputs from which the (M, M) work of latents is worth a thread each
 
 _keys = itertools.count()  # names of hyperparameter settings, for the shards' caches
 
@@ -77,6 +80,7 @@ class Evaluator:
         self.num_likelihood = 0  # passes that evaluated the likelihood
         self.num_theta = 0  # hyperparameter settings
         self._task: Task | None = None
+        self._large = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_task": None}  # holds closures; made anew when needed
@@ -88,14 +92,13 @@ class Evaluator:
 
     def set_hyperparameters(self, theta: Hyperparameters, scale: float = 1.0) -> None:
         """Factorise the priors at θ; every later call is at this θ."""
+        make = partial(make_prior, jitter=theta.jitter)
+        self._large = max(len(Z) for Z in theta.Z) >= LARGE
         with one_blas_thread():
-            priors = tuple(
-                make_prior(k, m, Z, theta.jitter)
-                for k, m, Z in zip(theta.kernels, theta.means, theta.Z, strict=True)
-            )
+            priors = self.over_latents(make, theta.kernels, theta.means, theta.Z)
         self.num_theta += 1
         self._task = Task(
-            priors, theta.likelihood, dict(theta.parameters), next(_keys), scale=scale
+            tuple(priors), theta.likelihood, dict(theta.parameters), next(_keys), scale=scale
         )
 
     @property
@@ -125,7 +128,11 @@ class Evaluator:
 
         gradient : whether `gradient` with q fixed will follow; its pass is then made in this one.
         """
-        task = replace(self.task, q=tuple(q), left=self._left(q) if gradient else ())
+        left: tuple[Array, ...] = ()
+        if gradient:
+            with one_blas_thread():
+                left = tuple(self.over_latents(_fixed_left, self.task.priors, q))
+        task = replace(self.task, q=tuple(q), left=left)
         self.num_likelihood += 1
         return State(tuple(q), self._sum("evaluate", task), gram)
 
@@ -142,49 +149,39 @@ class Evaluator:
         With μ̄ = A g_m − μ, S̄ = G − ½(I − S⁻¹), Π = −S(S̄ + ½(μ̄bᵀ + bμ̄ᵀ))S the second adds
         (Sμ̄) rᵀ + 2 Π A diag(λ2) to ∂/∂A: exact for L(θ, q(θ, λ)) however far q is from optimal.
         """
-        ev = state.evaluation
+        ev, task = state.evaluation, self.task
         mu_bar = [a - q.mu for a, q in zip(ev.A_gm, state.q, strict=True)]
         with one_blas_thread():
-            H = [
-                np.outer(q.mu, A_gm) + 2.0 * q.S_minus_I @ G
-                for q, A_gm, G in zip(state.q, ev.A_gm, ev.G, strict=True)
-            ]
-            sums = None if sites_fixed else ev.gradients
-            if sums is None:
-                left = self._left(state.q)
-                if sites_fixed:
-                    left = self._add_site_factors(left, H, state, mu_bar)
-                task = replace(self.task, q=state.q, left=left)
-                sums = self._sum("gradient", task)
-            latents = []
-            for prior, part, Hj in zip(self.task.priors, sums.parts, H, strict=True):
-                d_theta, d_Z = reverse_prior(prior, Hj)
-                latents.append(KernelGradient(part.kernel + d_theta, part.Z + d_Z, part.mean))
+            H = self.over_latents(_through_A, state.q, ev.A_gm, ev.G)
+            if sites_fixed:
+                left, S_mu_bar = self._site_factors(H, state, mu_bar)
+                sums = self._sum("gradient", replace(task, q=state.q, left=left, S_mu_bar=S_mu_bar))
+            else:
+                sums = ev.gradients or self.evaluate(state.q, gradient=True).evaluation.gradients
+            through_L = self.over_latents(reverse_prior, task.priors, H)
+        latents = [
+            KernelGradient(part.kernel + d_theta, part.Z + d_Z, part.mean)
+            for part, (d_theta, d_Z) in zip(sums.parts, through_L, strict=True)
+        ]
         return Gradient(latents, ev.d_parameters, mu_bar, ev.G)
 
-    def _left(self, q: Sequence[Gaussian]) -> tuple[LeftFactors, ...]:
-        """[L⁻ᵀ(S − I), L⁻ᵀμ] of every latent: the gradient in Kuf at fixed q."""
-        pairs = zip(self.task.priors, q, strict=True)
-        with one_blas_thread():
-            return tuple(
-                LeftFactors(prior.L_inv.T @ np.column_stack([part.S_minus_I, part.mu]))
-                for prior, part in pairs
-            )
+    def over_latents(self, work: Callable[..., Any], *parts: Sequence[Any]) -> list[Any]:
+        """work(…) of every latent's parts, on the threads of the rows where it is long enough."""
+        jobs = list(zip(*parts, strict=True))
+        if self._large and len(self.shards) == 1:
+            return list(self.shards[0].in_threads(work, jobs))
+        return [work(*job) for job in jobs]
 
-    def _add_site_factors(
-        self, left: Sequence[LeftFactors], H: list[Array], state: State, mu_bar: list[Array]
-    ) -> tuple[LeftFactors, ...]:
-        """Left factors with those of fixed sites; adds their part to H, in place."""
+    def _site_factors(
+        self, H: list[Array], state: State, mu_bar: list[Array]
+    ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        """Left factors and Sμ̄ of the gradient at fixed sites; adds their part to H, in place."""
         if state.gram is None:
             raise RuntimeError("this q was not made from sites")
-        longer = []
-        for j, (prior, q) in enumerate(zip(self.task.priors, state.q, strict=True)):
-            S_mu_bar, Pi = _site_factors(q, mu_bar[j], state.evaluation.G[j])
-            H[j] += np.outer(S_mu_bar, state.gram.b[j])
-            H[j] += 2.0 * Pi @ state.gram.Lam[j]
-            more = prior.L_inv.T @ np.column_stack([Pi, S_mu_bar])
-            longer.append(LeftFactors(np.hstack([left[j].left, more]), S_mu_bar))
-        return tuple(longer)
+        grams = state.evaluation.G, state.gram.b, state.gram.Lam
+        factors = self.over_latents(_add_site_factors, self.task.priors, H, state.q, mu_bar, *grams)
+        left, S_mu_bar = zip(*factors, strict=True)
+        return left, S_mu_bar
 
     def _sum(self, method: str, task: Task) -> Any:
         """A pass of every shard, named by its method; the sums are added in the shards' order."""
@@ -195,15 +192,34 @@ class Evaluator:
         return total
 
 
-def _site_factors(q: Gaussian, mu_bar: Array, G: Array) -> tuple[Array, Array]:
-    """Sμ̄ (M,) and Π (M, M) of one latent; b = S⁻¹μ."""
+def _fixed_left(prior: Prior, q: Gaussian) -> Array:
+    """[L⁻ᵀ, L⁻ᵀμ] (M, M + 1)."""
+    upper = prior.L_inv.T
+    return np.column_stack([upper, upper @ q.mu])
+
+
+def _through_A(q: Gaussian, A_gm: Array, G: Array) -> Array:
+    """H = (∂/∂A) Aᵀ = μ (A g_m)ᵀ + 2 (S − I) G of one latent at fixed q, its lower triangle."""
+    H = lower_triangle_product(2.0 * q.S_minus_I, G)
+    H += np.outer(q.mu, A_gm)
+    return H
+
+
+def _add_site_factors(
+    prior: Prior, H: Array, q: Gaussian, mu_bar: Array, G: Array, b: Array, Lam: Array
+) -> tuple[Array, Array]:
+    """Left factors (M, 2M + 2) and Sμ̄ (M,) of one latent; adds to H, in place. b = S⁻¹μ."""
     if q.precision is None:
         raise RuntimeError("this q was not made from sites")
     S_bar = G + 0.5 * q.precision
     S_bar.flat[:: S_bar.shape[0] + 1] -= 0.5
     outer = 0.5 * np.outer(mu_bar, q.precision @ q.mu)
     Pi = -(q.S @ (S_bar + outer + outer.T) @ q.S)
-    return q.S @ mu_bar, Pi
+    S_mu_bar = q.S @ mu_bar
+    H += np.outer(S_mu_bar, b)
+    H += lower_triangle_product(2.0 * Pi, Lam)
+    factors = np.column_stack([q.S_minus_I, q.mu, Pi, S_mu_bar])
+    return upper_product(prior.L_inv.T, factors), S_mu_bar
 
 
 def q_from_gram(gram: Gram) -> tuple[Gaussian, ...]:

@@ -16,13 +16,14 @@ __all__ = ["Gaussian", "from_natural", "from_root", "symmetric_kl"]
 class Gaussian:
     """q(v) = N(μ, S) of the whitened inducing values v of one latent, S of shape (M, M).
 
-    `precision` is S⁻¹ where q came from sites, and None where it came from a root of S.
+    `precision` is S⁻¹ where q came from sites, `root` is R where it came from S = R Rᵀ.
     """
 
     mu: Array
     S: Array
     log_det_S: float
     precision: Array | None = None
+    root: Array | None = None
 
     @cached_property
     def S_minus_I(self) -> Array:
@@ -56,7 +57,7 @@ def from_root(mu: Array, root: Array) -> Gaussian:
     diagonal = np.abs(np.diag(root))
     with np.errstate(divide="ignore"):
         log_det = 2.0 * float(np.log(diagonal).sum())
-    return Gaussian(mu, root @ root.T, log_det)
+    return Gaussian(mu, root @ root.T, log_det, root=root)
 
 
 def symmetric_kl(p: Gaussian, q: Gaussian) -> float:

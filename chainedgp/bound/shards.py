@@ -14,19 +14,19 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
 
 from ..linalg import Array, scratch, weighted_gram
-from .sparse import Projection, marginals, project, reverse_chunk
+from .sparse import Projection, marginals, project, reverse_chunk, reverse_sites
 from .sums import Evaluation, Gradients, Gram, Task
 
 __all__ = ["Shard"]
 
-CHUNK_ROWS = 1024  # with M = 100 the arrays of a chunk, (M, n), are 0.8 MB: they stay in cache
+CHUNK_ROWS = 1024  # at most; with M = 100 an array of a chunk, (M, n), has 0.8 MB
 FEWEST_ROWS = 256  # of a chunk, where fewer than two chunks would leave a thread idle
 NARROW = 30.0  # precision of a narrow site, relative to the prior's
 CACHE_BYTES = 128 * 2**20  # projections kept between the passes at the same hyperparameters
@@ -189,7 +189,7 @@ class Shard:
         return self._sum(self._evaluate_chunk, task)
 
     def gradient(self, task: Task) -> Gradients:
-        """Gradients in kernels, Z and means from the proposal (the gradients at the current q)."""
+        """Gradients at fixed sites in kernels, Z and means; the proposal holds those in m and v."""
         return self._sum(self._gradient_chunk, task)
 
     def freeze_nodes(self, frozen: bool) -> None:
@@ -239,8 +239,9 @@ class Shard:
         chunks = self._projections(task, rows, keep=not task.left)
         n, b = chunks[0].kff.size, len(chunks)
         m, v, floored = np.empty((b, n)), np.empty((b, n)), np.empty((b, n), dtype=bool)
+        SA = [scratch(f"SA{j}", len(chunk.A) + 1, n) for j, chunk in enumerate(chunks)]
         for j, (chunk, q) in enumerate(zip(chunks, task.q, strict=True)):
-            m[j], v[j], floored[j] = marginals(chunk, q)
+            m[j], v[j], floored[j] = marginals(chunk, q, SA[j][:-1])
         y, kw = self._targets(task, rows)
         nodes, unmet, raised = self._nodes(task, rows, y, m.T, v.T, kw)
         value, dm, dv, dtheta = task.likelihood.expectation(y, m.T, v.T, nodes, **kw)
@@ -254,6 +255,10 @@ class Shard:
         trial = self._sites["trial"]
         trial[1, :, rows] = -2.0 * g_v
         trial[0, :, rows] = g_m - 2.0 * g_v * m
+        gradients = None
+        if task.left:
+            parts = zip(chunks, g_m, g_v, task.left, SA, strict=True)
+            gradients = Gradients([reverse_chunk(*part) for part in parts])
         return Evaluation(
             float(value.sum()),
             float(np.abs(value).sum()),
@@ -262,25 +267,18 @@ class Shard:
             [chunk.A @ g_m[j] for j, chunk in enumerate(chunks)],
             unmet,
             raised,
-            self._gradients(task, chunks, g_m, g_v) if task.left else None,
+            gradients,
         )
-
-    def _gradients(self, task: Task, chunks: list[Projection], g_m: Array, g_v: Array) -> Gradients:
-        parts = zip(chunks, g_m, g_v, task.left, strict=True)
-        return Gradients([reverse_chunk(chunk, m, v, left.left) for chunk, m, v, left in parts])
 
     def _gradient_chunk(self, task: Task, rows: slice) -> Gradients:
         lam1, lam2 = self._sites["current"][:, :, rows]
         new1, new2 = self._sites["proposal"][:, :, rows]
         parts = []
         for j, chunk in enumerate(self._projections(task, rows)):
-            left = task.left[j]
             m = chunk.mean + task.q[j].mu @ chunk.A
             g_v, g_m = -0.5 * new2[j], new1[j] - new2[j] * m
-            sites = None
-            if left.S_mu_bar is not None:
-                sites = (lam2[j], lam1[j] - lam2[j] * chunk.mean, left.S_mu_bar)
-            parts.append(reverse_chunk(chunk, g_m, g_v, left.left, sites))
+            r = lam1[j] - lam2[j] * chunk.mean
+            parts.append(reverse_sites(chunk, g_m, g_v, task.left[j], lam2[j], r, task.S_mu_bar[j]))
         return Gradients(parts)
 
     def _nodes(
@@ -344,18 +342,24 @@ class Shard:
     def _map(self, work: Callable[[Task, slice], Any], task: Task) -> Iterator[Any]:
         """Results of all chunks in the order of the rows; at most a few are in flight."""
         self._new_key(task.key)
-        work = _quiet(work)
-        size = min(self.chunk_rows, max(FEWEST_ROWS, -(-self.num_rows // 2)))
+        pairs = -(-self.num_rows // (2 * self.chunk_rows))  # of chunks of the same size
+        size = max(FEWEST_ROWS, -(-self.num_rows // (2 * pairs)))
         starts = range(0, self.num_rows, size)
         slices = [slice(i, min(i + size, self.num_rows)) for i in starts]
-        if self.num_threads == 1 or len(slices) == 1:
-            for rows in slices:
-                yield work(task, rows)
+        return self.in_threads(work, [(task, rows) for rows in slices])
+
+    def in_threads(
+        self, work: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]
+    ) -> Iterator[Any]:
+        """work(*job) of all jobs, in their order; at most a few are in flight."""
+        if self.num_threads == 1 or len(jobs) == 1:
+            for job in jobs:
+                yield _quiet(work, *job)
             return
         pool, flying = self._threads(), deque[Future[Any]]()
         try:
-            for rows in slices:
-                flying.append(pool.submit(work, task, rows))
+            for job in jobs:
+                flying.append(pool.submit(_quiet, work, *job))
                 if len(flying) > 2 * self.num_threads:
                     yield flying.popleft().result()
             while flying:
@@ -373,11 +377,7 @@ class Shard:
         return self._pool[1]
 
 
-def _quiet(work: Callable[[Task, slice], Any]) -> Callable[[Task, slice], Any]:
+def _quiet(work: Callable[..., Any], *job: Any) -> Any:
     """Without floating-point warnings: what is not finite shows in the bound, which is checked."""
-
-    def quiet(task: Task, rows: slice) -> Any:
-        with np.errstate(all="ignore"):  # belongs to a thread, so it is set in each
-            return work(task, rows)
-
-    return quiet
+    with np.errstate(all="ignore"):  # belongs to a thread, so it is set in each
+        return work(*job)

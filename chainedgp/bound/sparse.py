@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..linalg import Array, cholesky, invert_lower, lower_product, scratch
+from ..linalg import Array, cholesky, invert_lower, lower_product, scratch, upper_product
 from .gaussian import Gaussian
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "project",
     "reverse_chunk",
     "reverse_prior",
+    "reverse_sites",
 ]
 
 VARIANCE_FLOOR = 1e-12  # of the prior variance: rounding can make v negative, never less than this
@@ -87,9 +88,14 @@ def project(prior: Prior, X: Array, out: Array | None = None) -> Projection:
     )
 
 
-def marginals(chunk: Projection, q: Gaussian) -> tuple[Array, Array, Array]:
-    """Mean and variance of q(f_i) for a chunk, each (n,), and where the variance hit its floor."""
-    SA = np.matmul(q.S_minus_I, chunk.A, out=scratch("SA", *chunk.A.shape))  # (M, n)
+def marginals(
+    chunk: Projection, q: Gaussian, out: Array | None = None
+) -> tuple[Array, Array, Array]:
+    """Mean and variance of q(f_i) for a chunk, each (n,), and where the variance hit its floor.
+
+    out : (M, n), filled with (S − I) A, which `reverse_chunk` goes on from.
+    """
+    SA = np.matmul(q.S_minus_I, chunk.A, out=scratch("SA", *chunk.A.shape) if out is None else out)
     v = chunk.kff + np.einsum("ij,ij->j", SA, chunk.A)
     floor = VARIANCE_FLOOR * chunk.kff
     floored = v <= floor
@@ -99,31 +105,39 @@ def marginals(chunk: Projection, q: Gaussian) -> tuple[Array, Array, Array]:
 
 
 def reverse_chunk(
-    chunk: Projection,
-    g_m: Array,
-    g_v: Array,
-    left: Array,
-    sites: tuple[Array, Array, Array] | None = None,
+    chunk: Projection, g_m: Array, g_v: Array, left: Array, right: Array
 ) -> KernelGradient:
-    """Gradients from ∂E/∂m and ∂E/∂v of a chunk, all but the part that goes through L.
+    """Gradients at fixed q from ∂E/∂m and ∂E/∂v of a chunk, all but the part that goes through L.
 
-    ∂/∂Kuf = L⁻ᵀ(S − I) A diag(2 g_v) + L⁻ᵀμ g_mᵀ, one product with `left` = [L⁻ᵀ(S − I), L⁻ᵀμ].
-    `sites` = (λ2, r, Sμ̄) adds what follows from q being a function of the hyperparameters at fixed
-    sites: L⁻ᵀΠ A diag(2 λ2) + L⁻ᵀSμ̄ rᵀ with r = λ1 − λ2 mean(X); `left` then has their factors too.
+    ∂/∂Kuf = L⁻ᵀ((S − I) A diag(2 g_v) + μ g_mᵀ), one product of `left` = [L⁻ᵀ, L⁻ᵀμ] with `right`
+    (M + 1, n), whose first M rows are (S − I) A when it comes and which is overwritten.
+    """
+    right[:-1] *= 2.0 * g_v
+    right[-1] = g_m
+    return _pull(chunk, upper_product(left, right, scratch("dKuf", *chunk.A.shape)), g_v, g_m)
+
+
+def reverse_sites(
+    chunk: Projection, g_m: Array, g_v: Array, left: Array, lam2: Array, r: Array, S_mu_bar: Array
+) -> KernelGradient:
+    """As `reverse_chunk`, but for q as a function of the hyperparameters at fixed sites.
+
+    That adds L⁻ᵀΠ A diag(2 λ2) + L⁻ᵀSμ̄ rᵀ with r = λ1 − λ2 mean(X) to ∂/∂Kuf: one product with
+    `left` = [L⁻ᵀ(S − I), L⁻ᵀμ, L⁻ᵀΠ, L⁻ᵀSμ̄] (M, 2M + 2).
     """
     M, n = chunk.A.shape
-    right = scratch("right", left.shape[1], n)
+    right = scratch("right", 2 * M + 2, n)
     np.multiply(chunk.A, 2.0 * g_v, out=right[:M])
     right[M] = g_m
-    dL_dmean = g_m
-    if sites is not None:
-        lam2, r, S_mu_bar = sites
-        np.multiply(chunk.A, 2.0 * lam2, out=right[M + 1 : -1])
-        right[-1] = r
-        dL_dmean = g_m - lam2 * (S_mu_bar @ chunk.A)
+    np.multiply(chunk.A, 2.0 * lam2, out=right[M + 1 : -1])
+    right[-1] = r
     dL_dKuf = np.matmul(left, right, out=scratch("dKuf", M, n))
+    return _pull(chunk, dL_dKuf, g_v, g_m - lam2 * (S_mu_bar @ chunk.A))
+
+
+def _pull(chunk: Projection, dL_dKuf: Array, dL_dkff: Array, dL_dmean: Array) -> KernelGradient:
     d_theta, d_Z, _ = chunk.pull_Kuf(dL_dKuf, wrt_second=False)
-    d_theta_diag, _ = chunk.pull_kff(g_v)
+    d_theta_diag, _ = chunk.pull_kff(dL_dkff)
     return KernelGradient(d_theta + d_theta_diag, d_Z, chunk.pull_mean(dL_dmean))
 
 
@@ -136,7 +150,9 @@ def reverse_prior(prior: Prior, H: Array) -> tuple[Array, Array]:
     lower = np.tril(H)
     symmetric = lower + lower.T
     symmetric.flat[:: H.shape[0] + 1] = np.diag(H)
-    dL_dKuu = -0.5 * (prior.L_inv.T @ symmetric @ prior.L_inv)
+    upper = prior.L_inv.T
+    dL_dKuu = upper_product(upper, upper_product(upper, symmetric).T)  # symmetric too
+    dL_dKuu *= -0.5
     dL_dKuu.flat[:: H.shape[0] + 1] += prior.jitter * np.trace(dL_dKuu) / H.shape[0]
     d_theta, d_Z, _ = prior.pull_Kuu(dL_dKuu)
     return d_theta, d_Z

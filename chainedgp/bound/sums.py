@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..linalg import Array
 from .gaussian import Gaussian
 from .sparse import KernelGradient, Prior
 
-__all__ = ["Evaluation", "Gradients", "Gram", "LeftFactors", "Task"]
-
-
-class LeftFactors(NamedTuple):
-    """Small matrices of one latent that turn gradients in m and v into gradients in Kuf."""
-
-    left: Array  # [L⁻ᵀ(S − I), L⁻ᵀμ] (M, M + 1), or with [L⁻ᵀΠ, L⁻ᵀSμ̄] too (M, 2M + 2)
-    S_mu_bar: Array | None = None  # Sμ̄ (M,), where q follows the hyperparameters at fixed sites
+__all__ = ["Evaluation", "Gradients", "Gram", "Task"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +22,10 @@ class Task:
     parameters: Mapping[str, float]
     key: int
     q: tuple[Gaussian, ...] = ()
-    left: tuple[LeftFactors, ...] = ()
+    # what turns gradients in m and v into gradients in Kuf: [L⁻ᵀ, L⁻ᵀμ] at fixed q, and
+    # [L⁻ᵀ(S − I), L⁻ᵀμ, L⁻ᵀΠ, L⁻ᵀSμ̄] with Sμ̄ where q follows the hyperparameters at fixed sites
+    left: tuple[Array, ...] = ()
+    S_mu_bar: tuple[Array, ...] = ()
     scale: float = 1.0  # N / B for a minibatch
 
 

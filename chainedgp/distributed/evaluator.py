@@ -100,7 +100,9 @@ class DaskEvaluator(Evaluator):
 
     def _small(self, task: Task, with_S: bool = True) -> Task:
         """A task without what shards do not read or have: L, S⁻¹, likelihood, kernels, means."""
-        q = tuple(replace(p, precision=None, S=p.S if with_S else p.S[:0]) for p in task.q)
+        q = tuple(
+            replace(p, precision=None, root=None, S=p.S if with_S else p.S[:0]) for p in task.q
+        )
         return replace(task, priors=self._priors, q=q, likelihood=None)
 
     def _sum(self, method: str, task: Task) -> Any:
