@@ -119,7 +119,7 @@ def main() -> None:
         cells = [f"{1e3 * base:.0f}"]
         for name in ("reduced", "required"):
             cells += [f"{1e3 * r[f'{name} seconds']:.1f}", f"{base / r[f'{name} seconds']:.1f}"]
-        cells += [f"{r[f'{name} error']:.0e}" for name in ("plain", "reduced", "required")]
+        cells += [f"{r[f'{name} error']:.1e}" for name in ("plain", "reduced", "required")]
         print(f"| {case.__name__} | " + " | ".join(cells) + " |")
 
 
