@@ -36,6 +36,7 @@ setup(
             "hypothesis",
             "mpmath",
             "pandas>=2.2.2",
+            "polars",
             "scikit-learn>=1.6",
             "dask[array,distributed]",
             "ruff>=0.17,<0.18",  # the formatter's style may change with a minor version

@@ -11,6 +11,7 @@ from .errors import InputError
 from .linalg import Array
 
 __all__ = [
+    "as_column_names",
     "as_generator",
     "as_inputs",
     "as_metadata",
@@ -146,6 +147,17 @@ def as_name(name: Any) -> str:
     return name
 
 
+def as_column_names(names: Any, columns: int) -> tuple[str, ...]:
+    """Names for the columns of X, given by the user."""
+    listed = () if isinstance(names, str) else tuple(map(str, names))
+    if len(listed) != columns or len(set(listed)) != columns:
+        raise InputError(
+            f"input_names must be {columns} different names, one for each column of X; got "
+            f"{names!r}."
+        )
+    return listed
+
+
 def as_generator(rng: Any) -> np.random.Generator:
     """A numpy Generator from an int, a Generator or None (fresh entropy)."""
     if isinstance(rng, int | np.integer) and rng < 0:
@@ -175,8 +187,18 @@ def positive_int(value: Any, name: str) -> int:
     return int(value)
 
 
+def positive_float(value: Any, name: str) -> float:
+    """`value` as a positive finite float."""
+    number = isinstance(value, int | float | np.integer | np.floating)
+    if not number or isinstance(value, bool) or not (np.isfinite(value) and value > 0.0):
+        raise InputError(f"{name} must be a positive number; got {value!r}.")
+    return float(value)
+
+
 def column_names(X: Any) -> tuple[str, ...] | None:
     """Names of the columns of a data frame, or of a series; None where there are none."""
+    if hasattr(X, "collect"):  # a lazy frame, which `_check_numbers` refuses
+        return None
     if hasattr(X, "columns"):
         names = tuple(X.columns)
     else:
@@ -205,6 +227,8 @@ def _check_names(found: tuple[str, ...] | None, expected: tuple[str, ...], name:
 
 def _check_numbers(value: Any, name: str) -> None:
     """No column of a data frame, or series, may hold what numpy would turn into numbers unasked."""
+    if hasattr(value, "collect"):
+        raise InputError(f"{name} is a {type(value).__name__}, not read yet: {name}.collect().")
     if hasattr(value, "columns"):
         columns = (
             value.items()
@@ -224,13 +248,15 @@ def _check_numbers(value: Any, name: str) -> None:
             what = "text" if text and not kind.startswith(("categor", "enum")) else "categorical"
             raise InputError(
                 f"{owner} is {what}; expected numbers. Give one column for each category "
-                "(pandas.get_dummies, or OneHotEncoder of scikit-learn), or the rank in an ordered "
-                f"one ({it}.cat.codes); text that is meant as numbers by {it}.astype(float)."
+                "(pandas.get_dummies, to_dummies of polars, or OneHotEncoder of scikit-learn), or "
+                f"the rank in an ordered one ({it}.cat.codes, {it}.to_physical() in polars); text "
+                f"that is meant as numbers by {it}.astype(float), {it}.cast(float) in polars."
             )
         if held.dtype.kind in "Mm":
             raise InputError(
                 f"{owner} holds dates or times; expected numbers. Give the time since a start in a "
-                f"unit of your choice: ({it} - {it}.min()) / pandas.Timedelta('1D')."
+                f"unit of your choice: ({it} - {it}.min()) / pandas.Timedelta('1D'), in polars "
+                f"({it} - {it}.min()).dt.total_days(fractional=True)."
             )
 
 

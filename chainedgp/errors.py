@@ -13,6 +13,13 @@ __all__ = [
 ]
 
 
+NOT_FINITE = (
+    "the bound is not finite at these hyperparameters and this q: a variance or a mean is so large "
+    "that the density overflows. Standardise the data, start from smaller variances, or let the "
+    "default method find q: m.optimize()."
+)
+
+
 class InputError(ValueError):
     """An argument cannot be used: names the argument, what was expected, what came, what to do."""
 

@@ -24,7 +24,7 @@ from .construction import (
     stacked,
     thread_count,
 )
-from .errors import InputError
+from .errors import NOT_FINITE, InputError, NumericalError
 from .inference.fitting import Fitting
 from .inference.inducing import select_inducing
 from .inference.initialize import (
@@ -63,7 +63,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
 
     Parameters
     ----------
-    X : (N, D) inputs; numpy, lists, pandas; (N,) becomes one column. Copied, but a memmap is
+    X : (N, D) inputs; numpy, lists, data frames; (N,) becomes one column. Copied, but a memmap is
         referenced. A Dask array stays on its cluster; see `chainedgp.distributed`.
     Y : (N,) or (N, 1) targets.
     likelihood : a `Likelihood`; copied.
@@ -79,6 +79,8 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
     num_threads : threads for passes over the data; None reads CHAINEDGP_NUM_THREADS, else uses all
         cores available to the process.
     missing : "raise", or "drop" to leave out the rows whose target is NaN.
+    input_names : D names of the columns of X, for prints, plots and the `active_dims` of kernels;
+        None takes those of a data frame.
 
     Raises
     ------
@@ -101,6 +103,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         num_nodes: int | None = None,
         num_threads: int | None = None,
         missing: str = "raise",
+        input_names: Sequence[str] | None = None,
     ) -> None:
         super().__init__(checks.as_name(name))
         self._flat_score = np.inf  # mean log-density of the rows at constant latents
@@ -109,6 +112,8 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         self._jitter = checked_jitter(jitter)
         self.likelihood = checked_likelihood(likelihood)
         self._read_data(X, Y, Y_metadata, checks.one_of(missing, ("raise", "drop"), "missing"))
+        if input_names is not None:
+            self.input_names = checks.as_column_names(input_names, self._X.shape[1])
         parts = self._make_parts(kernels, mean_functions)
         inducing = self._make_inducing(Z, checks.positive_int(num_inducing, "num_inducing"), parts)
         self._link(parts[0], parts[1], inducing)
@@ -145,12 +150,14 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
             one_per_latent(means, b, "mean_functions", "a mean function", as_mean),
         ]
         values, scales = start_latents(self.likelihood, y, metadata)
+        self._latent_scales = scales
         self._flat_score = flat_score(self.likelihood, y, metadata, values)
         if parts[0] is None:
             parts[0] = default_kernels(X, scales, self.likelihood.symmetric)
         if parts[1] is None:
             parts[1] = default_means(values)
         for kernel in parts[0]:
+            kernel.name_columns(self.input_names)
             kernel.check_columns(X.shape[1])
         for mean in parts[1]:
             mean.check_columns(X.shape[1])
@@ -267,8 +274,8 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         return [part.values for part in param]
 
     def _q(self) -> tuple[Gaussian, ...]:
-        q = self._columns(self.q_mu), self._columns(self.q_sqrt), self._sizes
-        return tuple(self._evaluator.over_latents(_gaussian, *q))
+        q = zip(self._columns(self.q_mu), self._columns(self.q_sqrt), self._sizes, strict=True)
+        return tuple(from_root(np.array(mu), unpack_lower(root, M)) for mu, root, M in q)
 
     def _q_is_prior(self) -> bool:
         """Whether q is N(0, I), as in a new model."""
@@ -319,7 +326,10 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
 
     def log_likelihood(self) -> float:
         """The bound on log p(Y) at the current q, without priors (Saul et al. 2016, eq. 7)."""
-        return float(self._evaluated().bound)
+        bound = float(self._evaluated().bound)
+        if not np.isfinite(bound):
+            raise NumericalError(NOT_FINITE)
+        return bound
 
     def objective_function(self) -> float:
         """−(bound + log-priors): what an optimiser minimises."""
@@ -382,11 +392,6 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
     def __getstate__(self) -> Any:
         self._mark_stale()
         return super().__getstate__()
-
-
-def _gaussian(mu: Array, root: Array, M: int) -> Gaussian:
-    """q(v) of one latent from its columns of q_mu and q_sqrt."""
-    return from_root(np.array(mu), unpack_lower(root, M))
 
 
 def _root_gradient(q: Gaussian, G: Array) -> Array:

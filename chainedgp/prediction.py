@@ -12,10 +12,11 @@ import numpy as np
 from . import checks
 from .bound.gaussian import Gaussian
 from .bound.sparse import Prior, make_prior, marginals, project
-from .errors import ChainedGPWarning, InputError
+from .errors import ChainedGPWarning, InputError, NumericalError
 from .linalg import Array, cholesky, one_blas_thread
 from .predictive import Predictive
 from .predictive_survival import as_percent
+from .tables import frame_like
 
 __all__ = ["Prediction"]
 
@@ -90,18 +91,16 @@ class Prediction:
     ) -> Any:
         """Predictions as a pandas DataFrame with the index of Xnew, where it has one.
 
-        Columns: mean, variance, and the quantiles, in percent: "2.5%", "50%", "97.5%".
+        A frame of another library, such as polars, gives a frame of that library. Columns: mean,
+        variance, and the quantiles, in percent: "2.5%", "50%", "97.5%".
         """
-        import pandas as pd
-
         distribution = self.predictive(Xnew, Y_metadata)
         levels = as_percent(quantiles, "quantiles")
         table = dict(
             zip((f"{100 * q:g}%" for q in levels), distribution.ppf(levels).T, strict=True)
         )
         moments = {"mean": distribution.mean[:, 0], "variance": distribution.variance[:, 0]}
-        index = Xnew.index if isinstance(Xnew, pd.DataFrame | pd.Series) else None
-        return pd.DataFrame({**moments, **table}, index=index)
+        return frame_like(Xnew, {**moments, **table})
 
     @_by_blocks
     def predict_quantiles(
@@ -174,8 +173,7 @@ class Prediction:
                 C = 0.5 * (C + C.T)
                 # rounding only: what the inducing values leave open is often nothing
                 C.flat[:: len(C) + 1] += 1e-9 * part.kff.mean() + 1e-300
-                rest = cholesky(C, "the prior covariance given the inducing values")
-                noise = rest @ rng.standard_normal((len(C), size))
+                noise = _root(C) @ rng.standard_normal((len(C), size))
                 draws[start : start + len(C), j] = part.mean[:, None] + part.A.T @ v + noise
         return draws
 
@@ -188,6 +186,15 @@ class Prediction:
                 for kernel, mean, Z in zip(theta.kernels, theta.means, theta.Z, strict=True)
             ]
         return priors, self._q()  # type: ignore[attr-defined]
+
+
+def _root(C: Array) -> Array:
+    """R with R Rᵀ = C; where rounding has made C indefinite, of the nearest matrix that is not."""
+    try:
+        return cholesky(C, "the prior covariance given the inducing values")
+    except NumericalError:
+        values, vectors = np.linalg.eigh(C)
+        return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 def _marginals_in_blocks(

@@ -138,6 +138,7 @@ CALLS = {
     "method and optimizer": (lambda m: m.optimize("scg", optimizer="scg"), ["method", "optimizer"]),
     "unknown only": (lambda m: m.optimize(only="q"), ["only", "variational"]),
     "no iterations": (lambda m: m.optimize(max_iters=0), ["max_iters", "at least 1"]),
+    "no tolerance": (lambda m: m.optimize(tolerance=0.0), ["tolerance", "positive"]),
     "half an iteration": (lambda m: m.optimize(max_iters=2.5), ["max_iters"]),
     "callback is no function": (lambda m: m.optimize(callback=3), ["callback"]),
     "set_data of wrong width": (lambda m: m.set_data(X[:, :1], Y), ["X", "columns"]),

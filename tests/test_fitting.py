@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from collections import deque
 
 import numpy as np
 import pytest
@@ -169,12 +170,43 @@ class Rosenbrock:
         return value
 
 
+def test_groups_of_coordinates_have_scales_of_their_own():
+    """The steps of a scaled start are those of the two-loop recursion on scaled coordinates."""
+    s, y, g = np.random.default_rng(1).normal(size=(3, 6))
+    s[:3], y[:3] = np.abs(s[:3]), 10.0 * np.abs(y[:3])
+    s[3:], y[3:] = np.abs(s[3:]), 0.1 * np.abs(y[3:])
+    groups, pairs = [np.arange(3), np.arange(3, 6)], deque([(s, y)])
+    direction = lbfgs._direction(g, pairs, groups)
+    scales = np.repeat([(s[i] @ y[i]) / (y[i] @ y[i]) for i in groups], 3)
+    V = np.eye(6) - np.outer(y, s) / (s @ y)
+    H = V.T @ np.diag(scales) @ V + np.outer(s, s) / (s @ y)  # BFGS's formula
+    expected = -H @ g
+    expected *= min(1.0, lbfgs.LONGEST_STEP / np.abs(expected).max())
+    np.testing.assert_allclose(direction, expected, rtol=1e-10)
+    assert np.abs(lbfgs._direction(g, pairs, ()) - expected).max() > 1e-3
+    backwards = deque([(np.concatenate([-s[:3], 5e3 * s[3:]]), y)])  # sᵀy < 0 in the first group
+    assert lbfgs._direction(g, backwards, groups) @ g < 0.0
+
+
+def test_groups_of_the_vector_are_its_kinds():
+    m = model(60)
+    others, inducing, q = FreeVector(m, with_q=True).groups
+    assert inducing.size == m.Z.size and q.size == m.q_mu.size + m.q_sqrt.size
+    np.testing.assert_array_equal(np.sort(np.concatenate([others, inducing, q])), np.arange(m.size))
+
+
+def test_a_looser_tolerance_stops_earlier():
+    end, early = model().optimize(), model().optimize(tolerance=5.0)
+    assert end.converged and early.converged and "5" in early.reason
+    assert early.iterations < end.iterations and early.bound < end.bound
+
+
 def test_the_minimiser_finds_the_minimum_beside_a_cliff():
     for start in ((-1.2, 1.0), (2.99, -3.0), (0.0, 5.0)):
         end = lbfgs.minimise(Rosenbrock(), np.array(start), max_iters=500, tolerance=1e-14)
         np.testing.assert_allclose(end.x, 1.0, atol=1e-4)
         assert end.converged
-    with pytest.raises(FloatingPointError):
+    with pytest.raises(NumericalError):
         lbfgs.minimise(Rosenbrock(), np.array([4.0, 0.0]), max_iters=5)
     short = lbfgs.minimise(Rosenbrock(), np.array([-1.2, 1.0]), max_iters=3)
     assert not short.converged and "3 iterations" in short.reason

@@ -166,6 +166,60 @@ class OtherFrame:
         return np.column_stack([np.asarray(c) for c in self._columns.values()]).astype(dtype)
 
 
+def test_kernels_by_the_names_of_columns(frame, target, tmp_path):
+    kern = cgp.kernels
+    by_name, by_number = (
+        kern.RBF(2, ARD=True, active_dims=[old, age]) * kern.Bias(3)
+        + kern.Matern32(1, active_dims=[d])
+        for old, age, d in (("old", "age", "dose"), (2, 0, 1))
+    )
+    likelihood = cgp.likelihoods.HetGaussian()
+    models = [
+        cgp.ChainedGP(frame, target, likelihood, k, num_inducing=5, num_threads=1)
+        for k in (by_name, by_number)
+    ]
+    assert models[0].log_likelihood() == models[1].log_likelihood()
+    rbf = models[0].kernels.mean.product.rbf
+    assert rbf.active_dims.tolist() == [2, 0] and by_name.parts[0].parts[0].active_dims[0] == "old"
+    assert rbf.lengthscale["age"].values.tolist() == [1.0]
+    models[0].save(tmp_path / "model.npz")
+    assert cgp.load(tmp_path / "model.npz").log_likelihood() == models[1].log_likelihood()
+    named = cgp.ChainedGP(
+        frame.to_numpy(), target, likelihood, by_name, num_inducing=5, input_names=frame.columns
+    )
+    assert named.kernels.mean.columns.tolist() == [0, 1, 2]
+    for kernel, X, message in (
+        (by_name, frame.to_numpy(), "active_dims are names.*data frame"),
+        (kern.RBF(1, active_dims=["height"]), frame, "'height', but the columns of X are 'age'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            cgp.ChainedGP(X, target, likelihood, kernel)
+    for bad in (["age"], "abc", ["age", "age", "old"]):
+        with pytest.raises(InputError, match="input_names must be 3 different names"):
+            cgp.ChainedGP(frame.to_numpy(), target, likelihood, input_names=bad)
+
+
+def test_polars(model, frame, target):
+    pl = pytest.importorskip("polars")
+    theirs, y = pl.DataFrame(frame.to_dict("list")), pl.Series("response", target.to_list())
+    m = cgp.ChainedGP(theirs, y, model.likelihood, list(model.kernels), Z=model.Z, num_threads=1)
+    assert (m.input_names, m.target_name) == (model.input_names, model.target_name)
+    table, expected = m.predict_frame(theirs), model.predict_frame(frame)
+    assert type(table) is pl.DataFrame and table.columns == list(expected.columns)
+    np.testing.assert_array_equal(table.to_numpy(), expected.to_numpy())
+    with pytest.raises(InputError, match="another order"):
+        m.predict(theirs[["dose", "age", "old"]])
+    with pytest.raises(InputError, match=r"LazyFrame.*Xnew.collect\(\)"):
+        m.predict(theirs.lazy())
+    for dtype, message in ((pl.Categorical, "categorical.*to_dummies"), (pl.String, "text.*cast")):
+        bad = theirs.with_columns(pl.Series("dose", ["1", "2"] * 10, dtype=dtype))
+        with pytest.raises(InputError, match="column .dose. of X is " + message):
+            cgp.ChainedGP(bad, y, model.likelihood)
+    dates = theirs.with_columns(pl.Series("dose", pd.date_range("2020-01-01", periods=N)))
+    with pytest.raises(InputError, match=r"dates or times.*total_days"):
+        cgp.ChainedGP(dates, y, model.likelihood)
+
+
 def test_frames_of_other_libraries(frame, target):
     other = OtherFrame(age=frame["age"].to_numpy(), dose=frame["dose"].to_numpy())
     m = cgp.ChainedGP(other, target, cgp.likelihoods.HetGaussian(), num_inducing=5)

@@ -128,11 +128,7 @@ class Evaluator:
 
         gradient : whether `gradient` with q fixed will follow; its pass is then made in this one.
         """
-        left: tuple[Array, ...] = ()
-        if gradient:
-            with one_blas_thread():
-                left = tuple(self.over_latents(_fixed_left, self.task.priors, q))
-        task = replace(self.task, q=tuple(q), left=left)
+        task = replace(self.task, q=tuple(q), left=self._left(q) if gradient else ())
         self.num_likelihood += 1
         return State(tuple(q), self._sum("evaluate", task), gram)
 
@@ -149,16 +145,20 @@ class Evaluator:
         With μ̄ = A g_m − μ, S̄ = G − ½(I − S⁻¹), Π = −S(S̄ + ½(μ̄bᵀ + bμ̄ᵀ))S the second adds
         (Sμ̄) rᵀ + 2 Π A diag(λ2) to ∂/∂A: exact for L(θ, q(θ, λ)) however far q is from optimal.
         """
-        ev, task = state.evaluation, self.task
+        ev = state.evaluation
         mu_bar = [a - q.mu for a, q in zip(ev.A_gm, state.q, strict=True)]
         with one_blas_thread():
             H = self.over_latents(_through_A, state.q, ev.A_gm, ev.G)
-            if sites_fixed:
-                left, S_mu_bar = self._site_factors(H, state, mu_bar)
-                sums = self._sum("gradient", replace(task, q=state.q, left=left, S_mu_bar=S_mu_bar))
-            else:
-                sums = ev.gradients or self.evaluate(state.q, gradient=True).evaluation.gradients
-            through_L = self.over_latents(reverse_prior, task.priors, H)
+            sums = None if sites_fixed else ev.gradients
+            if sums is None:
+                left, S_mu_bar = (
+                    self._site_factors(H, state, mu_bar)
+                    if sites_fixed
+                    else (self._left(state.q), ())
+                )
+                task = replace(self.task, q=state.q, left=left, S_mu_bar=S_mu_bar)
+                sums = self._sum("gradient", task)
+            through_L = self.over_latents(reverse_prior, self.task.priors, H)
         latents = [
             KernelGradient(part.kernel + d_theta, part.Z + d_Z, part.mean)
             for part, (d_theta, d_Z) in zip(sums.parts, through_L, strict=True)
@@ -171,6 +171,11 @@ class Evaluator:
         if self._large and len(self.shards) == 1:
             return list(self.shards[0].in_threads(work, jobs))
         return [work(*job) for job in jobs]
+
+    def _left(self, q: Sequence[Gaussian]) -> tuple[Array, ...]:
+        """[L⁻ᵀ, L⁻ᵀμ] of every latent: the gradient in Kuf at fixed q."""
+        with one_blas_thread():
+            return tuple(self.over_latents(_fixed_left, self.task.priors, q))
 
     def _site_factors(
         self, H: list[Array], state: State, mu_bar: list[Array]

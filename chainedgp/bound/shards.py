@@ -189,7 +189,7 @@ class Shard:
         return self._sum(self._evaluate_chunk, task)
 
     def gradient(self, task: Task) -> Gradients:
-        """Gradients at fixed sites in kernels, Z and means; the proposal holds those in m and v."""
+        """Gradients in kernels, Z and means; the proposal holds those in m and v."""
         return self._sum(self._gradient_chunk, task)
 
     def freeze_nodes(self, frozen: bool) -> None:
@@ -277,6 +277,11 @@ class Shard:
         for j, chunk in enumerate(self._projections(task, rows)):
             m = chunk.mean + task.q[j].mu @ chunk.A
             g_v, g_m = -0.5 * new2[j], new1[j] - new2[j] * m
+            if not task.S_mu_bar:
+                right = scratch("SA", len(chunk.A) + 1, g_m.size)
+                np.matmul(task.q[j].S_minus_I, chunk.A, out=right[:-1])
+                parts.append(reverse_chunk(chunk, g_m, g_v, task.left[j], right))
+                continue
             r = lam1[j] - lam2[j] * chunk.mean
             parts.append(reverse_sites(chunk, g_m, g_v, task.left[j], lam2[j], r, task.S_mu_bar[j]))
         return Gradients(parts)

@@ -106,7 +106,7 @@ class DaskEvaluator(Evaluator):
         return replace(task, priors=self._priors, q=q, likelihood=None)
 
     def _sum(self, method: str, task: Task) -> Any:
-        task = self._small(task, with_S=method != "gradient")
+        task = self._small(task, with_S=not task.S_mu_bar)
         known = task.key == self._sent_key
         parts = self._ask(method, (replace(task, priors=()) if known else task,), again=(task,))
         self._sent_key = task.key

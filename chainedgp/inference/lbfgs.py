@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from ..errors import NOT_FINITE, NumericalError
 from ..linalg import Array
 
 __all__ = ["Objective", "Outcome", "minimise"]
 
-MEMORY = 30
+MEMORY = 100
 ARMIJO, CURVATURE = 1e-4, 0.9
 LONGEST_STEP = 2.0  # largest change of one coordinate; coordinates are logarithms or standard units
 TRIALS = 25
+FARTHEST_SCALE = 1e3  # of a group of coordinates, relative to all
 WINDOW = 10  # iterations over which progress is measured
 
 
@@ -44,10 +46,12 @@ class Outcome:
     reason: str
 
 
+@np.errstate(over="ignore", invalid="ignore")  # slopes near a singularity: their step is not taken
 def minimise(
     objective: Objective,
     x: Array,
     *,
+    groups: Sequence[Array] = (),
     max_iters: int,
     tolerance: float = 1e-3,
     stop: Callable[[], str | None] = lambda: None,
@@ -57,10 +61,12 @@ def minimise(
     A line search looks for a point with sufficient decrease and less steep slope (weak Wolfe), by
     bracketing: a trial of infinite value only shortens the step. When no trial gives a decrease,
     the curvature memory is dropped once and the search starts along the gradient.
+
+    groups : indices of coordinates of one kind; each has its own scale, measured in the last step.
     """
     value = objective.value(x)
     if not np.isfinite(value):
-        raise FloatingPointError("the objective is not finite at the start")
+        raise NumericalError(NOT_FINITE)
     gradient = objective.gradient()
     value = objective.accept(x, value)
     pairs: deque[tuple[Array, Array]] = deque(maxlen=MEMORY)
@@ -70,10 +76,10 @@ def minimise(
             return Outcome(x, value, iteration, True, "the gradient vanishes")
         if reason := stop():
             return Outcome(x, value, iteration, False, reason)
-        direction = _direction(gradient, pairs)
+        direction = _direction(gradient, pairs, groups)
         if direction @ gradient >= 0.0:
             pairs.clear()
-            direction = _direction(gradient, pairs)
+            direction = _direction(gradient, pairs, groups)
         found = _line_search(objective, x, value, gradient, direction)
         if found is None:
             if not pairs:
@@ -93,8 +99,14 @@ def minimise(
     return Outcome(x, value, max_iters, False, f"{max_iters} iterations were not enough")
 
 
-def _direction(gradient: Array, pairs: deque[tuple[Array, Array]]) -> Array:
-    """−H g by the two-loop recursion, no coordinate longer than LONGEST_STEP."""
+def _direction(
+    gradient: Array, pairs: deque[tuple[Array, Array]], groups: Sequence[Array]
+) -> Array:
+    """−H g by the two-loop recursion, no coordinate longer than LONGEST_STEP.
+
+    H begins as a diagonal, one scale sᵀy/yᵀy for every group: thousands of inducing inputs, each of
+    little weight, would else set the step of a few hyperparameters that decide.
+    """
     d = -gradient
     weights = []
     for s, y in reversed(pairs):
@@ -103,12 +115,24 @@ def _direction(gradient: Array, pairs: deque[tuple[Array, Array]]) -> Array:
         weights.append(a)
     if pairs:
         s, y = pairs[-1]
-        d = d * ((s @ y) / (y @ y))
+        overall = (s @ y) / (y @ y)
+        scales = np.full_like(d, overall)
+        for group in groups:
+            scales[group] = _scale(s[group], y[group], overall)
+        d = d * scales
     else:
         d = d * min(1.0, 0.5 / np.abs(gradient).max())
     for (s, y), a in zip(pairs, reversed(weights), strict=True):
         d = d + (a - (y @ d) / (s @ y)) * s
     return d * min(1.0, LONGEST_STEP / np.abs(d).max())
+
+
+def _scale(s: Array, y: Array, overall: float) -> float:
+    """sᵀy/yᵀy of one group where it is positive, not too far from that of all coordinates."""
+    sy = float(s @ y)
+    if sy <= 0.0:
+        return overall
+    return float(np.clip(sy / (y @ y), overall / FARTHEST_SCALE, overall * FARTHEST_SCALE))
 
 
 def _line_search(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import NumericalError
+from ..errors import NOT_FINITE, NumericalError
 from ..linalg import Array
 from .lbfgs import Outcome, minimise
 from .result import Monitor
@@ -49,16 +49,23 @@ class PlainBound:
         return value
 
 
-def fit_plain(model: Any, monitor: Monitor, method: str, max_iters: int) -> Outcome:
+def fit_plain(
+    model: Any, monitor: Monitor, method: str, max_iters: int, tolerance: float
+) -> Outcome:
     """L-BFGS or scaled conjugate gradients on hyperparameters and q together."""
     objective = PlainBound(model, monitor)
     x = objective.vector.read()
     try:
         if method == "scg":
-            outcome = _scg(objective, x, max_iters)
+            outcome = _scg(objective, x, max_iters, tolerance)
         else:
             outcome = minimise(
-                objective, x, max_iters=max_iters, tolerance=1e-3, stop=lambda: monitor.stop_reason
+                objective,
+                x,
+                groups=objective.vector.groups,
+                max_iters=max_iters,
+                tolerance=tolerance,
+                stop=lambda: monitor.stop_reason,
             )
     except KeyboardInterrupt:
         outcome = Outcome(x, np.nan, len(monitor.trace), False, "interrupted")
@@ -68,11 +75,11 @@ def fit_plain(model: Any, monitor: Monitor, method: str, max_iters: int) -> Outc
     return outcome
 
 
-def _scg(objective: PlainBound, x: Array, max_iters: int) -> Outcome:
+def _scg(objective: PlainBound, x: Array, max_iters: int, tolerance: float) -> Outcome:
     """Møller's scaled conjugate gradients: no line search, a trust parameter instead."""
     value = objective.value(x)
     if not np.isfinite(value):
-        raise NumericalError("the bound is not finite at the start")
+        raise NumericalError(NOT_FINITE)
     gradient = objective.gradient()
     objective.accept(x, value)
     direction, beta, recent = -gradient, 1.0, [value]
@@ -108,8 +115,9 @@ def _scg(objective: PlainBound, x: Array, max_iters: int) -> Outcome:
             turn = max(0.0, float((gradient - new_gradient) @ new_gradient) / -slope)
             direction, gradient = -new_gradient + turn * direction, new_gradient
             recent.append(value)
-            if len(recent) > 10 and recent[-11] - value < 1e-3:
-                return Outcome(x, value, iteration + 1, True, "10 steps gained less than 0.001")
+            if len(recent) > 10 and recent[-11] - value < tolerance:
+                gained = f"10 steps gained less than {tolerance:g}"
+                return Outcome(x, value, iteration + 1, True, gained)
         beta = float(
             np.clip(beta * (4.0 if ratio < 0.25 else 0.5 if ratio > 0.75 else 1.0), 1e-15, 1e60)
         )

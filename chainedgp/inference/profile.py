@@ -69,7 +69,7 @@ class ProfiledBound:
         self.evaluator.each("commit")
         if self.best is not None:
             decrease = self.best[0] - value
-            self.tolerance = float(np.clip(0.01 * decrease, TIGHTEST, LOOSEST))
+            self.tolerance = float(np.clip(0.1 * decrease, TIGHTEST, LOOSEST))
         if self.inner is not None and self.inner.state.evaluation.raised:
             # some rows want more nodes: give them now, between two line searches
             self.evaluator.each("raise_nodes")
@@ -152,9 +152,10 @@ def _maximise(
     start_sites(model)
     objective = ProfiledBound(model, monitor)
     try:
-        outcome = minimise(
+        outcome = _minimise_from(
             objective,
             objective.vector.read(),
+            groups=objective.vector.groups,
             max_iters=max_iters,
             tolerance=tolerance,
             stop=lambda: monitor.stop_reason,
@@ -169,6 +170,24 @@ def _maximise(
     return objective, outcome
 
 
+def _minimise_from(objective: ProfiledBound, x: Array, tries: int = 15, **options: Any) -> Outcome:
+    """Minimise from x; where its bound is −inf for every q, from smaller variances of kernels.
+
+    The variance that inducing inputs cannot take away is too large there for a density that falls
+    like an exponential of the latent.
+    """
+    try:
+        return minimise(objective, x, **options)
+    except NumericalError:
+        wide = objective.vector.kernel_variances
+        if objective.best is not None or not tries or not wide.any():
+            raise
+    note = "the bound is not finite at the given variances of kernels: began from smaller ones"
+    if note not in objective.monitor.notes:
+        objective.monitor.note(note)
+    return _minimise_from(objective, np.where(wide, x - 4.0, x), tries - 1, **options)
+
+
 def _choose_start(model: Any, monitor: Monitor, max_iters: int) -> None:
     """Rough fits from several lengthscales; the model is left at the start of the best."""
     given = model._snapshot()
@@ -180,7 +199,7 @@ def _choose_start(model: Any, monitor: Monitor, max_iters: int) -> None:
         rough = Monitor("start", False, None)
         try:
             outcome = _settle(*_maximise(model, rough, min(max_iters, 60), 0.3), cold=False)
-        except (NumericalError, FloatingPointError):
+        except NumericalError:
             continue
         if np.isfinite(outcome.value) and (best is None or outcome.value < best[0]):
             best = (outcome.value, model._snapshot())  # q included

@@ -53,7 +53,7 @@ def fit_restarts(
             quiet = Monitor(f"restart {k}", False, None)
             # a perturbed start is one of many already
             outcome = fit_profile(one, quiet, max_iters, several_starts=k == 0)
-        except (NumericalError, FloatingPointError) as error:
+        except NumericalError as error:
             notes.append(f"restart {k} failed: {error}")
             return False, -np.inf, None
         value = -outcome.value

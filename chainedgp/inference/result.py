@@ -39,7 +39,7 @@ class OptimizationResult:
     reason: str
     bound: float
     iterations: int
-    likelihood_evaluations: int
+    likelihood_evaluations: float  # passes over all rows; a batch is a part of one
     theta_evaluations: int
     seconds: float
     trace: list[TracePoint] = field(default_factory=list, repr=False)

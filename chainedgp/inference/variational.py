@@ -14,7 +14,7 @@ import numpy as np
 from ..bound.evaluator import Evaluator, State, q_from_gram
 from ..bound.gaussian import Gaussian, symmetric_kl
 from ..bound.sums import Gram
-from ..errors import NumericalError
+from ..errors import NOT_FINITE, NumericalError
 from ..linalg import Array, cholesky
 
 __all__ = ["InnerResult", "find_q", "predicted_gap", "start_from_q"]
@@ -94,10 +94,7 @@ def _start(evaluator: Evaluator) -> State:
         if np.isfinite(state.bound):
             evaluator.each("accept", 0.0)
             return state
-    raise NumericalError(
-        "the bound is not finite at these hyperparameters: a variance or a mean is so large that "
-        "the density overflows. Standardise the data or start from smaller variances."
-    )
+    raise NumericalError(NOT_FINITE)
 
 
 def predicted_gap(state: State) -> float:

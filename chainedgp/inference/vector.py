@@ -31,9 +31,9 @@ class FreeVector:
     """θ ↔ x: logarithms of positive parameters, others in units of their natural scale.
 
     Optimising the logarithm makes steps relative, so data on any scale look alike; Z is measured
-    in standard deviations of X and means in prior standard deviations. Fixed entries are left out;
-    any other constraint goes through its own transformation. Leaves of q belong to the vector only
-    with `with_q`.
+    in standard deviations of X and a mean in the scale on which its latent varies. Fixed entries
+    are left out; any other constraint goes through its own transformation. Leaves of q belong to
+    the vector only with `with_q`.
     """
 
     def __init__(self, model: Any, *, with_q: bool = False) -> None:
@@ -50,6 +50,16 @@ class FreeVector:
         sizes = [block.entries.size for block in self.blocks]
         self._ends = np.cumsum([0, *sizes])
         self.size = int(self._ends[-1])
+
+    @property
+    def kernel_variances(self) -> Array:
+        """Which coordinates are logarithms of variances of kernels, (size,) of bool."""
+        which = np.zeros(self.size, dtype=bool)
+        kernels = {id(leaf) for kernel in self.model.kernels for leaf in _leaves(kernel)}
+        for block, part in self._parts(which):
+            named = block.transform == "log" and block.leaf.name in ("variance", "variances")
+            part[:] = named and id(block.leaf) in kernels
+        return which
 
     def _add(self, leaf: Any, scale: Array) -> None:
         free = np.ones(leaf.size, dtype=bool)
@@ -116,6 +126,19 @@ class FreeVector:
                 part[:] = block.transform.gradfactor(values, d)
         return g
 
+    @property
+    def groups(self) -> list[Array]:
+        """Indices of the coordinates of each kind: inducing inputs, q, and all others."""
+        kinds = np.zeros(self.size, dtype=int)
+        for kind, names in enumerate((["Z"], ["q_mu", "q_sqrt"]), start=1):
+            leaves = {
+                id(leaf) for name in names for leaf in _leaves(getattr(self.model, name, None))
+            }
+            for block, part in self._parts(kinds):
+                if id(block.leaf) in leaves:
+                    part[:] = kind
+        return [np.flatnonzero(kinds == kind) for kind in range(3)]
+
     def _parts(self, x: Array) -> Any:
         bounds = zip(self._ends[:-1], self._ends[1:], strict=True)
         return [(b, x[i:j]) for b, (i, j) in zip(self.blocks, bounds, strict=True)]
@@ -132,8 +155,11 @@ def _scales(model: Any) -> dict[int, Any]:
     spread = input_spread(X)
     scales: dict[int, Any] = {id(leaf): spread for leaf in _leaves(getattr(model, "Z", None))}
     rows = np.asarray(X[:: max(1, X.shape[0] // 100)], dtype=float)
-    for kernel, mean in zip(model.kernels, model.mean_functions, strict=True):
-        unit = float(np.sqrt(np.mean(kernel.Kdiag(rows))))
+    # a given kernel may have any variance: the data tell how far a mean has to go
+    units = getattr(model, "_latent_scales", None)
+    if units is None:
+        units = [float(np.sqrt(np.mean(kernel.Kdiag(rows)))) for kernel in model.kernels]
+    for unit, mean in zip(units, model.mean_functions, strict=True):
         unit = unit if np.isfinite(unit) and unit > 0 else 1.0
         for leaf in _leaves(mean):
             scales[id(leaf)] = unit / spread if leaf.size == spread.size > 1 else unit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ from paramz.transformations import Logexp
 from ..errors import InputError
 from ..parameters import InputParam, copy_of
 
-__all__ = ["Array", "Kernel", "Pullback", "PullbackDiag", "positive"]
+__all__ = ["Array", "Columns", "Kernel", "Pullback", "PullbackDiag", "positive"]
 
 Array = np.ndarray
+Columns = Iterable[int | str]  # of X, by number or by name
 #: dL_dK (n, m), wrt_second=True -> dL_dtheta (size,), dL_dX (n, D), dL_dZ (m, D) or None
 Pullback = Callable[..., tuple[Array, Any, Any]]
 #: dL_dk (n,) -> dL_dtheta (size,), dL_dX (n, D) or None where identically zero
@@ -52,7 +53,8 @@ class Kernel(Parameterized):
     ----------
     input_dim : number of columns the kernel acts on.
     name : ASCII identifier, its name inside a sum, a product or a model.
-    active_dims : the columns of X it acts on; None for all of them, X then has `input_dim`.
+    active_dims : the columns of X it acts on, by number or, in a model that is built with a data
+        frame, by name; None for all of them, X then has `input_dim`.
     """
 
     #: whether K(X) has independent noise on its diagonal, which K(X, X) has not
@@ -60,7 +62,7 @@ class Kernel(Parameterized):
     #: the classes behind + and *, which build on this one and enter themselves here
     _combinations: dict[str, Callable[[list[Any]], Kernel]] = {}
 
-    def __init__(self, input_dim: int, name: str, active_dims: Iterable[int] | None = None) -> None:
+    def __init__(self, input_dim: int, name: str, active_dims: Columns | None = None) -> None:
         owner = type(self).__name__
         reserved = isinstance(name, str) and (name == "size" or hasattr(Kernel, name))
         if not isinstance(name, str) or not (name.isascii() and name.isidentifier()) or reserved:
@@ -76,13 +78,16 @@ class Kernel(Parameterized):
         self.input_dim = int(input_dim)
         self.active_dims = self._checked_dims(active_dims)
 
-    def _checked_dims(self, active_dims: Iterable[int] | None) -> Array | None:
+    def _checked_dims(self, active_dims: Columns | None) -> Array | None:
         if active_dims is None:
             return None
         owner, dims = type(self).__name__, np.atleast_1d(np.array(active_dims))
-        if dims.ndim != 1 or not np.issubdtype(dims.dtype, np.integer) or np.any(dims < 0):
+        named = dims.dtype.kind == "U"
+        numbers = np.issubdtype(dims.dtype, np.integer) and not np.any(dims < 0)
+        if dims.ndim != 1 or not (named or numbers):
             raise InputError(
-                f"{owner}: active_dims must be column numbers from 0 on, got {active_dims!r}"
+                f"{owner}: active_dims must be column numbers from 0 on, or the names of columns, "
+                f"got {active_dims!r}"
             )
         if np.unique(dims).size != dims.size:
             raise InputError(
@@ -112,6 +117,23 @@ class Kernel(Parameterized):
         """The columns of X that the kernel reads, ascending."""
         return np.arange(self.input_dim) if self.active_dims is None else np.sort(self.active_dims)
 
+    @property
+    def unplaced(self) -> bool:
+        """Whether active_dims are names whose columns `name_columns` has not told yet."""
+        return self.active_dims is not None and self.active_dims.dtype.kind == "U"
+
+    def name_columns(self, names: Sequence[str] | None) -> None:
+        """Put numbers in place of names in active_dims, given the names of the columns of X."""
+        if self.active_dims is None or not self.unplaced or names is None:
+            return
+        missing = [str(name) for name in self.active_dims if name not in names]
+        if missing:
+            raise InputError(
+                f"{self.name}: active_dims name {', '.join(map(repr, missing))}, but the columns "
+                f"of X are {', '.join(map(repr, names))}"
+            )
+        self.active_dims = np.array([list(names).index(name) for name in self.active_dims])
+
     def check_columns(self, num_columns: int) -> None:
         """Raise InputError if the kernel cannot act on inputs with this number of columns."""
         if self.active_dims is None:
@@ -120,6 +142,11 @@ class Kernel(Parameterized):
                     f"{self.name}: X must have input_dim = {self.input_dim} columns, got "
                     f"{num_columns}; give active_dims to act on some columns only"
                 )
+        elif self.unplaced:
+            raise InputError(
+                f"{self.name}: active_dims are names, {self.active_dims.tolist()}, and X has none; "
+                "build the model with a data frame, or give numbers, which count from 0"
+            )
         elif num_columns <= self.columns[-1]:
             raise InputError(
                 f"{self.name}: active_dims {self.active_dims.tolist()} need at least "

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from ..parameters import copy_of
 from .adapter import as_kernel
 from .base import Array, Kernel, Pullback, PullbackDiag
 
@@ -36,8 +37,9 @@ class Combination(Kernel):
             raise InputError(
                 f"{type(self).__name__}: parts must hold at least one kernel, got none"
             )
-        columns = max(int(part.columns[-1]) + 1 for part in flat)
-        for part in flat:
+        placed = [part for part in flat if not part.unplaced]
+        columns = max((int(part.columns[-1]) + 1 for part in placed), default=1)
+        for part in placed:
             try:
                 part.check_columns(columns)
             except InputError as error:
@@ -45,7 +47,7 @@ class Combination(Kernel):
                     f"{type(self).__name__}: the parts do not act on the same inputs. {error}"
                 ) from None
         super().__init__(columns, name)
-        copies, taken = [part.copy() for part in flat], set(dir(self))
+        copies, taken = [copy_of(part) for part in flat], set(dir(self))
         for copy in copies:
             copy.name = unique(copy.name, taken)
             taken.add(copy.name)
@@ -65,6 +67,18 @@ class Combination(Kernel):
     def columns(self) -> Array:
         """The columns of X that some part reads, ascending."""
         return np.unique(np.concatenate([part.columns for part in self.parts]))
+
+    @property
+    def unplaced(self) -> bool:
+        """Whether a part has names for columns."""
+        return any(part.unplaced for part in self.parts)
+
+    def name_columns(self, names: Sequence[str] | None) -> None:
+        """Put numbers in place of names in the parts' active_dims."""
+        for part in self.parts:
+            part.name_columns(names)
+        if not self.unplaced:
+            self.input_dim = int(self.columns[-1]) + 1
 
     def check_columns(self, num_columns: int) -> None:
         """Raise InputError if a part cannot act on inputs with this number of columns."""

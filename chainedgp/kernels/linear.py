@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from .base import Array, Kernel, Pullback, PullbackDiag, positive
+from .base import Array, Columns, Kernel, Pullback, PullbackDiag, positive
 
 __all__ = ["Linear"]
 
@@ -33,7 +32,7 @@ class Linear(Kernel):
         input_dim: int,
         variances: Any = None,
         ARD: bool = False,
-        active_dims: Iterable[int] | None = None,
+        active_dims: Columns | None = None,
         name: str = "linear",
     ) -> None:
         super().__init__(input_dim, name, active_dims)

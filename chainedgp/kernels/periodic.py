@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from .base import Array, Kernel, Pullback, PullbackDiag, positive
+from .base import Array, Columns, Kernel, Pullback, PullbackDiag, positive
 from .distances import SquaredDistances
 
 __all__ = ["Periodic"]
@@ -43,7 +42,7 @@ class Periodic(Kernel):
         lengthscale: Any = None,
         ARD1: bool = False,
         ARD2: bool = False,
-        active_dims: Iterable[int] | None = None,
+        active_dims: Columns | None = None,
         name: str = "periodic",
     ) -> None:
         super().__init__(input_dim, name, active_dims)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
-from .base import Array, Kernel, Pullback, PullbackDiag, positive
+from .base import Array, Columns, Kernel, Pullback, PullbackDiag, positive
 
 __all__ = ["Bias", "Static", "White"]
 
@@ -18,7 +16,7 @@ class Static(Kernel):
         self,
         input_dim: int,
         variance: float = 1.0,
-        active_dims: Iterable[int] | None = None,
+        active_dims: Columns | None = None,
         name: str = "static",
     ) -> None:
         super().__init__(input_dim, name, active_dims)
@@ -52,7 +50,7 @@ class Bias(Static):
         self,
         input_dim: int,
         variance: float = 1.0,
-        active_dims: Iterable[int] | None = None,
+        active_dims: Columns | None = None,
         name: str = "bias",
     ) -> None:
         super().__init__(input_dim, variance, active_dims, name)
@@ -78,7 +76,7 @@ class White(Static):
         self,
         input_dim: int,
         variance: float = 1.0,
-        active_dims: Iterable[int] | None = None,
+        active_dims: Columns | None = None,
         name: str = "white",
     ) -> None:
         super().__init__(input_dim, variance, active_dims, name)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from ..linalg import scratch
-from .base import Array, Kernel, Pullback, PullbackDiag, positive
+from .base import Array, Columns, Kernel, Pullback, PullbackDiag, positive
 from .distances import SquaredDistances
 
 __all__ = ["RBF", "Matern12", "Matern32", "Matern52", "RationalQuadratic", "Stationary"]
@@ -48,7 +47,7 @@ class Stationary(Kernel):
         variance: float = 1.0,
         lengthscale: Any = None,
         ARD: bool = False,
-        active_dims: Iterable[int] | None = None,
+        active_dims: Columns | None = None,
         name: str = "stationary",
     ) -> None:
         super().__init__(input_dim, name, active_dims)
@@ -123,7 +122,7 @@ class RBF(Stationary):
         variance: float = 1.0,
         lengthscale: Any = None,
         ARD: bool = False,
-        active_dims: Iterable[int] | None = None,
+        active_dims: Columns | None = None,
         name: str = "rbf",
     ) -> None:
         super().__init__(input_dim, variance, lengthscale, ARD, active_dims, name)
@@ -153,7 +152,7 @@ class Matern12(Stationary):
         variance: float = 1.0,
         lengthscale: Any = None,
         ARD: bool = False,
-        active_dims: Iterable[int] | None = None,
+        active_dims: Columns | None = None,
         name: str = "matern12",
     ) -> None:
         super().__init__(input_dim, variance, lengthscale, ARD, active_dims, name)
@@ -180,7 +179,7 @@ class Matern32(Stationary):
         variance: float = 1.0,
         lengthscale: Any = None,
         ARD: bool = False,
-        active_dims: Iterable[int] | None = None,
+        active_dims: Columns | None = None,
         name: str = "matern32",
     ) -> None:
         super().__init__(input_dim, variance, lengthscale, ARD, active_dims, name)
@@ -211,7 +210,7 @@ class Matern52(Stationary):
         variance: float = 1.0,
         lengthscale: Any = None,
         ARD: bool = False,
-        active_dims: Iterable[int] | None = None,
+        active_dims: Columns | None = None,
         name: str = "matern52",
     ) -> None:
         super().__init__(input_dim, variance, lengthscale, ARD, active_dims, name)
@@ -251,7 +250,7 @@ class RationalQuadratic(Stationary):
         lengthscale: Any = None,
         power: float = 2.0,
         ARD: bool = False,
-        active_dims: Iterable[int] | None = None,
+        active_dims: Columns | None = None,
         name: str = "rational_quadratic",
     ) -> None:
         super().__init__(input_dim, variance, lengthscale, ARD, active_dims, name)

@@ -213,7 +213,9 @@ class Reader:
         known = {f.name: f.type for f in dataclasses.fields(OptimizationResult)}
         fields = {key: self.decode(v) for key, v in node.items() if key in known}
         for key, value in fields.items():
-            if key != "trace" and type(value).__name__ != str(known[key]).partition("[")[0]:
+            kind = str(known[key]).partition("[")[0]
+            fits = type(value).__name__ == kind or (kind == "float" and type(value) is int)
+            if key != "trace" and not fits:
                 raise FileFormatError(f"the field {key} of the last result is {value!r}.")
         trace = self.array(node["trace"], (len(fields["trace"]), 4))
         points = [TracePoint(float(b), int(e), int(t), float(s)) for b, e, t, s in trace]

@@ -123,8 +123,8 @@ class ChainedGPEstimator(BaseEstimator):
             Y_metadata=given,
             num_inducing=self.num_inducing,
             num_threads=self.num_threads,
+            input_names=getattr(self, "feature_names_in_", None),
         )
-        self.model_.input_names = getattr(self, "feature_names_in_", None)
         options: dict[str, Any] = {}
         if self.batch_size is not None:
             seed = self.random_state
