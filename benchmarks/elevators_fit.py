@@ -3,9 +3,10 @@
     python benchmarks/elevators_fit.py [--gpflow PYTHON] [--steps 100] [--nodes 20]
 
 HetGaussian, 10,000 rows, 18 inputs, 100 inducing inputs that are free, ARD RBF and constant means.
-Ours runs until 10 iterations gain less than 1e-4 nat a row; GPflow's Adam runs for `steps` steps from the same
-start, all rows in each, and its time is scaled to 100 steps. Exits with 1 if ours takes longer, in
-seconds of the processor, which other work disturbs least. The data come from CHAINEDGP_DATA.
+Ours runs until 10 iterations gain less than 1e-4 nat a row; GPflow's Adam runs for `steps` steps
+from the same start, all rows in each, and its time is scaled to 100 steps. Exits with 1 if ours
+takes longer, in seconds of the processor, which other work disturbs least. The data come from
+CHAINEDGP_DATA.
 """
 
 from __future__ import annotations

@@ -104,9 +104,10 @@ def checked_likelihood(likelihood: Any) -> Likelihood:
     if isinstance(likelihood, type) and issubclass(likelihood, Likelihood):
         raise InputError(f"likelihood must be an object: write {likelihood.__name__}().")
     if not isinstance(likelihood, Likelihood):
+        got = repr(likelihood) if isinstance(likelihood, str) else type(likelihood).__name__
         raise InputError(
-            "likelihood must be a chainedgp Likelihood, for example likelihoods.HetGaussian(); got "
-            f"{type(likelihood).__name__}."
+            "likelihood must be an object of one of the classes of chainedgp.likelihoods, for "
+            f"example likelihoods.HetGaussian(); got {got}."
         )
     return copy_of(likelihood)
 

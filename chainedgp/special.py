@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, pdtr, pdtrik
@@ -135,15 +136,13 @@ def poisson_ppf(q: Array, rate: Array) -> Array:
 
 def student_t_constant(nu: Array | float) -> tuple[Array, Array]:
     """lgamma((ν+1)/2) − lgamma(ν/2) − ½ log(νπ) and its derivative in log ν, for ν > 0."""
-    return _constant_of_one(float(nu)) if np.ndim(nu) == 0 else _constant_of_many(nu)
+    return _constant(float(nu)) if np.ndim(nu) == 0 else _constant.__wrapped__(nu)
 
 
-def _constant_of_many(nu: Array | float) -> tuple[Array, Array]:
+@lru_cache(maxsize=16)  # every chunk of rows asks for one and the same
+def _constant(nu: Any) -> tuple[Array, Array]:
     step, slope = lgamma_half_step(0.5 * np.asarray(nu))
     return step - 0.5 * np.log(np.pi * nu), 0.5 * nu * slope - 0.5
-
-
-_constant_of_one = lru_cache(maxsize=16)(_constant_of_many)  # every chunk of rows asks for it
 
 
 def _horner(coefficients: Array, x: Array) -> Array:

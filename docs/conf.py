@@ -35,6 +35,7 @@ pygments_style = "friendly"
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
+autodoc_type_aliases = {"Array": "numpy.ndarray"}
 python_maximum_signature_line_length = 110
 add_module_names = False
 toc_object_entries_show_parents = "hide"

@@ -68,7 +68,7 @@ def kind(line, before):
 
 def body(lines):
     """Paragraphs, lists and equations."""
-    out, before = [], ""
+    out, before, last = [], "", ""
     for block in blocks(lines):
         runs = []
         for line in block:
@@ -79,11 +79,13 @@ def body(lines):
             before = now
         for now, run in runs:
             if now == "verbatim":
-                out += verbatim(line.removeprefix("    ") for line in run)
+                written = verbatim(line.removeprefix("    ") for line in run)
+                out += written[2:] if last == "verbatim" else written  # a blank line inside
             elif now == "list":
                 out += [line[:2] + inline(line[2:].strip()) for line in run] + [""]
             else:
                 out += [*map(inline, run), ""]
+            last = now
         before = before if before == "list" else ""
     return out
 
@@ -109,6 +111,8 @@ def convert(lines):
 
 def as_rst(app, what, name, obj, options, lines):
     """Handler of Sphinx's autodoc-process-docstring: rewrites the lines in place."""
+    if lines and lines[0].startswith("Alias for field number"):  # of a named tuple
+        lines.clear()
     foreign = not str(getattr(obj, "__module__", None) or name).startswith("chainedgp")
     lines[:] = verbatim(lines) if foreign and lines else convert(lines)
 

@@ -173,7 +173,8 @@ def code(name):
     extra = ", Y_metadata=metadata" if simulate(name, likelihood)[2] else ""
     return (
         "L = cgp.likelihoods\n"
-        f"m = cgp.ChainedGP(X, y, {source}, num_inducing=20{extra})\n"
+        f"likelihood = {source}\n"
+        f"m = cgp.ChainedGP(X, y, likelihood, num_inducing=20{extra})\n"
         "m.optimize()\n"
         "m.plot()\n"
     )
@@ -225,6 +226,10 @@ def link(latent, letter):
 
 def expectation(likelihood):
     """How E[log p] is found, in words."""
+    if isinstance(likelihood, L.ConstantLatent):
+        base = likelihood.base  # a constant needs no nodes
+        if base.exact_expectation or base.quadrature_latent not in (None, *likelihood.latents):
+            return "closed form"
     if likelihood.exact_expectation:
         return "closed form"
     if likelihood.quadrature_latent:
@@ -289,7 +294,8 @@ def overview():
     lines = ["# Likelihoods\n"]
     lines.append(
         "A likelihood is a density of y with parameters, each of which is driven by a latent "
-        "function of its own. Choose by the kind of target; then begin with the first of a group.\n"
+        "function of its own. Choose by the kind of target; the "
+        "[quick start](../quickstart.md#fit) says which to begin with.\n"
     )
     for group in dict.fromkeys(entry["group"] for entry in table().values()):
         lines.append(f"## {group}\n\n| likelihood | latents | density |\n|---|---|---|")

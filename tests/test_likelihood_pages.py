@@ -18,10 +18,17 @@ NAMES = sorted(pages.table())
 def test_every_likelihood_has_a_page_and_a_picture():
     assert {*NAMES, "Likelihood", "Survival"} == set(cgp.likelihoods.__all__)
     assert {path.stem for path in pages.PICTURES.glob("*.png")} == set(NAMES)
+    folder = SCRIPT.parent / "likelihoods"
+    assert {path.stem for path in folder.glob("*.md")} == {*NAMES, "index"}
+    assert (folder / "index.md").read_text("utf-8") == pages.overview()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_page(name, monkeypatch):
+    written = SCRIPT.parent / "likelihoods" / f"{name}.md"
+    assert written.read_text("utf-8") == pages.page(name), (
+        "python -m sphinx docs … writes the pages"
+    )
     monkeypatch.setattr(pages, "ROWS", 25)
     pages.check_scipy(name)
     assert pages.code(name) in pages.page(name)

@@ -60,9 +60,11 @@ def minimise(
 
     A line search looks for a point with sufficient decrease and less steep slope (weak Wolfe), by
     bracketing: a trial of infinite value only shortens the step. When no trial gives a decrease,
-    the curvature memory is dropped once and the search starts along the gradient.
+    the curvature memory is dropped once and the search starts along the gradient; when that fails
+    too, the second of `groups` is held where it is.
 
     groups : indices of coordinates of one kind; each has its own scale, measured in the last step.
+        The second, inducing inputs, may stand at a kink: on rows, under a very short lengthscale.
     """
     value = objective.value(x)
     if not np.isfinite(value):
@@ -71,6 +73,7 @@ def minimise(
     value = objective.accept(x, value)
     pairs: deque[tuple[Array, Array]] = deque(maxlen=MEMORY)
     gains: deque[float] = deque(maxlen=WINDOW)
+    free = np.ones(x.size)
     for iteration in range(max_iters):
         if x.size == 0 or np.abs(gradient).max() < 1e-7:
             return Outcome(x, value, iteration, True, "the gradient vanishes")
@@ -82,11 +85,14 @@ def minimise(
             direction = _direction(gradient, pairs, groups)
         found = _line_search(objective, x, value, gradient, direction)
         if found is None:
-            if not pairs:
+            if not pairs and (len(groups) < 2 or not free[groups[1]].any()):
                 return Outcome(x, value, iteration, True, "no step lowers the objective")
+            if not pairs:
+                free[groups[1]] = 0.0
+                gradient = gradient * free
             pairs.clear()
             continue
-        new_x, new_value, new_gradient = found
+        new_x, new_value, new_gradient = found[0], found[1], found[2] * free
         gains.append(value - new_value)
         s, y = new_x - x, new_gradient - gradient
         if s @ y > 1e-12 * np.linalg.norm(s) * np.linalg.norm(y):
@@ -115,7 +121,7 @@ def _direction(
         weights.append(a)
     if pairs:
         s, y = pairs[-1]
-        overall = (s @ y) / (y @ y)
+        overall = float((s @ y) / (y @ y))
         scales = np.full_like(d, overall)
         for group in groups:
             scales[group] = _scale(s[group], y[group], overall)
