@@ -55,7 +55,7 @@ BAD = {
     "Y is not binary": ({"likelihood": L.Bernoulli(), "Y": changed(0 * Y, 9, 2.0)}, ["9"]),
     # likelihood
     "likelihood is a class": ({"likelihood": L.HetGaussian}, ["likelihood", "HetGaussian()"]),
-    "likelihood is a name": ({"likelihood": "gaussian"}, ["likelihood", "str"]),
+    "likelihood is a name": ({"likelihood": "gaussian"}, ["likelihood", "gaussian", "HetGaussian"]),
     "likelihood is None": ({"likelihood": None}, ["likelihood"]),
     # kernels
     "three kernels": ({"kernels": [K.RBF(2)] * 3}, ["kernels", "3", "2 latents"]),
