@@ -138,13 +138,17 @@ class LaplaceGP(Prediction, ParamzModel):
 
     # ---- fit ------------------------------------------------------------------------------------
 
-    def optimize(self, messages: bool | None = None, max_iters: int = 1000) -> OptimizationResult:
-        """Maximise log q(y) over all free parameters by L-BFGS."""
+    def optimize(
+        self, messages: bool | None = None, max_iters: int = 1000, *, tolerance: float = 1e-3
+    ) -> OptimizationResult:
+        """Maximise log q(y) over all free parameters by L-BFGS; arguments as in `ChainedGP`."""
         monitor = Monitor("laplace", messages, None)
         objective = _Objective(self, monitor)
         max_iters = checks.positive_int(max_iters, "max_iters")
+        tolerance = checks.positive_float(tolerance, "tolerance")
+        x = objective.vector.read()
         try:
-            outcome = minimise(objective, objective.vector.read(), max_iters=max_iters)
+            outcome = minimise(objective, x, max_iters=max_iters, tolerance=tolerance)
             objective.vector.write(outcome.x)
         finally:
             monitor.close()
