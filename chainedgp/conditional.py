@@ -32,8 +32,9 @@ def _draw(
 ) -> Array:
     """Draws from the distribution: the broadcast shape, or (size, *shape)."""
     shape = self._draw_shape(size, latents, kw)
-    draws = self.distribution(*latents, **kw).rvs(shape, random_state=rng)
-    return np.asarray(draws, dtype=float)
+    with np.errstate(all="ignore"):  # a draw beyond all numbers is infinite
+        draws = self.distribution(*latents, **kw).rvs(shape, random_state=rng)
+    return np.where(np.isnan(draws), np.inf, np.asarray(draws, dtype=float))
 
 
 _FROM_DISTRIBUTION = {

@@ -57,8 +57,8 @@ class Evidence:
         self.y = np.asarray(model.Y[:, 0], dtype=float)
         if len(self.rows) < self.N:
             self.capped.append(
-                f"Pareto k, outliers and noise: {len(self.rows)} of {self.N} rows, drawn at "
-                "random; check(rows=…) takes more"
+                f"quadrature, Pareto k, outliers and noise: {len(self.rows)} of {self.N} rows, "
+                "drawn at random; check(rows=…) takes more"
             )
 
     def some(self, most: int) -> Array:

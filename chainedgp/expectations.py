@@ -37,8 +37,8 @@ class Expected:
 
     exact_expectation: True if `expected_log_density` is closed and needs no nodes.
     quadrature_latent: the latent it has nodes in, if it is exact in all others.
-    node_limits: the largest `_score` of a row that each of `quadrature.LEVELS` serves to 1e-6;
-        where there are fewer limits than levels, the nodes of rows beyond are found by trying.
+    node_limits: the largest `_score` of a row that each of `quadrature.LEVELS` serves to 1e-6; the
+        nodes of rows beyond the last limit are found by trying.
     """
 
     exact_expectation: ClassVar[bool] = False
@@ -121,7 +121,7 @@ class Expected:
             return np.full(len(means), level), np.zeros(len(means), dtype=bool)
         score = self._score(y, means, variances, **kw)
         nodes, beyond = quadrature.choose(score, self.node_limits)
-        if len(self.node_limits) < len(quadrature.LEVELS) and beyond.any():
+        if beyond.any():
             rows = np.flatnonzero(beyond)
             nodes[rows], beyond[rows] = self._tried(rows, y, means, variances, kw)
         return nodes, beyond
@@ -132,10 +132,20 @@ class Expected:
         """Nodes of some rows and whether no level serves them, by values and gradients."""
 
         def sums(rows: Array, nodes: int) -> Array:
-            arrays = (y[rows], means[rows], variances[rows])
-            parts = self.expected_log_density(*arrays, nodes=nodes, **rows_of(kw, rows))
-            return np.column_stack([parts[0], 0.1 * parts[1]])
+            targets, own = y[rows], rows_of(kw, rows)
+            if type(self).expected_log_density is not Expected.expected_log_density:
+                parts = self.expected_log_density(
+                    targets, means[rows], variances[rows], nodes=nodes, **own
+                )
+                return np.column_stack([parts[0], 0.1 * parts[1]])
 
+            def log_p(block: slice, *latents: Array) -> Array:
+                return model.log_density(targets[block], *latents, **rows_of(own, block))
+
+            rule = quadrature.rule_for(means.shape[1], nodes)
+            return quadrature.weighted_sums(log_p, means[rows], variances[rows], rule)
+
+        model: Any = self
         return quadrature.tried(sums, rows)
 
     def _score(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:

@@ -181,7 +181,7 @@ class Predictive(SurvivalCurves):
             radius = np.sqrt(np.sum(x * x, axis=0))
             outer = np.where(radius > SHELL * radius.max(), weights, 0.0)
             wide = (outer @ noise > NOTHING * moments[1]) | (outer @ centred > NOTHING * moments[2])
-        infinite = np.isinf(mean)
+        infinite = ~np.isfinite(mean)  # NaN: an infinite mean times e^f or a weight of 0
         moments[:, infinite] = np.inf
         moments[1, np.isnan(moments[1])] = np.inf
         return moments, wide & ~infinite & np.isfinite(moments[1])

@@ -342,12 +342,13 @@ def _solve_integer(cdf: Function, q: np.ndarray, start: np.ndarray) -> np.ndarra
         enough[i] = over
         step *= 2.0
     step = 1.0
-    while len(i := np.flatnonzero(np.isinf(high))):  # upwards
+    while len(i := np.flatnonzero(np.isinf(high) & np.isfinite(low))):  # upwards; inf has no end
         trial = low[i] + step
         over = cdf(trial, i) >= q[i]
         high[i], low[i] = np.where(over, trial, np.inf), np.where(over, low[i], trial)
         step *= 2.0
-    while len(i := np.flatnonzero(high - low > 1.0)):
+    # beyond 2⁵³ not every integer is a number
+    while len(i := np.flatnonzero(high - low > np.maximum(1.0, 1e-15 * high))):
         trial = np.floor(0.5 * (low[i] + high[i]))
         over = cdf(trial, i) >= q[i]
         high[i], low[i] = np.where(over, trial, high[i]), np.where(over, low[i], trial)

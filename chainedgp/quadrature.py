@@ -28,6 +28,7 @@ __all__ = [
     "rule_for",
     "sobol_rule",
     "tried",
+    "weighted_sums",
 ]
 
 LEVELS: tuple[int, ...] = (8, 12, 20, 32, 48, 64)
@@ -49,19 +50,24 @@ def tried(
     """The first of `LEVELS` whose sums agree with those of the next to 7e-7: nodes; rows without.
 
     sums(rows, nodes): (len(rows), k), for rows an array of indices; more than one column, because
-    two levels may agree by chance.
+    two levels may agree by chance. A row is without if twice as many nodes as the last level's
+    change the first column by more than 1e-6 and rounding.
     """
     nodes, todo = np.full(rows.size, LEVELS[-1]), np.arange(rows.size)
     last, before = np.full((rows.size, 1), np.nan), LEVELS[0]
-    for level in (*LEVELS, 96):
+    without = np.zeros(rows.size, dtype=bool)
+    for level in (*LEVELS, 2 * LEVELS[-1]):
         now = sums(rows[todo], level)
         with np.errstate(invalid="ignore"):
-            agree = np.all(np.abs(now - last) < 7e-7, axis=1)
+            gap = np.abs(now - last)
+        if level > LEVELS[-1]:
+            without[todo] = ~(gap[:, 0] <= 1e-6 + 1e-12 * np.abs(now[:, 0]))
+        agree = np.all(gap < 7e-7, axis=1)
         nodes[todo[agree]] = before
         todo, last, before = todo[~agree], now[~agree], level
         if not todo.size:
             break
-    return nodes, np.isin(np.arange(rows.size), todo)
+    return nodes, without
 
 
 BLOCK = 2**16
@@ -227,6 +233,19 @@ def expectation(
                 else:
                     extra[j - b, rows] = rule.sums(derivative)[0]
     return value, dmeans.T, dvariances.T, extra.T
+
+
+def weighted_sums(
+    log_p: Callable[..., np.ndarray], means: np.ndarray, variances: np.ndarray, rule: Rule
+) -> np.ndarray:
+    """Σ w log p and Σ w x_j log p = sqrt(v_j) dE/dm_j, (n, 1 + b), from values of log p alone."""
+    result = np.empty((len(means), 1 + means.shape[1]))
+    with np.errstate(all="ignore"):
+        for rows in row_blocks(len(means), rule.size):
+            values = log_p(rows, *rule.expand(means[rows], variances[rows]))
+            pairs = np.array([rule.sums(values, j) for j in range(means.shape[1])])  # (b, 2, n)
+            result[rows, 0], result[rows, 1:] = pairs[0, 0], pairs[:, 1].T
+    return result
 
 
 def log_expectation(

@@ -1,4 +1,4 @@
-"""Log-densities and first derivatives of every likelihood against 50 digits, at hard points."""
+"""Log-densities, expectations and their derivatives against 50 digits, at hard points."""
 
 import json
 import sys
@@ -91,3 +91,96 @@ def test_the_file_is_that_of_the_script(monkeypatch):
                 assert found[1] == TRUTH[case]["dlatents"][0][i]
     finally:
         sys.modules.pop("make_densities", None)
+
+
+# ---- expectations -------------------------------------------------------------------------------
+
+EXPECTED = json.loads((DATA / "expectations.json").read_text("utf-8"))
+DENSITY_ONLY = "Likelihood.from_scipy"  # 20 nodes whatever q is: m.check() tells, `unmet` does not
+
+
+def expected(case):
+    """Of E[log p] and its derivatives (rows, 1 + 2b + p): truth, error; said to be off: (rows,).
+
+    The last by the likelihood's own word, `unmet`, of which the warning of a fit consists; where
+    nothing is known but the density, by the rule of `m.check()`, twice as many nodes.
+    """
+    stored, lik = EXPECTED[case], make(case)
+    true = [stored["value"], *stored["dmeans"], *stored["dvariances"], *stored["dparameters"]]
+    true, found, said = np.array(true).T, [], []
+    for i, y in enumerate(stored["y"]):
+        moments = [np.array([[c[i] for c in stored[key]]]) for key in ("means", "variances")]
+        kw = {key: column[i] for key, column in stored["parameters"].items()}
+        kw |= {key: np.array([column[i]]) for key, column in stored["metadata"].items()}
+        arguments = (np.array([y]), *moments)
+        nodes = lik.required_nodes(*arguments, **kw)
+        parts = lik.expectation(*arguments, nodes, **kw)
+        found.append(np.concatenate([part.ravel() for part in parts])[: true.shape[1]])
+        if DENSITY_ONLY in case:
+            finer = lik.expectation(*arguments, 2 * nodes, **kw)[0]
+            said.append(not abs(finer - parts[0])[0] <= 1e-6)
+        else:
+            said.append(lik.unmet(*arguments, **kw)[0])
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(np.array(found) - true)
+    error = np.where(np.isfinite(gap), np.maximum(gap - 1e-12 * np.abs(true), 0.0), np.inf)
+    return true, error, np.array(said)
+
+
+@pytest.fixture(scope="module")
+def everywhere():
+    return {case: expected(case) for case in EXPECTED}
+
+
+def test_expectations_are_right_or_it_is_said(everywhere):
+    for case, (true, error, said) in everywhere.items():
+        assert (error[~said, 0] <= 1.1e-6).all(), case
+        slopes = error[~said, 1:] / (1.0 + np.abs(true[~said, 1:]))
+        assert (slopes <= 1e-4).all(), case
+
+
+def test_it_is_said_only_where_it_is_so(everywhere):
+    off = np.concatenate([error[:, 0] > 1e-6 for _, error, _ in everywhere.values()])
+    said = np.concatenate([said for _, _, said in everywhere.values()])
+    assert off.sum() > 20 and (~off).sum() > 200
+    assert not (said & ~off).any()
+    assert (said & off).sum() >= 0.9 * off.sum()
+
+
+def test_every_likelihood_has_expectations():
+    shipped = set(likelihoods.__all__) - CONTRACTS
+    assert shipped == {name for name in shipped if any(f"{name}(" in case for case in EXPECTED)}
+
+
+def test_too_few_nodes_are_seen(monkeypatch):
+    """The mutant whose limits promise too much."""
+    monkeypatch.setattr(likelihoods.LogLogisticSurvival, "node_limits", (np.inf,))
+    _, error, said = expected("LogLogisticSurvival()")
+    assert not said.any() and (error[:, 0] > 1e-4).any()
+
+
+def test_the_expectations_are_those_of_the_script(monkeypatch):
+    """The first points of a few cases, integrated again."""
+    monkeypatch.syspath_prepend(str(DATA))
+    import make_expectations
+
+    try:
+        assert set(make_expectations.CASES) == set(EXPECTED)
+        for case in ("HetLaplace()", "HetGamma()", "LogLogistic()"):
+            function, *rest = make_expectations.CASES[case]
+            rows = make_expectations.points(*rest, make_expectations.POINTS)
+            assert len(rows) == len(EXPECTED[case]["y"])
+            for i, row in enumerate(rows[:2]):
+                found = make_expectations.reference(function, *row)
+                assert found[0] == EXPECTED[case]["value"][i]
+                assert found[2] == EXPECTED[case]["dvariances"][0][i] or len(row[1]) > 1
+    finally:
+        sys.modules.pop("make_expectations", None)
+
+
+@pytest.mark.parametrize("g", [-14.0, -18.0, -28.0, -60.0])
+def test_log_normal_censored_far_out(g):
+    """P(T > y) where z = (log y − f) e^{−g} is huge: the slope in f is z e^{−g}, to z^{−2}."""
+    f, y = np.array([0.1]), np.array([30.0])
+    slope = likelihoods.LogNormalSurvival().dlog_density(y, f, np.array([g]), censored=np.ones(1))
+    np.testing.assert_allclose(slope[0], (np.log(y) - f) * np.exp(-2.0 * g), rtol=1e-10)

@@ -20,6 +20,8 @@ from ..linalg import Array, cholesky
 __all__ = ["InnerResult", "find_q", "predicted_gap", "start_from_q"]
 
 SHORTEST_STEP = 2.0**-12
+NEAR = 1e-3  # nats from the optimum
+STALL = 6  # steps that together must raise the bound by the tolerance
 ANDERSON_AFTER = 5  # plain steps before acceleration
 ANDERSON_MEMORY = 8
 
@@ -44,15 +46,23 @@ def find_q(evaluator: Evaluator, tolerance: float, max_steps: int = 500) -> Inne
     state = _start(evaluator)
     acceleration = _Anderson(evaluator)
     rho, gap = 1.0, np.inf
+    bounds: deque[float] = deque(maxlen=STALL + 1)
     for step in range(max_steps):
         gap = predicted_gap(state)
         if gap <= tolerance:
             return InnerResult(state, gap, step, True)
+        bounds.append(state.bound)
+        if len(bounds) > STALL and state.bound - bounds[0] < tolerance:
+            # derivatives by differences have an error, and the gap does not fall below it
+            return InnerResult(state, gap, step, gap <= 1e3 * tolerance)
         accelerated = acceleration.step(state) if step >= ANDERSON_AFTER else None
         if accelerated is not None:
             state = accelerated
             continue
-        new, rho = _step(evaluator, state, state.proposal(), rho)
+        near = gap <= min(1e3 * tolerance, NEAR)  # then very short steps are not worth their passes
+        new, rho = _step(
+            evaluator, state, state.proposal(), rho, 0.1 * rho if near else SHORTEST_STEP
+        )
         if new is None and gap > 1e3 * tolerance:
             new, rho = _positive_step(evaluator, state)
         if new is None:
@@ -119,12 +129,12 @@ def _try(evaluator: Evaluator, state: State, target: Gram) -> State | None:
 
 
 def _step(
-    evaluator: Evaluator, state: State, ahead: Gram, rho: float
+    evaluator: Evaluator, state: State, ahead: Gram, rho: float, shortest: float = SHORTEST_STEP
 ) -> tuple[State | None, float]:
     """The state after the longest step towards `ahead` that does not lower the bound."""
     if state.gram is None:
         raise RuntimeError("the inner loop starts from sites")
-    while rho >= SHORTEST_STEP:
+    while rho >= shortest:
         new = _try(evaluator, state, _mix((1.0 - rho, rho), (state.gram, ahead)))
         if new is not None:
             return new, rho

@@ -142,19 +142,17 @@ class Inflated(Wrapper):
         return value, dmeans.T, dvariances.T, dtheta.T
 
     def _levels(self, y: Array, means: Array, variances: Array, kw: Any) -> tuple[Array, Array]:
-        """As the base has it and the sum over atoms; by trying where atom and base share y."""
+        """As the base has it and the sum over atoms; else, or where both share y, by trying."""
         hit, safe = self._hits(y)
         c = len(self.base.latents)
-        arguments = (safe, means[:, :c], variances[:, :c])
-        nodes = self._part.required_nodes(*arguments, **kw)
-        unmet = self._part.unmet(*arguments, **kw)
+        nodes, unmet = self._part._levels(safe, means[:, :c], variances[:, :c], kw)
         if len(self.at) > 1:
             widest = variances[:, c:].max(axis=1)
             least, beyond = quadrature.choose(widest, integrals.LOG_SUM_LIMITS)
             nodes, unmet = np.maximum(nodes, least), unmet | beyond
-        mixed = np.flatnonzero(hit[self._shared].any(axis=0))
-        if mixed.size:
-            nodes[mixed], unmet[mixed] = self._tried(mixed, y, means, variances, kw)
+        tried = np.flatnonzero(unmet | hit[self._shared].any(axis=0))
+        if tried.size:
+            nodes[tried], unmet[tried] = self._tried(tried, y, means, variances, kw)
         return nodes, unmet
 
     def distribution(self, *latents: Array, **kw: Any) -> Any:
@@ -240,6 +238,8 @@ class ZeroOneInflatedBeta(Inflated):
 
 class _ZeroTruncated(Wrapper):
     """p(y) = p_base(y)/(1 − p₀), p₀ = p_base(0), of counts y > 0."""
+
+    node_limits = (0.2,)
 
     def __init__(self, base: Likelihood) -> None:
         self._wrap(base)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import log_ndtr, logit, ndtri
+from scipy.special import erfcx, log_ndtr, logit, ndtri
 
 from .. import censoring, integrals, special
 from ..censoring import EXACT, INTERVAL, LEFT, RIGHT, TINY, Metadata
@@ -25,7 +25,7 @@ class _LogScale(Survival):
     _sign = 1.0
 
     _standard: Callable[[Array], tuple[Array, Array, Array, Array]]
-    """Of Z: log p(z), its derivative, log P(Z > z), log P(Z ≤ z)."""
+    """Of Z: the log-hazard, d log p(z)/dz, log P(Z > z), log P(Z ≤ z); log p = first + third."""
     _quantile: Callable[[Array], Array]
     """Of Z."""
 
@@ -47,11 +47,12 @@ class _LogScale(Survival):
 
     def log_hazard(self, t: Array, f: Array, g: Array) -> Array:
         """The log-hazard, log k − log t + log p(z) − log S(z), z = k (log t − f)."""
-        return special.minus(self._log_event(t, f, g), self.log_survival(t, f, g))
+        with np.errstate(over="ignore"):
+            return self._sign * g - np.log(t) + self._standard(self._z(t, f, g))[0]
 
     def _log_event(self, t: Array, f: Array, g: Array) -> Array:
         with np.errstate(over="ignore"):
-            return self._sign * g - np.log(t) + self._standard(self._z(t, f, g))[0]
+            return self._sign * g - np.log(t) + np.add(*self._standard(self._z(t, f, g))[::2])
 
     def log_survival(self, t: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
         """The log-survival, log P(Z > z)."""
@@ -78,9 +79,9 @@ class _LogScale(Survival):
         code, entry = censoring.codes(metadata.get("censored")), metadata.get("entry")
         with np.errstate(over="ignore", invalid="ignore"):
             z = self._z(y, f, g)
-            log_p, slope, log_survival, _ = self._standard(z)
-            hazard = -np.exp(special.minus(log_p, log_survival))
-            terms = [(z, np.where(code == EXACT, slope, np.where(code == RIGHT, hazard, 0.0)))]
+            log_hazard, slope = self._standard(z)[:2]
+            right = np.where(code == RIGHT, -np.exp(log_hazard), 0.0)
+            terms = [(z, np.where(code == EXACT, slope, right))]
             start = np.maximum(0.0 if entry is None else entry, TINY)
             if np.any(inner := (code == LEFT) | (code == INTERVAL)):
                 given = metadata.get("y_upper")
@@ -89,12 +90,11 @@ class _LogScale(Survival):
                 total = self._log_between(low, high, f, g)
                 for t, sign in ((high, 1.0), (low, -1.0)):
                     z = self._z(t, f, g)
-                    u = sign * np.exp(special.minus(self._standard(z)[0], total))
+                    u = sign * np.exp(special.minus(np.add(*self._standard(z)[::2]), total))
                     terms.append((z, np.where(inner, u, 0.0)))
             if entry is not None:
                 z = self._z(start, f, g)
-                log_p, _, log_survival, _ = self._standard(z)
-                terms.append((z, np.exp(special.minus(log_p, log_survival))))
+                terms.append((z, np.exp(self._standard(z)[0])))
             df = -self._k(g) * sum(u for _, u in terms)
             dg = sum(np.where(u == 0.0, 0.0, u * z) for z, u in terms)
         return df, self._sign * (dg + (code == EXACT))
@@ -132,7 +132,7 @@ class LogLogisticSurvival(_LogScale):
     def _standard(self, z: Array) -> tuple[Array, Array, Array, Array]:
         tail = np.log1p(np.exp(-np.abs(z)))
         above, below = np.minimum(-z, 0.0) - tail, np.minimum(z, 0.0) - tail
-        return above + below, -np.tanh(0.5 * z), above, below
+        return below, -np.tanh(0.5 * z), above, below
 
     def _quantile(self, q: Array) -> Array:
         return logit(q)
@@ -198,7 +198,7 @@ class WeibullSurvival(_LogScale):
         slope = np.exp(capped)
         hazard = slope * (1.0 + np.maximum(z - 12.0, 0.0))
         below = np.where(z < -36.0, z, special.log1mexp(-hazard))
-        return capped - hazard, (z < 12.0) - slope, -hazard, below
+        return capped, (z < 12.0) - slope, -hazard, below
 
     def _quantile(self, q: Array) -> Array:
         return np.log(-np.log1p(-q))
@@ -217,7 +217,9 @@ class LogNormalSurvival(_LogScale):
     _sign = -1.0
 
     def _standard(self, z: Array) -> tuple[Array, Array, Array, Array]:
-        return -0.5 * (z * z + special.LOG_2PI), -z, log_ndtr(-z), log_ndtr(z)
+        far = -np.log(erfcx(np.maximum(z, 0.0) * np.sqrt(0.5)) * np.sqrt(0.5 * np.pi))
+        near = -0.5 * (z * z + special.LOG_2PI) - log_ndtr(-z)
+        return np.where(z > 0.0, far, near), -z, log_ndtr(-z), log_ndtr(z)
 
     def _quantile(self, q: Array) -> Array:
         return ndtri(q)

@@ -51,9 +51,9 @@ class ScipyLikelihood(Likelihood):
 
     def log_density(self, y: Array, *latents: Array) -> Array:
         """logpdf or logpmf; −inf where scipy has none."""
-        frozen = self.distribution(*latents)
+        family = find_family(self.dist)  # to freeze it would take as long as the density
         with np.errstate(all="ignore"):
-            value = frozen.logpmf(y) if self._discrete else frozen.logpdf(y)
+            value = (family.logpmf if self._discrete else family.logpdf)(y, **self._values(latents))
         return np.where(np.isnan(value), -np.inf, value)
 
     def natural_parameters(self, *latents: Array, **kw: Any) -> dict[str, Array]:

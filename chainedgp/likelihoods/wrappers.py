@@ -140,9 +140,7 @@ class ConstantLatent(Wrapper):
 
     def _levels(self, y: Array, means: Array, variances: Array, kw: Any) -> tuple[Array, Array]:
         """As the base has it for a latent without variance."""
-        means, variances, kw = self._moments(means, variances, kw)
-        arguments = (y, means, variances)
-        return self.base.required_nodes(*arguments, **kw), self.base.unmet(*arguments, **kw)
+        return self.base._levels(y, *self._moments(means, variances, kw))
 
     def _moments(self, means: Array, variances: Array, kw: Any) -> tuple[Array, Array, Any]:
         """Moments (n, b) of the base's latents, the constant with zero variance."""

@@ -1,0 +1,153 @@
+"""Posteriors of latents at given hyperparameters: against long MCMC and the best mean field."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import chainedgp as cgp
+
+ROOT = Path(__file__).resolve().parent.parent
+TRUTH = json.loads((ROOT / "tests/data/mcmc.json").read_text("utf-8"))
+CLOSE = ("HetGaussian", "HetStudentT", "LogLogisticSurvival")  # where the mean field is near
+
+
+@pytest.fixture(scope="module")
+def script():
+    path = ROOT / "benchmarks/mcmc_reference.py"
+    if not path.exists():
+        pytest.skip("the script is in the source checkout only")
+    spec = importlib.util.spec_from_file_location("mcmc_reference", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_shows_the_file(script):
+    page = ROOT / "docs/inference_truth.md"
+    if not page.exists():
+        pytest.skip("the page is in the source checkout only")
+    assert script.table(TRUTH) in page.read_text("utf-8")
+
+
+def fitted(name, latents, x, y, censored, likelihood=None):
+    """The model with Z = X and all hyperparameters as given; only q is found."""
+    X = np.asarray(x)[:, None]
+    m = cgp.ChainedGP(
+        X,
+        np.asarray(y),
+        getattr(cgp.likelihoods, likelihood or name)(),
+        kernels=[cgp.kernels.RBF(1, sd * sd, length) for _, sd, length in latents],
+        mean_functions=[cgp.means.Constant(mean) for mean, _, _ in latents],
+        Z=X,
+        Y_metadata={"censored": np.asarray(censored, dtype=float)} if any(censored) else None,
+        num_threads=1,
+    )
+    result = m.optimize(only="variational", messages=False)
+    assert result.converged
+    return m
+
+
+def moments(m):
+    """Means and standard deviations (2, n) at the rows."""
+    mean, variance = m.predict_latents(m.X)
+    return mean.T, np.sqrt(variance.T)
+
+
+def of(name, likelihood=None):
+    case = TRUTH[name]
+    return fitted(name, *(case[key] for key in ("latents", "x", "y", "censored")), likelihood)
+
+
+def distances(name, likelihood=None):
+    """Of each latent: median and largest error of means in posterior sds, least ratio of sds."""
+    mean, sd = moments(of(name, likelihood))
+    true_mean, true_sd = np.array(TRUTH[name]["mean"]), np.array(TRUTH[name]["sd"])
+    error = np.abs(mean - true_mean) / true_sd
+    return np.median(error, axis=1), error.max(axis=1), (sd / true_sd).min(axis=1)
+
+
+@pytest.mark.parametrize("name", CLOSE)
+def test_near_the_posterior(name):
+    median, largest, ratio = distances(name)
+    assert (median <= 0.15).all()
+    assert (largest <= 0.3).all()
+    assert (ratio >= 0.85).all()
+
+
+def test_another_noise_model_is_rejected():
+    median, largest, _ = distances("HetStudentT", "HetGaussian")
+    assert (median > 0.15).any() and (largest > 0.3).all()
+
+
+@pytest.mark.parametrize("name", TRUTH)
+def test_q_is_the_best_mean_field(name):
+    """Found by L-BFGS over means and Cholesky factors, with the expectation by a dense grid."""
+    m = of(name)
+    mean, sd = moments(m)
+    q_mean, q_sd = np.array(TRUTH[name]["q_mean"]), np.array(TRUTH[name]["q_sd"])
+    np.testing.assert_allclose((mean - q_mean) / q_sd, 0.0, atol=2e-3)
+    np.testing.assert_allclose(sd, q_sd, rtol=2e-3)
+    assert m.log_likelihood() == pytest.approx(max(TRUTH[name]["bounds"]), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["Beta", "AdditivePoisson"])
+def test_the_best_mean_field_of_other_data(script, name):
+    """The search of the script here and now, on few rows."""
+    case = script.CASES[name]
+    problem = script.Problem(case, seed=5, n=10)
+    field = script.MeanField(problem)
+    prior_sd = np.tile([[sd] for _, sd, _ in case.latents], (1, 10))
+    prior_mean = np.tile(problem.means[:, None], (1, 10))
+    bound, q_mean, q_sd = field.optimum(prior_mean, prior_sd)
+    m = fitted(name, case.latents, problem.x, problem.y, problem.censored)
+    mean, sd = moments(m)
+    np.testing.assert_allclose((mean - q_mean) / q_sd, 0.0, atol=1e-3)
+    np.testing.assert_allclose(sd, q_sd, rtol=1e-3)
+    assert m.log_likelihood() == pytest.approx(bound, abs=1e-5)
+
+
+def test_the_file_is_that_of_the_script(script):
+    assert set(TRUTH) == set(script.CASES)
+    for name, case in TRUTH.items():
+        problem = script.Problem(script.CASES[name], seed=0)
+        np.testing.assert_array_equal(problem.y, case["y"])
+        assert len(case["y"]) == 80
+        assert case["rhat"] < 1.01 and case["ess"] > 5000  # the chains have met
+
+
+def test_the_chains_find_a_known_posterior(script):
+    """Gaussian noise of constant variance: the posterior of f is Gaussian, in closed form."""
+    case = script.Case(
+        ((0.2, 1.0, 0.3), (-1.0, 1e-6, 1.0)),
+        script.gaussian,
+        lambda rng, f, g: f + np.exp(0.5 * g) * rng.standard_normal(f.size),
+    )
+    problem = script.Problem(case, seed=3, n=12)
+    chains = script.Chains(problem, seed=4)
+    chains.warm_up((60, 60))
+    f = chains.draw(150)[0].reshape(12, -1).astype(float)
+    K = problem.roots[0] @ problem.roots[0].T
+    gain = K @ np.linalg.inv(K + np.exp(-1.0) * np.eye(12))
+    cov = K - gain @ K
+    sd = np.sqrt(np.diag(cov))
+    np.testing.assert_allclose(f.mean(axis=1), 0.2 + gain @ (problem.y - 0.2), atol=0.08 * sd.max())
+    np.testing.assert_allclose(f.std(axis=1), sd, rtol=0.06)
+
+
+@pytest.mark.slow
+def test_calibration_on_simulated_sets(script, monkeypatch):
+    """Ranks of true latents among draws of q are uniform, but for standard deviations too small."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import simulation_based_calibration as sbc
+
+    for name in sbc.NAMES:
+        found = [sbc.one_set(name, seed, chains=False) for seed in range(100)]
+        for j in range(2):
+            columns = sbc.summary(found, j)
+            assert 0.88 < columns["z"] < 1.2
+            assert columns["scaled"] > 1e-3
+        wrong = [row | {"z": (np.array(row["z"]) + 0.5).tolist()} for row in found]
+        assert sbc.summary(wrong, 0)["scaled"] < 1e-3  # a shift of half a sd would be seen

@@ -1,0 +1,216 @@
+"""Predictive density, cdf, quantiles, mean and variance of every likelihood, by brute force.
+
+The mixture ∫ p(y | f) q(f) df is summed over a dense grid of all latents with the distributions of
+scipy.stats; nothing of the package's integration is used.
+"""
+
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit, ndtr
+
+from chainedgp import likelihoods as liks
+from chainedgp.errors import MomentWarning
+from chainedgp.predictive import Predictive
+
+QUANTILES = np.array([0.01, 0.2, 0.5, 0.9, 0.999])
+
+
+def inflated(base, atoms, *odds, shared=False, base_mass=1.0):
+    """Of scipy's distribution `base` and e^h at the atoms."""
+    total = base_mass + sum(np.exp(h) for h in odds)
+    weights = [np.exp(h) / total for h in odds]
+    rest = base_mass / total
+    density = getattr(base, "pmf", None) or base.pdf
+    mean = rest * base.mean() + sum(w * a for w, a in zip(weights, atoms, strict=True))
+    square = rest * (base.var() + base.mean() ** 2)
+    square = square + sum(w * a * a for w, a in zip(weights, atoms, strict=True))
+    return SimpleNamespace(
+        pdf=lambda y: (
+            sum((w * (y == a) for w, a in zip(weights, atoms, strict=True)), 0.0)
+            + (rest * density(y) if shared or y not in atoms else 0.0)
+        ),
+        cdf=lambda y: (
+            rest * base.cdf(y) + sum(w * (y >= a) for w, a in zip(weights, atoms, strict=True))
+        ),
+        mean=lambda: mean,
+        var=lambda: square - mean**2,
+    )
+
+
+def hurdle(base, h):
+    """The base without its zeros, behind a hurdle."""
+    p0, p = base.pmf(0), expit(h)
+    mean = base.mean() / (1 - p0)
+    square = (base.var() + base.mean() ** 2) / (1 - p0)
+    return SimpleNamespace(
+        pdf=lambda y: p if y == 0 else (1 - p) * base.pmf(y) / (1 - p0),
+        cdf=lambda y: p * (y >= 0) + (1 - p) * np.maximum(base.cdf(y) - p0, 0.0) / (1 - p0),
+        mean=lambda: (1 - p) * mean,
+        var=lambda: (1 - p) * square - ((1 - p) * mean) ** 2,
+    )
+
+
+def classes(probabilities):
+    """Classes 0 … K − 1; probabilities (K, nodes)."""
+    return SimpleNamespace(pdf=lambda y: probabilities[int(y)])
+
+
+def softmax(*f):
+    powers = np.exp(np.array(f))
+    return classes(powers / powers.sum(axis=0))
+
+
+def ordinal(f):
+    below = [0.0 * f, expit(-0.8 - f), expit(0.5 - f), 0.0 * f + 1.0]
+    return classes(np.diff(below, axis=0))
+
+
+def negative_binomial(f, g):
+    r = np.exp(-g)
+    return stats.nbinom(r, r / (r + 2.0 * np.exp(f)))
+
+
+CASES = {
+    "HetGaussian": (liks.HetGaussian(), (0.3, -1.0), (0.5, 0.3),
+                    lambda f, g: stats.norm(f, np.exp(g / 2))),
+    "Gaussian": (liks.Gaussian(0.4), (0.3,), (0.5,), lambda f: stats.norm(f, np.sqrt(0.4))),
+    "SignalNoiseGaussian": (liks.SignalNoiseGaussian(), (0.4, 0.3, -1.0), (0.3, 0.1, 0.2),
+                            lambda f, s, g: stats.norm(f * np.exp(s), np.exp(g / 2))),
+    "HetStudentT": (liks.HetStudentT(nu=5.0), (0.3, -1.0), (0.5, 0.3),
+                    lambda f, g: stats.t(5.0, f, np.exp(g / 2))),
+    "StudentT": (liks.StudentT(nu=5.0, log_scale2=-1.0), (0.3,), (0.5,),
+                 lambda f: stats.t(5.0, f, np.exp(-0.5))),
+    "HetStudentTNu": (liks.HetStudentTNu(), (0.3, -1.0, 1.5), (0.2, 0.2, 0.2),
+                      lambda f, g, h: stats.t(np.exp(h), f, np.exp(g / 2))),
+    "HetLaplace": (liks.HetLaplace(), (0.3, -0.5), (0.1, 0.2),
+                   lambda f, g: stats.laplace(f, np.exp(g))),
+    "HetGamma": (liks.HetGamma(), (0.3, 0.7), (0.2, 0.2),
+                 lambda f, g: stats.gamma(np.exp(g), scale=np.exp(f - g))),
+    "Beta": (liks.Beta(), (0.8, 1.1), (0.3, 0.2), lambda f, g: stats.beta(np.exp(f), np.exp(g))),
+    "BetaMeanPrecision": (liks.BetaMeanPrecision(), (0.4, 1.5), (0.3, 0.2), lambda f, g: stats.beta(
+        expit(f) * np.exp(g), expit(-f) * np.exp(g))),
+    "Poisson": (liks.Poisson(), (1.0,), (0.4,), lambda f: stats.poisson(2.0 * np.exp(f)),
+                {"exposure": 2.0}),
+    "AdditivePoisson": (liks.AdditivePoisson(), (1.0, 0.2), (0.4, 0.3),
+                        lambda f, g: stats.poisson(2.0 * (np.exp(f) + np.exp(g))),
+                        {"exposure": 2.0}),
+    "NegativeBinomial": (liks.NegativeBinomial(), (1.0, -0.5), (0.3, 0.2), negative_binomial,
+                         {"exposure": 2.0}),
+    "Binomial": (liks.Binomial(), (0.4,), (0.6,), lambda f: stats.binom(9, expit(f)),
+                 {"trials": 9.0}),
+    "Bernoulli": (liks.Bernoulli(), (0.4,), (2.0,), lambda f: stats.bernoulli(expit(f))),
+    "HetProbit": (liks.HetProbit(), (0.4, 0.3), (0.6, 0.3),
+                  lambda f, g: stats.bernoulli(ndtr(f * np.exp(-g / 2)))),
+    "Softmax": (liks.Softmax(3), (0.4, 0.0, -1.0), (0.6, 0.3, 0.9), softmax),
+    "Ordinal": (liks.Ordinal(3, cutpoint=-0.8, gap_1=1.3), (0.4,), (0.6,), ordinal),
+    "LogLogisticSurvival": (liks.LogLogisticSurvival(), (0.3, 0.5), (0.3, 0.1),
+                            lambda f, g: stats.fisk(np.exp(g), scale=np.exp(f))),
+    "LogLogistic": (liks.LogLogistic(log_shape=0.5), (0.3,), (0.3,),
+                    lambda f: stats.fisk(np.exp(0.5), scale=np.exp(f))),
+    "WeibullSurvival": (liks.WeibullSurvival(), (0.3, 0.5), (0.2, 0.1),
+                        lambda f, g: stats.weibull_min(np.exp(g), scale=np.exp(f))),
+    "LogNormalSurvival": (liks.LogNormalSurvival(), (0.3, -0.4), (0.3, 0.1),
+                          lambda f, g: stats.lognorm(np.exp(g), scale=np.exp(f))),
+    "Inflated": (liks.Inflated(liks.Poisson(), (0, 2)), (1.0, -0.5, -1.0), (0.2, 0.4, 0.3),
+                 lambda f, h, k: inflated(stats.poisson(np.exp(f)), (0, 2), h, k, shared=True)),
+    "Hurdle": (liks.Hurdle(liks.Poisson()), (0.4, -0.5), (0.3, 0.4),
+               lambda f, h: hurdle(stats.poisson(np.exp(f)), h)),
+    "ZeroInflatedPoisson": (liks.ZeroInflatedPoisson(), (1.0, -0.5), (0.3, 0.4), lambda f, h: (
+        inflated(stats.poisson(np.exp(f)), (0,), h, shared=True))),
+    "ZeroOneInflatedBeta": (liks.ZeroOneInflatedBeta(), (0.8, 1.1, -0.5, -1), (0.2, 0.2, 0.3, 0.2),
+                            lambda f, g, h, k: inflated(stats.beta(np.exp(f), np.exp(g)), (0, 1),
+                                                        h, k)),
+    "ScipyLikelihood": (
+        liks.Likelihood.from_scipy("logistic", loc="identity", scale="exp"), (0.3, -0.5),
+        (0.4, 0.2), lambda f, g: stats.logistic(f, np.exp(g))),
+    "ConstantLatent": (liks.HetGamma().with_constant("log_shape", 0.7), (0.3,), (0.2,),
+                       lambda f: stats.gamma(np.exp(0.7), scale=np.exp(f - 0.7))),
+}  # fmt: skip
+NODES = {1: 2001, 2: 181, 3: 41, 4: 21}
+
+
+def mixture(case):
+    """Weights (K,) of the nodes of a dense grid, and the distribution at each of them."""
+    _, means, variances, at = CASES[case][:4]
+    x = np.linspace(-6.5, 6.5, 601 if case == "HetLaplace" else NODES[len(means)])
+    grids = np.meshgrid(*[x] * len(means), indexing="ij")
+    w = np.exp(-0.5 * sum(g * g for g in grids)).ravel()
+    keep = w > 1e-12
+    pairs = zip(means, variances, grids, strict=True)
+    latents = [m + np.sqrt(v) * g.ravel()[keep] for m, v, g in pairs]
+    return w[keep] / w[keep].sum(), at(*latents)
+
+
+def predictive(case, factor=1.0):
+    likelihood, means, variances, _, *metadata = CASES[case]
+    rows = {key: np.array([value]) for key, value in (metadata[0] if metadata else {}).items()}
+    return Predictive(likelihood, np.array([means]), factor * np.array([variances]), rows)
+
+
+def density(at, y):
+    return at.pmf(y) if hasattr(at, "pmf") and not hasattr(at.dist, "pdf") else at.pdf(y)
+
+
+def errors(case, p):
+    """Largest errors of density (relative), cdf at quantiles, mean and variance (relative)."""
+    weights, at = mixture(case)
+    support = CASES[case][0].support
+    if support == "categories":
+        y = np.arange(3.0)
+        true = np.array([weights @ at.pdf(t) for t in y])
+        return {"pdf": np.abs(p.pdf(y)[0] / true - 1).max()}
+    y = p.ppf(QUANTILES)[0]
+    below = np.array([weights @ at.cdf(t) for t in y])
+    discrete = support in ("counts", "binary")
+    continuous = ~np.isin(y, CASES[case][0].atoms) & (not discrete)
+    found = {
+        "pdf": np.abs(p.pdf(y)[0] / [weights @ density(at, t) for t in y] - 1).max(),
+        "cdf": np.abs(p.cdf(y)[0] - below).max(),
+        "ppf": np.abs(below - QUANTILES)[continuous].max(initial=0.0),
+    }
+    if (~continuous).any():  # the smallest at which the cdf is q or more
+        jump = np.array([weights @ at.cdf(t - 1e-9) for t in y])
+        right = (below >= QUANTILES - 1e-9) & (jump < QUANTILES + 1e-9)
+        found["ppf"] = max(found["ppf"], float(not right[~continuous].all()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MomentWarning)
+        mean, variance = p.mean[0, 0], p.variance[0, 0]
+    if np.isfinite(mean):
+        mu, var = at.mean(), at.var()
+        true = weights @ mu
+        found["mean"] = abs(mean / true - 1)
+    if np.isfinite(variance):
+        found["variance"] = abs(variance / (weights @ (var + mu * mu) - true**2) - 1)
+    return found
+
+
+TOLERANCE = {"pdf": 5e-6, "cdf": 1e-7, "ppf": 1e-7, "mean": 1e-7, "variance": 1e-6}
+LOOSE = {
+    "HetLaplace": {"pdf": 5e-5},  # the grid's own error at the kink
+    "ZeroOneInflatedBeta": {"mean": 1e-4, "variance": 1e-4},  # four latents: scattered nodes
+}
+
+
+def wrong(case, p):
+    """What is off by more than its tolerance."""
+    limits = TOLERANCE | LOOSE.get(case, {})
+    return {key: error for key, error in errors(case, p).items() if not error <= limits[key]}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_against_brute_force(case):
+    assert wrong(case, predictive(case)) == {}
+
+
+@pytest.mark.parametrize("case", ["HetGaussian", "Beta", "Poisson", "LogLogistic"])
+def test_a_wider_q_is_seen(case):
+    """The mutant: variances of q a hundredth larger."""
+    assert {"pdf", "cdf"} <= set(wrong(case, predictive(case, 1.01)))
+
+
+def test_no_likelihood_is_left_out():
+    assert set(liks.__all__) - {"Likelihood", "Survival"} == set(CASES)
