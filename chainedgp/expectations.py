@@ -108,20 +108,24 @@ class Expected:
         return self._levels(y, means, variances, kw)[0]
 
     def unmet(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
-        """Rows (n,) of booleans whose tolerance no level of `required_nodes` can meet."""
-        return self._levels(y, means, variances, kw)[1]
+        """Rows (n,) of booleans whose tolerance no level of `required_nodes` can meet, by trying."""
+        beyond = self._levels(y, means, variances, kw)[1]
+        rows = np.flatnonzero(beyond)
+        if rows.size:
+            beyond[rows] = self._tried(rows, y, means, variances, kw)[1]
+        return beyond
 
     def _levels(
         self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
     ) -> tuple[Array, Array]:
-        """Nodes (n,) and rows that no level serves: by `node_limits`, beyond them by trying."""
+        """Nodes (n,), and rows beyond `node_limits`; by trying where those do not reach the end."""
         if not self.node_limits:
             usual = 12 if means.shape[1] == 3 else 20
             level = quadrature.LEVELS[0] if self.exact_expectation else usual
             return np.full(len(means), level), np.zeros(len(means), dtype=bool)
         score = self._score(y, means, variances, **kw)
         nodes, beyond = quadrature.choose(score, self.node_limits)
-        if beyond.any():
+        if beyond.any() and len(self.node_limits) < len(quadrature.LEVELS):
             rows = np.flatnonzero(beyond)
             nodes[rows], beyond[rows] = self._tried(rows, y, means, variances, kw)
         return nodes, beyond

@@ -292,10 +292,11 @@ class Shard:
         if self.fixed_nodes is not None:
             return self.fixed_nodes, 0, 0
         wanted = task.likelihood.required_nodes(y, m, v, **kw)
-        unmet = int(np.count_nonzero(task.likelihood.unmet(y, m, v, **kw)))
         self.wanted[rows] = wanted
-        if not self.frozen:
+        unmet = 0
+        if not self.frozen:  # within a fit nobody asks, and to know is to try more nodes
             self.levels[rows] = wanted
+            unmet = int(np.count_nonzero(task.likelihood.unmet(y, m, v, **kw)))
         levels = self.levels[rows]
         return levels, unmet, int(np.count_nonzero(wanted > levels))
 
