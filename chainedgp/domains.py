@@ -15,8 +15,8 @@ class AboveOne(Logexp):
     """The constraint θ = 1 + log(1 + eˣ) > 1. No constructor arguments: paramz keeps one object."""
 
     def f(self, x: np.ndarray) -> np.ndarray:
-        """θ from the unconstrained x."""
-        return 1.0 + super().f(x)
+        """θ from the unconstrained x, never rounded to 1."""
+        return 1.0 + np.maximum(super().f(x), 1e-9)
 
     def finv(self, f: np.ndarray) -> np.ndarray:
         """The unconstrained x from θ."""

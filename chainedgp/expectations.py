@@ -108,7 +108,7 @@ class Expected:
         return self._levels(y, means, variances, kw)[0]
 
     def unmet(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
-        """Rows (n,) of booleans whose tolerance no level of `required_nodes` can meet, by trying."""
+        """Rows (n,) of booleans whose tolerance no level of `required_nodes` meets, by trying."""
         beyond = self._levels(y, means, variances, kw)[1]
         rows = np.flatnonzero(beyond)
         if rows.size:

@@ -136,8 +136,7 @@ def expected_log_sum_exp(means: Array, variances: Array, nodes: int) -> Moments:
 
 def expected_stirling_sum(means: Array, variances: Array, nodes: int) -> Moments:
     """E ρ(Σ_k e^{f_k}), ρ of `special.stirling_remainder`; arguments and results as above."""
-    # ρ(e^100) is 0
-    return _sums(np.minimum(means, 100.0), variances, nodes, _binet_kernel, 0.0)[:3]
+    return _sums(means, variances, nodes, _binet_kernel, 0.0)[:3]
 
 
 def _binet_kernel(t: Array) -> Array:
@@ -168,6 +167,8 @@ def _sums(
     n, K = means.shape
     sd = np.sqrt(np.maximum(variances.T, quadrature.VARIANCE_FLOOR))
     F = means.T + sd * x[:, None, None]  # (h, K, n)
+    if kernel is not None:
+        F = np.minimum(F, 100.0)  # ρ(e^100) is 0
     size = means + 1.5 * variances
     top = size.max(axis=1)
     c = top + np.log(np.exp(size.T - top).sum(axis=0))

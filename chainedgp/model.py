@@ -150,7 +150,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
             one_per_latent(means, b, "mean_functions", "a mean function", as_mean),
         ]
         values, scales = start_latents(self.likelihood, y, metadata)
-        self._latent_scales = scales
+        self._flat_latents, self._latent_scales = values, scales
         self._flat_score = flat_score(self.likelihood, y, metadata, values)
         if parts[0] is None:
             parts[0] = default_kernels(X, scales, self.likelihood.symmetric)

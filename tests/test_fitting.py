@@ -580,3 +580,26 @@ def test_kernels_and_means_are_used_as_given():
     )
     np.testing.assert_array_equal(m.kernels[1].rbf.lengthscale.values, [0.3, 0.7])
     np.testing.assert_array_equal(m.Z.values, X[:5])
+
+
+# ---- fits that have gone astray ----
+
+
+@pytest.mark.parametrize("method", ["profile", "lbfgsb"])
+def test_a_fit_worse_than_constants_begins_again(method):
+    """All times are censored and the prior is absurd: the bound leads to P(survival) = ½."""
+    X = 1e6 * np.linspace(1.0, 2.0, 12)[:, None]
+    censored = {"censored": np.ones(12)}
+    m = cgp.ChainedGP(
+        X, np.full(12, 2.0), likelihoods.LogLogistic(), kernels.Linear(1, 1.0), Y_metadata=censored
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = m.optimize(method)
+    assert result.bound > -0.02 * 12 + m._flat_score * 12
+    trace = result.trace_array()[:, 0]
+    assert (np.diff(trace) > -1e-6).all()
+
+
+def test_a_good_fit_is_not_begun_again():
+    assert not any("began again" in note for note in model().optimize().warnings)

@@ -214,6 +214,8 @@ def _check_score(m: Any, case: Case, start: Array, out: Outcome) -> bool:
     out.gap = round(float(flat - (w @ log_p) / w.sum()), 6)
     if out.gap > WORSE and out.method in STEP_RULES:
         out.name += " before it reached constants"  # after a given number of small steps
+    elif out.gap > WORSE and out.method == "variational":
+        out.name += ", q alone"  # at hyperparameters that were drawn
     elif out.gap > WORSE:
         raise Broken("worse than constant latents", f"{out.gap:.3f} ({m.last_result})")
     return True

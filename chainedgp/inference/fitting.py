@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import checks
 from ..errors import InputError, QuadratureWarning
+from .constants import set_nearly_constant, worse_than_constants
 from .lbfgs import Outcome
 from .plain import fit_plain
 from .profile import fit_profile, fit_variational
@@ -91,7 +92,11 @@ class Fitting:
         monitor = Monitor(method, messages, callback, save, every)
         before = model._evaluator.num_likelihood, model._evaluator.num_theta
         try:
-            outcome = _fit(model, monitor, method, max_iters, tolerance, settings)
+            arguments = monitor, method, max_iters, tolerance, settings
+            outcome = _fit(model, *arguments)
+            whole_fit = settings is None and method != "variational"
+            if whole_fit and _has_gone_astray(model, monitor, outcome):
+                outcome = _fit_again(model, outcome, *arguments)
         finally:
             monitor.close()
         counts = (
@@ -162,6 +167,27 @@ def _fit(
     if method == "natgrad":
         return fit_natgrad(model, monitor, settings)
     return fit_step_rule(model, monitor, method, settings)
+
+
+def _has_gone_astray(model: Any, monitor: Monitor, outcome: Outcome) -> bool:
+    """Whether a fit that nobody stopped is worse than constant latents."""
+    stopped = monitor.stop_reason or outcome.reason == "interrupted"
+    return not stopped and worse_than_constants(model)
+
+
+def _fit_again(model: Any, outcome: Outcome, monitor: Monitor, *arguments: Any) -> Outcome:
+    """Fit from nearly constant latents; the better of the two fits is kept."""
+    first, bound = model._snapshot(), model.log_likelihood() + model.log_prior()
+    trace = monitor.trace[:]
+    set_nearly_constant(model)
+    monitor.note("the fit was worse than constant latents: began again from nearly constant ones")
+    monitor.trace.clear()
+    again = _fit(model, monitor, *arguments)
+    if model.log_likelihood() + model.log_prior() >= bound:
+        return again
+    model._restore(first)
+    monitor.trace[:] = trace
+    return outcome
 
 
 def _settings(

@@ -74,12 +74,11 @@ def start_latents(likelihood: Any, y: Array, metadata: Mapping[str, Array]) -> t
 
 
 def flat_score(likelihood: Any, y: Array, metadata: Mapping[str, Array], values: Array) -> float:
-    """Mean of log p(y_i | constant latents), of at most 10,000 rows; inf for discrete targets.
+    """Mean of log p(y_i | constant latents), of at most 10,000 rows; inf where it is not finite.
 
-    A bound far above it means that some noise vanishes, which only a continuous density allows.
+    A fit whose bound is below it has gone astray. A bound far above it means that some noise
+    vanishes, which only a continuous density allows.
     """
-    if likelihood.support not in ("real", "positive", "unit"):
-        return np.inf
     rows = slice(None, None, max(1, y.size // SPREAD_ROWS))
     kw = {**likelihood.parameter_values(), **{key: v[rows] for key, v in metadata.items()}}
     some = np.asarray(y[rows], dtype=float)

@@ -23,6 +23,7 @@ __all__ = ["ProfiledBound", "fit_profile", "fit_variational", "start_sites"]
 
 LOOSEST, TIGHTEST = 1.0, 1e-6  # inner tolerances in nats
 FINAL_TOLERANCE = 1e-7
+ROUGH = 0.01  # the same for starts that are compared
 WITHOUT_LIMIT = 30.0  # nats per row above constant latents: a noise has shrunk by a factor of e³⁰
 TRIAL_STEPS = 50  # inner steps for one θ; sites-fixed gradients are exact wherever these end
 # factors on the lengthscales of the first and of all other latents, for symmetric likelihoods
@@ -79,7 +80,8 @@ class ProfiledBound:
                 value = again
         self.best = (value, x.copy())
         bound = -value - self.model.log_prior()
-        if bound > (self.model._flat_score + WITHOUT_LIMIT) * self.evaluator.num_rows:
+        most = (self.model._flat_score + WITHOUT_LIMIT) * self.evaluator.num_rows
+        if bound > most and self.model.likelihood.support in ("real", "positive", "unit"):
             self.monitor.stop(
                 "the bound grows without limit, because some noise vanishes: targets are repeated "
                 "exactly, or a prior on the noise is needed"
@@ -141,8 +143,7 @@ def fit_profile(
     cold = model.likelihood.symmetric and model._q_is_prior()
     if cold and several_starts:
         _choose_start(model, monitor, max_iters)
-    objective, outcome = _maximise(model, monitor, max_iters, tolerance)
-    return _settle(objective, outcome, cold)
+    return _settle(*_maximise(model, monitor, max_iters, tolerance), cold)
 
 
 def _maximise(
@@ -198,7 +199,8 @@ def _choose_start(model: Any, monitor: Monitor, max_iters: int) -> None:
             _scale_lengthscales(kernel, first if j == 0 else others)
         rough = Monitor("start", False, None)
         try:
-            outcome = _settle(*_maximise(model, rough, min(max_iters, 60), 0.3), cold=False)
+            found = _maximise(model, rough, min(max_iters, 60), 0.3)
+            outcome = _settle(*found, cold=False, tolerance=ROUGH)
         except NumericalError:
             continue
         if np.isfinite(outcome.value) and (best is None or outcome.value < best[0]):
@@ -214,12 +216,14 @@ def _scale_lengthscales(kernel: Any, factor: float) -> None:
             leaf[:] = leaf.values * factor
 
 
-def _settle(objective: ProfiledBound, outcome: Outcome, cold: bool) -> Outcome:
+def _settle(
+    objective: ProfiledBound, outcome: Outcome, cold: bool, tolerance: float = FINAL_TOLERANCE
+) -> Outcome:
     """Converge q at the best θ, from the sites at hand and perhaps from none; keep the better."""
     if objective.best is None:
         return outcome
     model, evaluator, x = objective.model, objective.evaluator, objective.best[1]
-    objective.tolerance = FINAL_TOLERANCE
+    objective.tolerance = tolerance
     outcome.x, outcome.value = x, objective.value(x)
     if not np.isfinite(outcome.value) or objective.inner is None:
         return outcome
