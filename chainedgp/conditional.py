@@ -33,7 +33,10 @@ def _draw(
     """Draws from the distribution: the broadcast shape, or (size, *shape)."""
     shape = self._draw_shape(size, latents, kw)
     with np.errstate(all="ignore"):  # a draw beyond all numbers is infinite
-        draws = self.distribution(*latents, **kw).rvs(shape, random_state=rng)
+        try:
+            draws = self.distribution(*latents, **kw).rvs(shape, random_state=rng)
+        except ValueError:  # numpy draws no counts that a 64-bit integer cannot hold
+            draws = self.ppf(rng.uniform(size=shape), *latents, **kw)
     return np.where(np.isnan(draws), np.inf, np.asarray(draws, dtype=float))
 
 

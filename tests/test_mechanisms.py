@@ -437,3 +437,10 @@ def test_right_densities_pass():
     check_density(liks.Poisson(), np.arange(9.0), rows)
     check_density(liks.ZeroOneInflatedBeta(), np.linspace(0.0, 1.0, 9), {})
     check_density(liks.StudentT(), np.linspace(-1.0, 1.0, 9), {})
+
+
+def test_draws_of_counts_beyond_64_bits():
+    rng = np.random.default_rng(0)
+    draws = liks.NegativeBinomial().sample(rng, np.full(400, 60.0), np.zeros(400))
+    assert np.isfinite(draws).all()
+    assert np.log(draws.mean()) == pytest.approx(60.0, abs=0.3)

@@ -24,40 +24,13 @@ def assert_trusted(outcomes):
     assert refused <= 0.15 * len(outcomes)
 
 
-SMALL = (
-    1,
-    3,
-    4,
-    5,
-    7,
-    9,
-    12,
-    15,
-    16,
-    18,
-    19,
-    20,
-    22,
-    23,
-    24,
-    25,
-    27,
-)  # with 30 rows, a second each
-FALL_SHORT = (
-    0,
-    11,
-)  # plateaus: targets that a latent at infinity explains (all censored, one class)
+SMALL = (0, 1, 3, 5, 7, 9, 11, 12, 14, 19, 22, 23, 24, 25, 30, 34, 35, 36, 37, 40, 41, 44, 45, 47,
+         48, 50, 51, 52, 53, 54, 55, 56, 57, 59)  # fmt: skip  # those of a second or less
 
 
 def test_small_cases():
     outcomes = [torture.run_case(torture.make_case(seed, 30)) for seed in SMALL]
     assert not [o for o in outcomes if o.failed], torture.report(outcomes)
-
-
-@pytest.mark.parametrize("seed", FALL_SHORT)
-@pytest.mark.xfail(reason="ends on a plateau below constant latents", strict=False)
-def test_small_cases_that_fall_short(seed):
-    assert_trusted([torture.run_case(torture.make_case(seed, 30))])
 
 
 @pytest.mark.slow

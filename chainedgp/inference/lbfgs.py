@@ -135,10 +135,10 @@ def _direction(
 
 def _scale(s: Array, y: Array, overall: float) -> float:
     """sᵀy/yᵀy of one group where it is positive, not too far from that of all coordinates."""
-    sy = float(s @ y)
-    if sy <= 0.0:
+    sy, yy = float(s @ y), float(y @ y)
+    if sy <= 0.0 or yy <= 0.0:  # squares of small numbers may be 0
         return overall
-    return float(np.clip(sy / (y @ y), overall / FARTHEST_SCALE, overall * FARTHEST_SCALE))
+    return float(np.clip(sy / yy, overall / FARTHEST_SCALE, overall * FARTHEST_SCALE))
 
 
 def _line_search(
