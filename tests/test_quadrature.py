@@ -143,6 +143,15 @@ def test_three_latents_by_grid_and_by_sobol_agree():
     assert np.max(np.abs(grid - wrong)) > 1e-3
 
 
+@pytest.mark.parametrize("rule", [quad.sobol_rule(5, 1000), quad.monte_carlo_rule(3, 300)])
+def test_scattered_nodes_are_exact_to_degree_three(rule):
+    x = np.stack([column[:, 0] for column in rule.x])  # (b, s)
+    third = np.einsum("is,js,ks->ijk", x, x, x) / x.shape[1]
+    np.testing.assert_allclose(x.mean(axis=1), 0.0, atol=1e-13)
+    np.testing.assert_allclose(x @ x.T / x.shape[1], np.eye(len(x)), atol=1e-12)
+    np.testing.assert_allclose(third, 0.0, atol=1e-12)
+
+
 def test_sobol_is_deterministic_centred_and_scaled():
     rule = quad.sobol_rule(5, 1000)
     quad.sobol_rule.cache_clear()
