@@ -41,7 +41,7 @@ class Expected:
         nodes of rows beyond the last limit are found by trying.
     """
 
-    exact_expectation: ClassVar[bool] = False
+    exact_expectation: bool = False
     quadrature_latent: ClassVar[str | None] = None
     node_limits: ClassVar[tuple[float, ...]] = ()
 
@@ -136,6 +136,7 @@ class Expected:
         """Nodes of some rows and whether no level serves them, by values and gradients."""
 
         def sums(rows: Array, nodes: int) -> Array:
+            """Values, and what else must agree between levels, (len(rows), k)."""
             targets, own = y[rows], rows_of(kw, rows)
             if type(self).expected_log_density is not Expected.expected_log_density:
                 parts = self.expected_log_density(

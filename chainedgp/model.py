@@ -11,7 +11,7 @@ from paramz import Model
 from . import checks
 from .assessment import Assessment
 from .bound.evaluator import Evaluator, Gradient, Hyperparameters, State
-from .bound.gaussian import Gaussian, from_root
+from .bound.gaussian import Gaussian, from_root, root_gradient
 from .bound.shards import Shard
 from .construction import (
     as_mean,
@@ -36,14 +36,7 @@ from .inference.initialize import (
 )
 from .kernels import Kernel, as_kernel
 from .likelihoods import Likelihood
-from .linalg import (
-    Array,
-    cholesky,
-    lower_triangle_product,
-    one_blas_thread,
-    pack_lower,
-    unpack_lower,
-)
+from .linalg import Array, cholesky, one_blas_thread, pack_lower, unpack_lower
 from .means import MeanFunction
 from .parameters import LargeParam, LatentList, ParamzModel
 from .plotting.methods import Plotting
@@ -360,7 +353,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
                 Z.gradient[:] = part.Z
         if state is None:
             return
-        d_root = self._evaluator.over_latents(_root_gradient, state.q, gradient.S_bar)
+        d_root = self._evaluator.over_latents(root_gradient, state.q, gradient.S_bar)
         for param, values in ((self.q_mu, gradient.mu), (self.q_sqrt, d_root)):
             if self._same_size:
                 param.gradient[:] = np.stack(values, axis=1)
@@ -392,13 +385,3 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
     def __getstate__(self) -> Any:
         self._mark_stale()
         return super().__getstate__()
-
-
-def _root_gradient(q: Gaussian, G: Array) -> Array:
-    """∂L/∂R, S = RRᵀ, packed: 2 G R − (R − R⁻ᵀ's diagonal), the lower triangle."""
-    root = q.root
-    if root is None:
-        raise RuntimeError("this q was not made from a root")
-    d_root = lower_triangle_product(2.0 * G, root) - root
-    d_root.flat[:: root.shape[0] + 1] += 1.0 / np.diag(root)
-    return pack_lower(d_root)

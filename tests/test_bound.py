@@ -289,7 +289,7 @@ def _one_entry_of_root(q, G):
     return packed
 
 
-_true_root_gradient = model_module._root_gradient
+_true_root_gradient = model_module.root_gradient
 
 
 def _no_log_determinant(q, G):
@@ -308,9 +308,9 @@ MUTANTS = {
     "no factor 2 of S": (shards_module, "reverse_chunk", _forgotten_factor_2, "Z"),
     "forgotten mean": (shards_module, "reverse_chunk", _forgotten_mean, "mean_functions"),
     "one entry of Z by 1 %": (evaluator_module, "reverse_prior", _one_entry_of_Z, "Z"),
-    "one entry of q_sqrt by 1 %": (model_module, "_root_gradient", _one_entry_of_root, "q_sqrt"),
-    "no log|S|": (model_module, "_root_gradient", _no_log_determinant, "q_sqrt"),
-    "half of S": (model_module, "_root_gradient", _one_triangle, "q_sqrt"),
+    "one entry of q_sqrt by 1 %": (model_module, "root_gradient", _one_entry_of_root, "q_sqrt"),
+    "no log|S|": (model_module, "root_gradient", _no_log_determinant, "q_sqrt"),
+    "half of S": (model_module, "root_gradient", _one_triangle, "q_sqrt"),
 }
 
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::chainedgp.errors.ConvergenceWar
 
 
 @pytest.mark.filterwarnings("ignore")  # checks fit noise, and targets without noise
-@parametrize_with_checks([ChainedGPRegressor(max_iter=4), ChainedGPClassifier(max_iter=10)])
+@parametrize_with_checks([ChainedGPRegressor(max_iter=4), ChainedGPClassifier(max_iter=4)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

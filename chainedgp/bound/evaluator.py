@@ -122,13 +122,20 @@ class Evaluator:
         return self._sum("positive_proposal", replace(self.task, q=tuple(q)))
 
     def evaluate(
-        self, q: Sequence[Gaussian], gram: Gram | None = None, *, gradient: bool = False
+        self,
+        q: Sequence[Gaussian],
+        gram: Gram | None = None,
+        *,
+        gradient: bool = False,
+        count_unmet: bool = False,
     ) -> State:
         """The bound at (θ, q); rows keep the proposed sites as `trial`.
 
         gradient : whether `gradient` with q fixed will follow; its pass is then made in this one.
+        count_unmet : count the rows whose integral no number of nodes serves.
         """
-        task = replace(self.task, q=tuple(q), left=self._left(q) if gradient else ())
+        left = self._left(q) if gradient else ()
+        task = replace(self.task, q=tuple(q), left=left, count_unmet=count_unmet)
         self.num_likelihood += 1
         return State(tuple(q), self._sum("evaluate", task), gram)
 

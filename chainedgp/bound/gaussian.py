@@ -1,4 +1,4 @@
-"""The whitened Gaussian q(v) = N(μ, S) of one latent: from sites or a root, and its KL."""
+"""The whitened Gaussian q(v) = N(μ, S) of one latent: from sites or a root; its KL, its root."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ..linalg import Array, cholesky, invert_lower
+from ..linalg import Array, cholesky, invert_lower, lower_triangle_product, pack_lower
 
-__all__ = ["Gaussian", "from_natural", "from_root", "symmetric_kl"]
+__all__ = ["Gaussian", "from_natural", "from_root", "root_gradient", "symmetric_kl"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,15 @@ def from_root(mu: Array, root: Array) -> Gaussian:
     with np.errstate(divide="ignore"):
         log_det = 2.0 * float(np.log(diagonal).sum())
     return Gaussian(mu, root @ root.T, log_det, root=root)
+
+
+def root_gradient(q: Gaussian, G: Array) -> Array:
+    """∂L/∂R with S = RRᵀ and ∂E/∂S = G, packed: the lower triangle of 2 G R − R + diag(1/R_ii)."""
+    if q.root is None:
+        raise RuntimeError("this q was not made from a root")
+    d_root = lower_triangle_product(2.0 * G, q.root) - q.root
+    d_root.flat[:: q.root.shape[0] + 1] += 1.0 / np.diag(q.root)
+    return pack_lower(d_root)
 
 
 def symmetric_kl(p: Gaussian, q: Gaussian) -> float:

@@ -293,9 +293,10 @@ class Shard:
             return self.fixed_nodes, 0, 0
         wanted = task.likelihood.required_nodes(y, m, v, **kw)
         self.wanted[rows] = wanted
-        unmet = 0
-        if not self.frozen:  # within a fit nobody asks, and to know is to try more nodes
+        if not self.frozen:
             self.levels[rows] = wanted
+        unmet = 0
+        if task.count_unmet:
             unmet = int(np.count_nonzero(task.likelihood.unmet(y, m, v, **kw)))
         levels = self.levels[rows]
         return levels, unmet, int(np.count_nonzero(wanted > levels))

@@ -27,6 +27,7 @@ class Task:
     left: tuple[Array, ...] = ()
     S_mu_bar: tuple[Array, ...] = ()
     scale: float = 1.0  # N / B for a minibatch
+    count_unmet: bool = False  # takes trials with more nodes
 
 
 @dataclass
@@ -38,7 +39,7 @@ class Evaluation:
     d_parameters: Array  # (p,)
     G: list[Array] = field(default_factory=list)
     A_gm: list[Array] = field(default_factory=list)
-    unmet: int = 0  # rows whose integral misses its tolerance even with the most nodes
+    unmet: int = 0  # rows whose integral no number of nodes serves, where the task asked
     raised: int = 0  # rows that want more nodes than they were given (frozen levels)
     gradients: Gradients | None = None  # at fixed q, where the task asked for them
 

@@ -224,7 +224,10 @@ def _method_name(method: str | None, optimizer: str | None, batch_size: int | No
 
 def _warn_of_quadrature(model: Any, monitor: Monitor) -> None:
     """Say so where even the most nodes leave an error above 1e-6 in some rows' integrals."""
-    unmet = model._evaluated().evaluation.unmet
+    if model.likelihood.exact_expectation or model.num_nodes is not None:
+        return
+    q = model._evaluated().q
+    unmet = model._evaluator.evaluate(q, count_unmet=True).evaluation.unmet
     if unmet:
         text = (
             f"the quadrature of {unmet} of {model.X.shape[0]} rows may be off by more than 1e-6 "

@@ -52,6 +52,7 @@ def minimise(
     x: Array,
     *,
     groups: Sequence[Array] = (),
+    kinked: Sequence[int] | Array = (),
     max_iters: int,
     tolerance: float = 1e-3,
     stop: Callable[[], str | None] = lambda: None,
@@ -61,10 +62,11 @@ def minimise(
     A line search looks for a point with sufficient decrease and less steep slope (weak Wolfe), by
     bracketing: a trial of infinite value only shortens the step. When no trial gives a decrease,
     the curvature memory is dropped once and the search starts along the gradient; when that fails
-    too, the second of `groups` is held where it is.
+    too, the `kinked` coordinates are held where they are.
 
     groups : indices of coordinates of one kind; each has its own scale, measured in the last step.
-        The second, inducing inputs, may stand at a kink: on rows, under a very short lengthscale.
+    kinked : indices of coordinates that may stand at a kink, as inducing inputs do that lie on rows
+        under a very short lengthscale.
     """
     value = objective.value(x)
     if not np.isfinite(value):
@@ -73,7 +75,7 @@ def minimise(
     value = objective.accept(x, value)
     pairs: deque[tuple[Array, Array]] = deque(maxlen=MEMORY)
     gains: deque[float] = deque(maxlen=WINDOW)
-    free = np.ones(x.size)
+    free, kinked = np.ones(x.size), np.asarray(kinked, dtype=int)
     for iteration in range(max_iters):
         if x.size == 0 or np.abs(gradient).max() < 1e-7:
             return Outcome(x, value, iteration, True, "the gradient vanishes")
@@ -85,10 +87,10 @@ def minimise(
             direction = _direction(gradient, pairs, groups)
         found = _line_search(objective, x, value, gradient, direction)
         if found is None:
-            if not pairs and (len(groups) < 2 or not free[groups[1]].any()):
+            if not pairs and not free[kinked].any():
                 return Outcome(x, value, iteration, True, "no step lowers the objective")
             if not pairs:
-                free[groups[1]] = 0.0
+                free[kinked] = 0.0
                 gradient = gradient * free
             pairs.clear()
             continue

@@ -63,6 +63,7 @@ def fit_plain(
                 objective,
                 x,
                 groups=objective.vector.groups,
+                kinked=objective.vector.inducing,
                 max_iters=max_iters,
                 tolerance=tolerance,
                 stop=lambda: monitor.stop_reason,

@@ -157,6 +157,7 @@ def _maximise(
             objective,
             objective.vector.read(),
             groups=objective.vector.groups,
+            kinked=objective.vector.inducing,
             max_iters=max_iters,
             tolerance=tolerance,
             stop=lambda: monitor.stop_reason,

@@ -128,7 +128,7 @@ class FreeVector:
 
     @property
     def groups(self) -> list[Array]:
-        """Indices of the coordinates of each kind: inducing inputs, q, and all others."""
+        """Indices of the coordinates of each kind: neither of these, inducing inputs, q."""
         kinds = np.zeros(self.size, dtype=int)
         for kind, names in enumerate((["Z"], ["q_mu", "q_sqrt"]), start=1):
             leaves = {
@@ -138,6 +138,11 @@ class FreeVector:
                 if id(block.leaf) in leaves:
                     part[:] = kind
         return [np.flatnonzero(kinds == kind) for kind in range(3)]
+
+    @property
+    def inducing(self) -> Array:
+        """Indices of the inducing inputs."""
+        return self.groups[1]
 
     def _parts(self, x: Array) -> Any:
         bounds = zip(self._ends[:-1], self._ends[1:], strict=True)

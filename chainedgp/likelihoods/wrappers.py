@@ -86,6 +86,8 @@ class ConstantLatent(Wrapper):
         self._key = positive or base.latents[index]
         self._start = float(self._positive) if value is None else value
         self.latents = base.latents[:index] + base.latents[index + 1 :]
+        in_constant = base.quadrature_latent == base.latents[index]
+        self.exact_expectation = base.exact_expectation or in_constant
         super().__init__(name, **parameters)
 
     def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:
@@ -127,8 +129,8 @@ class ConstantLatent(Wrapper):
         """The base's expectation at zero variance of the constant; see `Likelihood`."""
         if type(self.base).expected_log_density is Likelihood.expected_log_density:
             return self._quadrature(y, means, variances, nodes=nodes, **kw)  # one dimension less
-        if self.base.quadrature_latent == self.base.latents[self._index]:
-            nodes = 1  # exact in the others
+        if self.exact_expectation:
+            nodes = 1
         means, variances, base_kw = self._moments(means, variances, kw)
         value, dmeans, dvariances, dtheta = self.base.expected_log_density(
             y, means, variances, nodes=nodes, **base_kw

@@ -437,8 +437,8 @@ def log_z(q, coarse, first, count):
     return scaled(-1, two(q, first, first + 1, lambda h, k: log(1 + exp(h) + exp(k)), coarse))
 
 
-def zero_inflated(q, coarse, y, exposure):
-    yield log_z(q, coarse, 1, 1)
+def zero_inflated(q, coarse, y, exposure, atoms=1):
+    yield log_z(q, coarse, 1, atoms)
     if y == 0:
         yield two(q, 0, 1, partial(share_of_zero, exposure), coarse, widths=(mp.mpf("0.8"), pi))
     else:
@@ -451,11 +451,7 @@ def share_of_zero(exposure, f, h):
 
 
 def inflated_poisson(q, coarse, y, exposure):
-    yield log_z(q, coarse, 1, 2)
-    if y == 0:
-        yield two(q, 0, 1, partial(share_of_zero, exposure), coarse, widths=(mp.mpf("0.8"), pi))
-    else:
-        yield from poisson(q, coarse, y, exposure)
+    yield from zero_inflated(q, coarse, y, exposure, atoms=2)
 
 
 def inflated_normal(q, coarse, y):
