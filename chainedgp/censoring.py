@@ -8,7 +8,7 @@ import numpy as np
 
 from .errors import InputError
 
-__all__ = ["EXACT", "INTERVAL", "LEFT", "RIGHT", "codes", "softplus_terms", "upper_ends"]
+__all__ = ["EXACT", "INTERVAL", "LEFT", "RIGHT", "codes", "hazard_terms", "upper_ends"]
 
 Array = np.ndarray
 EXACT, RIGHT, LEFT, INTERVAL = 0, 1, -1, 2
@@ -37,13 +37,15 @@ def upper_ends(y_upper: Metadata) -> Array:
     return y_upper
 
 
-def softplus_terms(
+def hazard_terms(
     y: Array, censored: Metadata = None, y_upper: Metadata = None, entry: Metadata = None
 ) -> tuple[Array, list[Any], Array]:
-    """Log-logistic rows as sums of softplus(±a), a = e^g (log t − f); all of the shape of y.
+    """Rows as sums of H(a) and log H′(a), H the cumulative hazard of a = e^g (log t − f).
 
-    Returns 1 for exact rows, else 0; terms (above, below, log t), the coefficients of softplus(a)
-    and softplus(−a); log(upper/lower) of rows whose probability is that of an interval, else inf.
+    Returns 1 for exact rows, else 0; terms (above, below, log t), the coefficients of H(a) and
+    −log H′(a); log(upper/lower) of rows whose probability is that of an interval, else inf. All of
+    the shape of y. Left-censored and interval rows as the log-logistic has them: log P(T ≤ t) is
+    −softplus(−a) = log H′(a).
     """
     log_y = np.log(y)
     code = codes(censored) + np.zeros_like(log_y)

@@ -9,7 +9,7 @@ import numpy as np
 
 from . import quadrature
 
-__all__ = ["Expected", "packed", "rows_of"]
+__all__ = ["Expected", "merged", "packed", "rows_of"]
 
 Array = np.ndarray
 Arrays = tuple[Array, ...]
@@ -30,6 +30,16 @@ def packed(
     for row, part in zip(rows, (*dmeans, *dvariances, *dtheta), strict=True):
         row[:] = part
     return value, rows[:b].T, rows[b : 2 * b].T, rows[2 * b :].T
+
+
+def merged(parts: Sequence[tuple[Array, Averages]]) -> Averages:
+    """The averages of all rows from those of disjoint sets of rows (numbers, averages)."""
+    order = np.argsort(np.concatenate([rows for rows, _ in parts]))
+    columns = zip(*(averages for _, averages in parts), strict=True)
+    value, dmeans, dvariances, dtheta = (
+        np.concatenate([part.T for part in column], axis=-1)[..., order].T for column in columns
+    )
+    return value, dmeans, dvariances, dtheta
 
 
 class Expected:
@@ -85,19 +95,13 @@ class Expected:
         levels = np.unique(nodes)
         if len(levels) == 1:
             return self.expected_log_density(y, means, variances, nodes=int(levels[0]), **kw)
-        model: Any = self
-        n, b = means.shape
-        shapes = ((n,), (b, n), (b, n), (len(model.parameter_keys), n))
-        result = tuple(np.empty(shape) for shape in shapes)
+        parts = []
         for level in levels:
             rows = np.flatnonzero(nodes == level)
-            parts = self.expected_log_density(
-                y[rows], means[rows], variances[rows], nodes=int(level), **rows_of(kw, rows)
-            )
-            for whole, part in zip(result, parts, strict=True):
-                whole[..., rows] = part.T
-        value, dmeans, dvariances, dtheta = (whole.T for whole in result)
-        return value, dmeans, dvariances, dtheta
+            given = y[rows], means[rows], variances[rows]
+            found = self.expected_log_density(*given, nodes=int(level), **rows_of(kw, rows))
+            parts.append((rows, found))
+        return merged(parts)
 
     def required_nodes(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
         """Nodes per dimension and row (n,), from `quadrature.LEVELS`, for an error of about 1e-6.

@@ -17,16 +17,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from scipy.special import erfcx, ndtr
 
 from . import quadrature, special
 
 __all__ = [
     "LOG_SUM_LIMITS",
+    "expected_hazard_sum",
     "expected_log_sum_exp",
     "expected_log_tail",
     "expected_of_exp",
-    "expected_softplus_sum",
     "expected_stirling_sum",
+    "gumbel_hazard",
+    "logistic_hazard",
 ]
 
 Array = np.ndarray
@@ -86,13 +89,20 @@ def expected_log_tail(r: Array, v: Array, mean: Array, variance: Array, nodes: i
     return out
 
 
-def expected_softplus_sum(
-    terms: Sequence[tuple[Array, ...]], means: Array, variances: Array, nodes: int
+def expected_hazard_sum(
+    hazard: Callable[..., Moments],
+    terms: Sequence[tuple[Array, ...]],
+    means: Array,
+    variances: Array,
+    nodes: int,
 ) -> Moments:
-    """E Σ above · softplus(a) + below · softplus(−a), a = e^g (x − f), terms (above, below, x).
+    """E Σ above · H(a) − below · log H′(a), a = e^g (x − f), terms (above, below, x).
 
-    Exact in f, `nodes` Gauss–Hermite nodes in g; terms (n,) each, means and variances (n, 2) of f
-    and g. Returns value (n,), d/dmeans (2, n), d/dvariances (2, n).
+    H is a cumulative hazard. Exact in f, `nodes` Gauss–Hermite nodes in g; terms (n,) each, means
+    and variances (n, 2) of f and g. Returns value (n,), d/dmeans (2, n), d/dvariances (2, n).
+
+    hazard : (mu, spread, above, below) -> the expectation for a ~ N(mu, spread), of shapes (h, n),
+        and its derivatives in mu and spread, in arrays of their own.
     """
     (m_f, m_g), (v_f, v_g) = means.T, variances.T
     g, w, dw = nodes_of(m_g, v_g, nodes)
@@ -100,24 +110,55 @@ def expected_softplus_sum(
     value, dmeans, dvariances = np.zeros(m_f.size), np.zeros((2, m_f.size)), np.zeros((2, m_f.size))
     for above, below, x in terms:
         used = np.flatnonzero(above + below)
-        above, below, e = above[used], below[used], scale[:, used]
+        e = scale[:, used]
         mu, spread = e * (x - m_f)[used], e * e * v_f[used]
-        term, dmu, dspread = special.expected_softplus(mu, spread, terms=12)
-        # softplus(−a) = softplus(a) − a
-        value[used] += (above + below) * (w @ term) - below * (w @ mu)
-        dmu *= above + below
-        dmu -= below
-        dspread *= above + below
+        term, dmu, dspread = hazard(mu, spread, above[used], below[used])
         mu *= dmu
         spread *= dspread
         slope = mu + 2.0 * spread  # in g
         dmu *= e
         dspread *= e * e
+        value[used] += w @ term
         dmeans[0, used] -= w @ dmu
         dmeans[1, used] += w @ slope
         dvariances[0, used] += w @ dspread
         dvariances[1, used] += np.einsum("hn,hn->n", dw[:, used], slope)
     return value, dmeans, dvariances
+
+
+def logistic_hazard(mu: Array, spread: Array, above: Array, below: Array) -> Moments:
+    """For `expected_hazard_sum`: H(a) = softplus(a), log H′(a) = −softplus(−a)."""
+    term, dmu, dspread = special.expected_softplus(mu, spread, terms=12)
+    for part in (term, dmu, dspread):
+        part *= above + below
+    term -= below * mu  # softplus(−a) = softplus(a) − a
+    dmu -= below
+    return term, dmu, dspread
+
+
+def gumbel_hazard(cap: float) -> Callable[..., Moments]:
+    """For `expected_hazard_sum`: H(a) = e^a, but a straight line from cap on; H′(a) = e^min(a, cap).
+
+    With c = (cap − mu)/sd, T = E max(a − cap, 0) and E₁ = E[e^a; a < cap]:
+    E H = E₁ + e^cap (T + Φ(−c)) and E log H′ = mu − T.
+    """
+
+    def hazard(mu: Array, spread: Array, above: Array, below: Array) -> Moments:
+        sd = np.sqrt(np.maximum(spread, quadrature.VARIANCE_FLOOR))
+        c = (cap - mu) / sd
+        beyond, peak = ndtr(-c), np.exp(-0.5 * c * c - special.HALF_LOG_2PI)
+        T = sd * peak - (cap - mu) * beyond
+        shift = c - sd  # E₁ = exp(mu + spread/2) Φ(shift) = ½ exp(cap − c²/2) erfcx(−shift/√2)
+        near = np.exp(np.minimum(mu + 0.5 * spread, cap)) * ndtr(shift)
+        far = np.exp(cap - 0.5 * c * c) * erfcx(np.maximum(-shift, 0.0) * np.sqrt(0.5)) * 0.5
+        E1, top = np.where(shift > 0.0, near, far), np.exp(cap)
+        return (
+            above * (E1 + top * (T + beyond)) - below * (mu - T),
+            above * (E1 + top * beyond) - below * (1.0 - beyond),
+            0.5 * (above * E1 + below * peak / sd),
+        )
+
+    return hazard
 
 
 def expected_log_sum_exp(means: Array, variances: Array, nodes: int) -> Moments:

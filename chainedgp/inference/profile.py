@@ -26,6 +26,7 @@ FINAL_TOLERANCE = 1e-7
 ROUGH = 0.01  # the same for starts that are compared
 WITHOUT_LIMIT = 30.0  # nats per row above constant latents: a noise has shrunk by a factor of e³⁰
 TRIAL_STEPS = 50  # inner steps for one θ; sites-fixed gradients are exact wherever these end
+ROUGH_STEPS = 15  # the same for starts that are compared
 # factors on the lengthscales of the first and of all other latents, for symmetric likelihoods
 STARTS = ((1.0, 1.0), (0.5, 0.2), (1.5, 0.1), (0.15, 0.2), (4.0, 0.5))
 
@@ -33,8 +34,8 @@ STARTS = ((1.0, 1.0), (0.5, 0.2), (1.5, 0.1), (0.15, 0.2), (4.0, 0.5))
 class ProfiledBound:
     """−(L*(θ) + log prior) of a model as an objective of the free vector x."""
 
-    def __init__(self, model: Any, monitor: Monitor) -> None:
-        self.model, self.monitor = model, monitor
+    def __init__(self, model: Any, monitor: Monitor, trial_steps: int = TRIAL_STEPS) -> None:
+        self.model, self.monitor, self.trial_steps = model, monitor, trial_steps
         self.evaluator: Evaluator = model._evaluator
         self.vector = FreeVector(model)
         self.tolerance = LOOSEST
@@ -48,7 +49,7 @@ class ProfiledBound:
             with np.errstate(all="ignore"):
                 self.evaluator.set_hyperparameters(self.model._theta())
                 self.evaluator.each("restore")
-                steps = 500 if self.tolerance <= FINAL_TOLERANCE else TRIAL_STEPS
+                steps = 500 if self.tolerance <= FINAL_TOLERANCE else self.trial_steps
                 self.inner = find_q(self.evaluator, self.tolerance, steps)
         except NumericalError:
             return np.inf
@@ -147,11 +148,15 @@ def fit_profile(
 
 
 def _maximise(
-    model: Any, monitor: Monitor, max_iters: int, tolerance: float
+    model: Any,
+    monitor: Monitor,
+    max_iters: int,
+    tolerance: float,
+    trial_steps: int = TRIAL_STEPS,
 ) -> tuple[ProfiledBound, Outcome]:
     """Maximise over θ; leaves the best parameters in the model and its sites committed."""
     start_sites(model)
-    objective = ProfiledBound(model, monitor)
+    objective = ProfiledBound(model, monitor, trial_steps)
     try:
         outcome = _minimise_from(
             objective,
@@ -200,7 +205,7 @@ def _choose_start(model: Any, monitor: Monitor, max_iters: int) -> None:
             _scale_lengthscales(kernel, first if j == 0 else others)
         rough = Monitor("start", False, None)
         try:
-            found = _maximise(model, rough, min(max_iters, 60), 0.3)
+            found = _maximise(model, rough, min(max_iters, 60), 0.3, ROUGH_STEPS)
             outcome = _settle(*found, cold=False, tolerance=ROUGH)
         except NumericalError:
             continue

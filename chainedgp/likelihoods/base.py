@@ -12,9 +12,9 @@ from scipy.special import expit
 from .. import numeric
 from ..conditional import Conditional
 from ..declared import Declared
-from ..expectations import Array, Arrays, Averages, Expected, packed, rows_of
+from ..expectations import Array, Arrays, Averages, Expected, merged, packed, rows_of
 
-__all__ = ["Array", "Arrays", "Averages", "Family", "Likelihood", "packed", "rows_of"]
+__all__ = ["Array", "Arrays", "Averages", "Family", "Likelihood", "merged", "packed", "rows_of"]
 
 
 class Likelihood(Declared, Expected, Conditional):

@@ -10,11 +10,13 @@ from scipy.special import erfcx, log_ndtr, logit, ndtri
 
 from .. import censoring, integrals, special
 from ..censoring import EXACT, INTERVAL, LEFT, RIGHT, TINY, Metadata
-from .base import Array, Arrays, Averages, Family, Likelihood, packed
+from .base import Array, Arrays, Averages, Family, Likelihood, merged, packed, rows_of
 from .survival import Survival
 from .wrappers import ConstantLatent
 
 __all__ = ["LogLogistic", "LogLogisticSurvival", "LogNormalSurvival", "WeibullSurvival"]
+
+CAP = 12.0  # of the log-hazard of a standard Weibull time
 
 
 class _LogScale(Survival):
@@ -24,8 +26,10 @@ class _LogScale(Survival):
     scipy_name: ClassVar[str]
     _sign = 1.0
 
-    _standard: Callable[[Array], tuple[Array, Array, Array, Array]]
-    """Of Z: the log-hazard, d log p(z)/dz, log P(Z > z), log P(Z ≤ z); log p = first + third."""
+    _standard: Callable[[Array], tuple[Array, Array, Array]]
+    """Of Z: the log-hazard, d log p(z)/dz, log P(Z > z); log p = first + third."""
+    _log_below: Callable[[Array], Array]
+    """Of Z: log P(Z ≤ z)."""
     _quantile: Callable[[Array], Array]
     """Of Z."""
 
@@ -62,7 +66,7 @@ class _LogScale(Survival):
     def log_cdf(self, t: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
         """The log-cdf, log P(Z ≤ z)."""
         with np.errstate(over="ignore"):
-            return self._standard(self._z(t, f, g))[3]
+            return self._log_below(self._z(t, f, g))
 
     def cdf(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
         """P(T ≤ y)."""
@@ -129,10 +133,12 @@ class LogLogisticSurvival(_LogScale):
     node_limits = (0.2, 0.42, 0.88, 1.55, 2.5, 3.5)
     log_density = Survival.log_density
 
-    def _standard(self, z: Array) -> tuple[Array, Array, Array, Array]:
+    def _standard(self, z: Array) -> tuple[Array, Array, Array]:
         tail = np.log1p(np.exp(-np.abs(z)))
-        above, below = np.minimum(-z, 0.0) - tail, np.minimum(z, 0.0) - tail
-        return below, -np.tanh(0.5 * z), above, below
+        return np.minimum(z, 0.0) - tail, -np.tanh(0.5 * z), np.minimum(-z, 0.0) - tail
+
+    def _log_below(self, z: Array) -> Array:
+        return -special.softplus(-z)
 
     def _quantile(self, q: Array) -> Array:
         return logit(q)
@@ -141,8 +147,10 @@ class LogLogisticSurvival(_LogScale):
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **metadata: Metadata
     ) -> Averages:
         """E[log p], exact in f, `nodes` Gauss–Hermite nodes in g; shapes as in `Likelihood`."""
-        exact, terms, width = censoring.softplus_terms(y, **metadata)
-        value, dmeans, dvariances = integrals.expected_softplus_sum(terms, means, variances, nodes)
+        exact, terms, width = censoring.hazard_terms(y, **metadata)
+        value, dmeans, dvariances = integrals.expected_hazard_sum(
+            integrals.logistic_hazard, terms, means, variances, nodes
+        )
         value += exact * (means[:, 1] - np.log(y))
         dmeans[1] += exact
         wide = np.flatnonzero(np.isfinite(width))
@@ -186,6 +194,9 @@ class WeibullSurvival(_LogScale):
 
     E[e^z] is infinite for a Gaussian log-shape. So the cumulative hazard e^z goes on as a straight
     line in z from z = 12 on, where S < e^{−160,000}: still a distribution, with a finite bound.
+
+    For exact and right-censored rows f is integrated exactly and only g by Gauss–Hermite nodes;
+    rows known to an interval need nodes in both.
     """
 
     latents = ("log_scale", "log_shape")
@@ -193,12 +204,52 @@ class WeibullSurvival(_LogScale):
     node_limits = (0.2,)
     log_density = Survival.log_density
 
-    def _standard(self, z: Array) -> tuple[Array, Array, Array, Array]:
-        capped = np.minimum(z, 12.0)
+    def _standard(self, z: Array) -> tuple[Array, Array, Array]:
+        capped = np.minimum(z, CAP)
         slope = np.exp(capped)
-        hazard = slope * (1.0 + np.maximum(z - 12.0, 0.0))
-        below = np.where(z < -36.0, z, special.log1mexp(-hazard))
-        return capped, (z < 12.0) - slope, -hazard, below
+        return capped, (z < CAP) - slope, -slope * (1.0 + np.maximum(z - CAP, 0.0))
+
+    def _log_below(self, z: Array) -> Array:
+        return np.where(z < -36.0, z, special.log1mexp(self._standard(z)[2]))
+
+    def expected_log_density(
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **metadata: Metadata
+    ) -> Averages:
+        """E[log p], exact in f where it can be; shapes as in `Likelihood`."""
+        in_interval, parts = self._in_interval(y, metadata), []
+        if not in_interval.any():
+            return self._exact_in_f(y, means, variances, nodes=nodes, **metadata)
+        for wanted, method in ((in_interval, self._quadrature), (~in_interval, self._exact_in_f)):
+            rows = np.flatnonzero(wanted)
+            given = y[rows], means[rows], variances[rows]
+            parts.append((rows, method(*given, nodes=nodes, **rows_of(metadata, rows))))
+        return merged(parts)
+
+    def _exact_in_f(
+        self, y: Array, means: Array, variances: Array, *, nodes: int, **metadata: Metadata
+    ) -> Averages:
+        exact, terms, _ = censoring.hazard_terms(y, **metadata)
+        value, dmeans, dvariances = integrals.expected_hazard_sum(
+            integrals.gumbel_hazard(CAP), terms, means, variances, nodes
+        )
+        value += exact * (means[:, 1] - np.log(y))
+        dmeans[1] += exact
+        return packed(value, dmeans, dvariances)
+
+    def _in_interval(self, y: Array, metadata: dict[str, Metadata]) -> Array:
+        """Rows (n,) left-censored or known to an interval."""
+        code = censoring.codes(metadata.get("censored")) + np.zeros(len(y))
+        return (code == LEFT) | (code == INTERVAL)
+
+    def _score(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:
+        """As of z; where f is integrated, as of log E_f[e^z] in g alone."""
+        (m_f, m_g), (v_f, v_g) = means.T, variances.T
+        z = np.clip(self._z(y, m_f, m_g), -1e3, 1e3)
+        spread = np.minimum(v_f * self._k(m_g) ** 2, 1e3)
+        size = np.exp(np.maximum(z + 0.5 * spread, 0.0) / 3.0)
+        alone = v_g * (1.0 + (z + spread) ** 2) * size
+        both = super()._score(y, means, variances, **metadata)
+        return np.where(self._in_interval(y, metadata), both, alone)
 
     def _quantile(self, q: Array) -> Array:
         return np.log(-np.log1p(-q))
@@ -216,10 +267,13 @@ class LogNormalSurvival(_LogScale):
     log_density = Survival.log_density
     _sign = -1.0
 
-    def _standard(self, z: Array) -> tuple[Array, Array, Array, Array]:
+    def _standard(self, z: Array) -> tuple[Array, Array, Array]:
         far = -np.log(erfcx(np.maximum(z, 0.0) * np.sqrt(0.5)) * np.sqrt(0.5 * np.pi))
         near = -0.5 * (z * z + special.LOG_2PI) - log_ndtr(-z)
-        return np.where(z > 0.0, far, near), -z, log_ndtr(-z), log_ndtr(z)
+        return np.where(z > 0.0, far, near), -z, log_ndtr(-z)
+
+    def _log_below(self, z: Array) -> Array:
+        return log_ndtr(z)
 
     def _quantile(self, q: Array) -> Array:
         return ndtri(q)

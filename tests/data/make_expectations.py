@@ -391,20 +391,21 @@ def constant_log_logistic(q, coarse, y, log_shape, censored):
 
 
 def weibull(q, coarse, y, censored):
-    """e^z, a line from z = 12 on, is integrated over f in closed form."""
+    """e^z, a line from z = 12 on, is integrated over f in closed form, and so is max(z − 12, 0)."""
     (m_f, v_f), shift = q[0], mp.mpf(10) ** -15
 
-    def hazard(g, m, v):
+    def cost(g, m, v):
         k = exp(g)
         mean, sd = k * (log(y) - m), k * sqrt(v)
         far = (mean - 12) / sd
         below = exp(mean + sd**2 / 2) * mp.erfc((far + sd) / sqrt(2)) / 2
         upper = mp.erfc(-far / sqrt(2)) / 2
-        line = upper + (mean - 12) * upper + sd * exp(-(far**2) / 2) / sqrt(2 * pi)
-        return below + exp(mp.mpf(12)) * line
+        excess = (mean - 12) * upper + sd * exp(-(far**2) / 2) / sqrt(2 * pi)
+        hazard = below + exp(mp.mpf(12)) * (upper + excess)
+        return hazard + excess if censored == 0 else hazard  # the log-hazard is min(z, 12)
 
     def whole(m, v):
-        return one(q, 1, lambda g: hazard(g, m, v), 0.4 * coarse, width=mp.mpf("1.5"))
+        return one(q, 1, lambda g: cost(g, m, v), 0.4 * coarse, width=mp.mpf("1.5"))
 
     value, dm, dv = whole(m_f, v_f)
     for part, at in ((dm, (1, 0)), (dv, (0, 1))):
