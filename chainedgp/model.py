@@ -137,14 +137,14 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         self._mark_stale()
 
     def _make_parts(self, kernels: Any, means: Any) -> tuple[list[Kernel], list[MeanFunction]]:
-        b, (X, y, metadata, _) = len(self.latents), self._sample
+        b, (X, y, metadata, weights) = len(self.latents), self._sample
         parts = [
             one_per_latent(kernels, b, "kernels", "a kernel", as_kernel),
             one_per_latent(means, b, "mean_functions", "a mean function", as_mean),
         ]
         values, scales = start_latents(self.likelihood, y, metadata)
         self._flat_latents, self._latent_scales = values, scales
-        self._flat_score = flat_score(self.likelihood, y, metadata, values)
+        self._flat_score = flat_score(self.likelihood, y, metadata, weights, values)
         if parts[0] is None:
             parts[0] = default_kernels(X, scales, self.likelihood.symmetric)
         if parts[1] is None:

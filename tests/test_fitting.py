@@ -540,7 +540,9 @@ def test_hard_data_fit_no_worse_than_constant_latents(name, likelihood):
     with warnings.catch_warnings():
         if name in ("constant y", "one row"):  # nothing holds the noise above 0
             warnings.filterwarnings("ignore", "profile stopped.*without limit", ConvergenceWarning)
-        if name == "outliers":  # no lengthscale of the mean is wrong: the way there may be long
+        # with outliers no lengthscale of the mean is wrong, with copies of rows the jitter alone
+        # holds the noise above 0: the way there may be long
+        if name in ("outliers", "duplicate rows"):
             warnings.filterwarnings("ignore", "profile stopped.*not enough", ConvergenceWarning)
         result = m.optimize(max_iters=200)
     assert np.isfinite(result.bound) and np.isfinite(m.param_array).all()

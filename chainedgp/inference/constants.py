@@ -23,7 +23,7 @@ SMALL = 0.1  # prior standard deviations, in the scale on which a latent varies
 def worse_than_constants(model: Any) -> bool:
     """Whether the bound is below the log-likelihood of constant latents (moment estimates)."""
     shards = model._evaluator.shards
-    if not shards or shards[0].weights is not None:  # on a cluster, or another objective
+    if not shards:  # the rows are on a cluster
         return False
     flat = model._flat_score * model._evaluator.num_rows
     return bool(np.isfinite(flat)) and model.log_likelihood() < flat - SLACK * shards[0].num_rows

@@ -40,6 +40,7 @@ class ProfiledBound:
         self.vector = FreeVector(model)
         self.tolerance = LOOSEST
         self.inner: InnerResult | None = None
+        self.accepted = 0
         self.best: tuple[float, Array] | None = None
 
     def value(self, x: Array) -> float:
@@ -72,9 +73,7 @@ class ProfiledBound:
         if self.best is not None:
             decrease = self.best[0] - value
             self.tolerance = float(np.clip(0.1 * decrease, TIGHTEST, LOOSEST))
-        if self.inner is not None and self.inner.state.evaluation.raised:
-            # some rows want more nodes: give them now, between two line searches
-            self.evaluator.each("raise_nodes")
+        if self._change_nodes():
             again = self.value(x)
             if np.isfinite(again):
                 self.evaluator.each("commit")
@@ -92,6 +91,22 @@ class ProfiledBound:
             self.model._write_q(self.inner.state.q)
         self.monitor.point(bound, *counts)
         return value
+
+    def _change_nodes(self) -> bool:
+        """Give rows the nodes that they want, between two line searches; whether any changed.
+
+        Where it takes trials to know, after the accepted points number 1, 2, 4, 8, …
+        """
+        self.accepted += 1
+        if self.model.likelihood.tries_nodes:
+            now = self.model.num_nodes is None and self.accepted.bit_count() == 1
+            if now:
+                self.evaluator.each("freeze_nodes", False)
+            return now
+        raised = self.inner is not None and self.inner.state.evaluation.raised > 0
+        if raised:
+            self.evaluator.each("raise_nodes")
+        return raised
 
 
 def start_sites(model: Any) -> int:

@@ -68,6 +68,16 @@ class _LogScale(Survival):
         with np.errstate(over="ignore"):
             return self._log_below(self._z(t, f, g))
 
+    def _log_between(self, low: Array, high: Array, *latents: Array, **kw: Any) -> Array:
+        """From the upper tail, as log S is exact to rounding even close to 0, till it underflows."""
+        end = self.log_survival(high, *latents)
+        upper = special.log_diff_exp(self.log_survival(low, *latents), end)
+        lost = end > -1e-290
+        if not np.any(lost):
+            return upper
+        lower = special.log_diff_exp(self.log_cdf(high, *latents), self.log_cdf(low, *latents))
+        return np.where(lost, lower, upper)
+
     def cdf(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
         """P(T ≤ y)."""
         return np.exp(self.log_cdf(y, f, g))
