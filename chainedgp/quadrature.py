@@ -77,7 +77,7 @@ def all_fail(sums: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray) ->
 BLOCK = 2**16
 """Nodes times rows evaluated at once: the half dozen temporaries of a density stay in cache."""
 
-VARIANCE_FLOOR = 1e-12
+VARIANCE_FLOOR = 1e-20
 """Smallest variance of a node set; below it values and gradients are those at the floor, which is
 within rounding of the limit v → 0, where dE/dv = ½ E[∂²]."""
 

@@ -14,6 +14,7 @@ import numpy as np
 from ..bound.evaluator import Evaluator
 from ..errors import NumericalError
 from ..linalg import Array
+from .constants import shrink_variances
 from .lbfgs import Outcome, minimise
 from .result import Monitor
 from .variational import InnerResult, find_q, start_from_q
@@ -27,6 +28,8 @@ ROUGH = 0.01  # the same for starts that are compared
 WITHOUT_LIMIT = 30.0  # nats per row above constant latents: a noise has shrunk by a factor of e³⁰
 TRIAL_STEPS = 50  # inner steps for one θ; sites-fixed gradients are exact wherever these end
 ROUGH_STEPS = 15  # the same for starts that are compared
+WIDEST = 10.0  # prior standard deviations to begin with, in the scale on which a latent varies
+SMALLER = "the given variances of kernels are far too large: began from smaller ones"
 # factors on the lengthscales of the first and of all other latents, for symmetric likelihoods
 STARTS = ((1.0, 1.0), (0.5, 0.2), (1.5, 0.1), (0.15, 0.2), (4.0, 0.5))
 
@@ -156,7 +159,10 @@ def fit_profile(
     latent takes which part: a new model is then fitted roughly from several lengthscales first
     (if `several_starts`), and at the end q is also found from a cold start; the best bound is kept.
     """
-    cold = model.likelihood.symmetric and model._q_is_prior()
+    new = model._q_is_prior()
+    if new and shrink_variances(model, WIDEST):
+        monitor.note(SMALLER)
+    cold = model.likelihood.symmetric and new
     if cold and several_starts:
         _choose_start(model, monitor, max_iters)
     return _settle(*_maximise(model, monitor, max_iters, tolerance), cold)
@@ -201,12 +207,10 @@ def _minimise_from(objective: ProfiledBound, x: Array, tries: int = 15, **option
     try:
         return minimise(objective, x, **options)
     except NumericalError:
-        wide = objective.vector.kernel_variances
+        wide = objective.vector.variances_of(objective.model.kernels)
         if objective.best is not None or not tries or not wide.any():
             raise
-    note = "the bound is not finite at the given variances of kernels: began from smaller ones"
-    if note not in objective.monitor.notes:
-        objective.monitor.note(note)
+    objective.monitor.note(SMALLER)
     return _minimise_from(objective, np.where(wide, x - 4.0, x), tries - 1, **options)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,14 +52,13 @@ class FreeVector:
         self._ends = np.cumsum([0, *sizes])
         self.size = int(self._ends[-1])
 
-    @property
-    def kernel_variances(self) -> Array:
-        """Which coordinates are logarithms of variances of kernels, (size,) of bool."""
+    def variances_of(self, kernels: Iterable[Any]) -> Array:
+        """Which coordinates are logarithms of variances of some kernels, (size,) of bool."""
         which = np.zeros(self.size, dtype=bool)
-        kernels = {id(leaf) for kernel in self.model.kernels for leaf in _leaves(kernel)}
+        leaves = {id(leaf) for kernel in kernels for leaf in _leaves(kernel)}
         for block, part in self._parts(which):
             named = block.transform == "log" and block.leaf.name in ("variance", "variances")
-            part[:] = named and id(block.leaf) in kernels
+            part[:] = named and id(block.leaf) in leaves
         return which
 
     def _add(self, leaf: Any, scale: Array) -> None:

@@ -69,7 +69,7 @@ class _LogScale(Survival):
             return self._log_below(self._z(t, f, g))
 
     def _log_between(self, low: Array, high: Array, *latents: Array, **kw: Any) -> Array:
-        """From the upper tail, as log S is exact to rounding even close to 0, till it underflows."""
+        """From the upper tail, as log S is exact to rounding close to 0 too, till it underflows."""
         end = self.log_survival(high, *latents)
         upper = special.log_diff_exp(self.log_survival(low, *latents), end)
         lost = end > -1e-290
