@@ -112,6 +112,12 @@ def test_columns_must_be_those_of_the_model(model, frame):
     np.testing.assert_array_equal(model.predict(frame.set_axis([0, 1, 2], axis=1))[0], expected)
 
 
+def test_names_of_columns_must_differ(frame, target):
+    bad = frame.set_axis(["age", "dose", "age"], axis=1)
+    with pytest.raises(InputError, match="X has several columns of the name 'age': rename"):
+        cgp.ChainedGP(bad, target, cgp.likelihoods.HetGaussian())
+
+
 COLUMNS = {
     "categorical": pd.Categorical(["a", "b"] * 10),
     "categorical ": pd.Categorical([1, 2] * 10),  # numpy would read it as numbers
@@ -128,7 +134,8 @@ def test_columns_that_are_no_numbers(what, frame, target):
     message = rf"column 'dose' of X .*{what.strip()}.*{way_out}"
     with pytest.raises(InputError, match=message):
         cgp.ChainedGP(bad, target, cgp.likelihoods.HetGaussian())
-    with pytest.raises(InputError, match=rf"Y .*{what.strip()}"):
+    way_out = "Timedelta" if "dates" in what else "two classes as 0 and 1"
+    with pytest.raises(InputError, match=rf"Y .*{what.strip()}.*{way_out}"):
         cgp.ChainedGP(frame, bad["dose"], cgp.likelihoods.HetGaussian())
 
 
@@ -142,10 +149,16 @@ def test_ways_out(frame, target):
 
 
 def test_missing_values(frame, target):
+    message = r"X has 1 values that are missing, .*row 19 of column 'dose'.*impute"
     for hole in (np.nan, pd.NA):
         dose = pd.array([*frame["dose"][:-1], hole], dtype="Float64")
-        with pytest.raises(InputError, match=r"NaN or infinite|impute"):
+        with pytest.raises(InputError, match=message):
             cgp.ChainedGP(frame.assign(dose=dose), target, cgp.likelihoods.HetGaussian())
+    whole = pd.array([*range(N - 1), pd.NA], dtype="Int64")
+    with pytest.raises(InputError, match=r"Y has 1 missing values .*row 19"):
+        cgp.ChainedGP(frame, pd.Series(whole), cgp.likelihoods.HetGaussian())
+    m = cgp.ChainedGP(frame, whole, cgp.likelihoods.HetGaussian(), num_inducing=5, missing="drop")
+    assert m.Y[:, 0].tolist() == list(range(N - 1))
     with pytest.raises(InputError, match='missing="drop"'):
         hole = target.copy()
         hole.iloc[3] = np.nan
