@@ -47,9 +47,10 @@ def as_inputs(X: Any, name: str = "X", columns: int | tuple[str, ...] | None = N
     names = column_names(X)
     doubled = {key for key in names if names.count(key) > 1} if names else ()
     if doubled:
+        listed = ", ".join(repr(key) for key in sorted(doubled))
         raise InputError(
-            f"{name} has several columns of the name {', '.join(map(repr, sorted(doubled)))}: rename "
-            "them, or leave out all but one."
+            f"{name} has several columns of the name {listed}: rename them, or leave out all but "
+            "one."
         )
     if isinstance(columns, tuple):
         _check_names(names, columns, name)

@@ -22,6 +22,7 @@ import chainedgp as cgp
 from chainedgp import likelihoods as lik
 from chainedgp.errors import InputError
 from chainedgp.sklearn import ChainedGPClassifier, ChainedGPRegressor, ChainedGPSurvival
+from chainedgp.sklearn.base import named_likelihood
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK = {"max_iter": 8, "num_inducing": 8, "num_threads": 1}
@@ -161,9 +162,21 @@ def test_minibatches():
 
 def test_names_of_likelihoods():
     X, y = noisy(10)
-    for bad, message in (("het_gausian", "Classes: .*HetGaussian"), ("softmax", "give an object")):
-        with pytest.raises(InputError, match=message):
+    for bad, message in (
+        ("het_gausian", "mean 'het_gaussian'.*Names: .*, het_gaussian, .*het_student_t_nu, "),
+        ("weibull", "mean 'weibull_survival'"),
+        ("likelihood", "Names: "),
+        ("inverse_wishart", r"got 'inverse_wishart'\. Names"),
+        ("softmax", "give an object"),
+        ("hurdle", "give an object"),
+    ):
+        with pytest.raises(InputError, match=message) as caught:
             ChainedGPRegressor(bad).fit(X, y)
+        assert " survival" not in str(caught.value) and "inflated," not in str(caught.value)
+    for name in ("HetGamma", "hetgamma", "het_gamma", "Het_gamma", "HETGAMMA"):
+        assert type(named_likelihood(name)) is lik.HetGamma
+    with pytest.raises(InputError, match=r"quantiles must be fractions .* got \(2.5, 50\)"):
+        ChainedGPRegressor(**QUICK).fit(X, y).predict_quantiles(X, (2.5, 50))
     with pytest.raises(NotFittedError):
         ChainedGPRegressor().predict(X)
 
