@@ -595,6 +595,8 @@ def test_the_old_file_survives_a_failure(tmp_path, monkeypatch):
 
 
 def test_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no folder .*fits to save .*m\.npz in"):
+        save(make(), tmp_path / "fits" / "m.npz")
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "nothing")
 
