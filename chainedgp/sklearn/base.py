@@ -70,7 +70,7 @@ def _snake(name: str) -> str:
 
 
 class ChainedGPEstimator(BaseEstimator):
-    """Base of the estimators; use one of its children.
+    """What all estimators take and have.
 
     Parameters
     ----------
@@ -205,6 +205,7 @@ def defaulting_to(likelihood: str | None) -> Any:
     init: Any = ChainedGPEstimator.__init__
     defaults = (likelihood, *init.__defaults__)
     made = FunctionType(init.__code__, init.__globals__, "__init__", defaults)
+    made.__doc__ = ChainedGPEstimator.__doc__  # where `help` shows it
     made.__annotations__ = {**init.__annotations__, "likelihood": "str | Likelihood | None"}
     return made
 
