@@ -73,7 +73,7 @@ def test_names_are_on_the_axes(model):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     ax = model.plot_slice("dose")
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("dose", "response")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("dose\n(age = 54.5, old = 0.5)", "response")
     matplotlib.pyplot.close("all")
 
 
