@@ -165,9 +165,9 @@ def as_name(name: Any) -> str:
     return name
 
 
-def as_column_names(names: Any, columns: int) -> tuple[str, ...]:
+def as_column_names(names: Any, columns: int) -> list[str]:
     """Names for the columns of X, given by the user."""
-    listed = () if isinstance(names, str) else tuple(map(str, names))
+    listed = [] if isinstance(names, str) else [str(name) for name in names]
     if len(listed) != columns or len(set(listed)) != columns:
         raise InputError(
             f"input_names must be {columns} different names, one for each column of X; got "

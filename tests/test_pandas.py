@@ -33,7 +33,7 @@ def model(frame, target):
 
 
 def test_names_are_the_index_of_parameters(model):
-    assert model.input_names == ("age", "dose", "old") and model.target_name == "response"
+    assert model.input_names == ["age", "dose", "old"] and model.target_name == "response"
     lengthscale = model.kernels.mean.rbf.lengthscale
     lengthscale["dose"] = 7.0
     assert lengthscale.values.tolist() == [1.0, 7.0, 1.0]
@@ -81,6 +81,7 @@ def test_results_keep_the_index(model, frame):
     some = frame.iloc[3:8]
     table = model.predict_frame(some, (5, 50, 97.5))
     assert table.index.equals(some.index)
+    assert frame[model.input_names].equals(frame)
     assert list(table.columns) == ["mean", "variance", "5%", "50%", "97.5%"]
     mean, variance = model.predict(some)
     np.testing.assert_array_equal(table["mean"], mean[:, 0])
@@ -143,9 +144,9 @@ def test_ways_out(frame, target):
     colour = pd.Series(pd.Categorical(["a", "b"] * 10), index=frame.index, name="colour")
     dummies = pd.get_dummies(frame.assign(colour=colour))
     m = cgp.ChainedGP(dummies, target, cgp.likelihoods.HetGaussian(), num_inducing=5)
-    assert m.input_names[-2:] == ("colour_a", "colour_b") and set(m.X[:, -1]) == {0.0, 1.0}
+    assert m.input_names[-2:] == ["colour_a", "colour_b"] and set(m.X[:, -1]) == {0.0, 1.0}
     m = cgp.ChainedGP(frame["dose"], colour.cat.codes, cgp.likelihoods.Bernoulli(), num_inducing=5)
-    assert m.input_names == ("dose",) and m.X.shape == (N, 1)
+    assert m.input_names == ["dose"] and m.X.shape == (N, 1)
 
 
 def test_missing_values(frame, target):
@@ -236,7 +237,7 @@ def test_polars(model, frame, target):
 def test_frames_of_other_libraries(frame, target):
     other = OtherFrame(age=frame["age"].to_numpy(), dose=frame["dose"].to_numpy())
     m = cgp.ChainedGP(other, target, cgp.likelihoods.HetGaussian(), num_inducing=5)
-    assert m.input_names == ("age", "dose")
+    assert m.input_names == ["age", "dose"]
     text = OtherFrame(age=frame["age"].to_numpy(), dose=np.array(["1", "2"] * 10))
     with pytest.raises(InputError, match="column 'dose' of X is text"):
         cgp.ChainedGP(text, target, cgp.likelihoods.HetGaussian())
