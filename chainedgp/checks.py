@@ -26,6 +26,15 @@ __all__ = [
 
 WEIGHTS = "weights"
 BLOCK = 2**16  # rows that are checked at a time
+COLUMNS = (
+    "Give one column for each category (pandas.get_dummies, to_dummies of polars, or OneHotEncoder "
+    "of scikit-learn), or the rank in an ordered one ({it}.cat.codes, {it}.to_physical() in polars)"
+)
+CLASSES = (
+    "Code two classes as 0 and 1, more as 0, 1, 2, …: numpy.unique({it}, return_inverse=True)[1] "
+    "does it in their sorted order"
+)
+"""What to do with text and categories, among the inputs and as targets."""
 
 
 def as_inputs(X: Any, name: str = "X", columns: int | tuple[str, ...] | None = None) -> Array:
@@ -35,8 +44,16 @@ def as_inputs(X: Any, name: str = "X", columns: int | tuple[str, ...] | None = N
 
     columns : how many columns there must be, or their names, which those of a frame must be.
     """
+    names = column_names(X)
+    doubled = {key for key in names if names.count(key) > 1} if names else ()
+    if doubled:
+        listed = ", ".join(repr(key) for key in sorted(doubled))
+        raise InputError(
+            f"{name} has several columns of the name {listed}: rename them, or leave out all but "
+            "one."
+        )
     if isinstance(columns, tuple):
-        _check_names(column_names(X), columns, name)
+        _check_names(names, columns, name)
         columns = len(columns)
     if isinstance(X, np.memmap):
         if X.ndim != 2:
@@ -51,7 +68,7 @@ def as_inputs(X: Any, name: str = "X", columns: int | tuple[str, ...] | None = N
                 f"{name} must be (n, D); got an array of shape {array.shape}. "
                 "Reshape it so that rows are observations and columns are inputs."
             )
-    _check_finite(array, name)
+    _check_finite(array, name, names)
     if 0 in array.shape:
         raise InputError(
             f"{name} is empty: its shape is {array.shape}. Give one row and one column or more."
@@ -66,13 +83,14 @@ def as_inputs(X: Any, name: str = "X", columns: int | tuple[str, ...] | None = N
 
 def as_targets(Y: Any, rows: int, name: str = "Y", allow_missing: bool = False) -> Array:
     """Y as a finite float (n,) array; (n, 1) is accepted, and NaN with `allow_missing`."""
-    array = Y if isinstance(Y, np.memmap) else _as_float(Y, name)
+    array = Y if isinstance(Y, np.memmap) else _as_float(Y, name, CLASSES)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
+        lying = array.shape == (1, rows)
         raise InputError(
             f"{name} must be (n,) or (n, 1): one target per row; got shape {array.shape}. "
-            "Fit one model per output column."
+            + (f"Transpose it: {name}.T." if lying else "Fit one model per output column.")
         )
     if array.size != rows:
         raise InputError(
@@ -147,9 +165,9 @@ def as_name(name: Any) -> str:
     return name
 
 
-def as_column_names(names: Any, columns: int) -> tuple[str, ...]:
+def as_column_names(names: Any, columns: int) -> list[str]:
     """Names for the columns of X, given by the user."""
-    listed = () if isinstance(names, str) else tuple(map(str, names))
+    listed = [] if isinstance(names, str) else [str(name) for name in names]
     if len(listed) != columns or len(set(listed)) != columns:
         raise InputError(
             f"input_names must be {columns} different names, one for each column of X; got "
@@ -218,14 +236,14 @@ def _check_names(found: tuple[str, ...] | None, expected: tuple[str, ...], name:
             "and with": [repr(c) for c in found if c not in expected],
         }
         parts = [f"{word} {', '.join(some)}" for word, some in lists.items() if some]
-        wrong = f"columns {' '.join(parts).removeprefix('and ')}" if parts else "columns doubled"
+        wrong = f"columns {' '.join(parts).removeprefix('and ')}"
     raise InputError(
         f"{name} has {wrong}; the model was built with {', '.join(map(repr, expected))}. "
         f"Give {name}[{list(expected)}]."
     )
 
 
-def _check_numbers(value: Any, name: str) -> None:
+def _check_numbers(value: Any, name: str, remedy: str) -> None:
     """No column of a data frame, or series, may hold what numpy would turn into numbers unasked."""
     if hasattr(value, "collect"):
         raise InputError(f"{name} is a {type(value).__name__}, not read yet: {name}.collect().")
@@ -247,10 +265,8 @@ def _check_numbers(value: Any, name: str) -> None:
         if kind.startswith(("categor", "enum")) or text:
             what = "text" if text and not kind.startswith(("categor", "enum")) else "categorical"
             raise InputError(
-                f"{owner} is {what}; expected numbers. Give one column for each category "
-                "(pandas.get_dummies, to_dummies of polars, or OneHotEncoder of scikit-learn), or "
-                f"the rank in an ordered one ({it}.cat.codes, {it}.to_physical() in polars); text "
-                f"that is meant as numbers by {it}.astype(float), {it}.cast(float) in polars."
+                f"{owner} is {what}; expected numbers. {remedy.format(it=it)}; text that is meant "
+                f"as numbers by {it}.astype(float), {it}.cast(float) in polars."
             )
         if held.dtype.kind in "Mm":
             raise InputError(
@@ -260,9 +276,9 @@ def _check_numbers(value: Any, name: str) -> None:
             )
 
 
-def _as_float(value: Any, name: str) -> Array:
+def _as_float(value: Any, name: str, remedy: str = COLUMNS) -> Array:
     """A new C-ordered float64 array; an error that names the way out where there is none."""
-    _check_numbers(value, name)
+    _check_numbers(value, name, remedy)
     if value is None:
         raise InputError(f"{name} is None; expected numbers. Give an array, a list or a frame.")
     try:
@@ -270,29 +286,35 @@ def _as_float(value: Any, name: str) -> Array:
             raise InputError(
                 f"{name} is complex; expected real numbers. Give real and imaginary parts apart."
             )
+        if hasattr(value, "isna") and hasattr(value, "to_numpy"):  # numpy cannot read pandas.NA
+            value = value.to_numpy(dtype=float, na_value=np.nan)
         return np.array(value, dtype=float, order="C")
     except InputError:
         raise
     except (TypeError, ValueError) as error:
         ragged = "inhomogeneous" in str(error)
         reason = "its rows differ in length" if ragged else error
+        codes = "Encode categories as numbers (for example one column each, pandas.get_dummies)"
+        codes = codes if remedy is COLUMNS else remedy.format(it=name)
         raise InputError(
-            f"{name} could not be read as numbers ({reason}). Encode categories as numbers "
-            "(for example one column each, pandas.get_dummies), leave out or impute what is "
+            f"{name} could not be read as numbers ({reason}). {codes}; leave out or impute what is "
             "missing, and give rows of equal length."
         ) from None
 
 
-def _check_finite(array: Array, name: str) -> None:
+def _check_finite(array: Array, name: str, columns: tuple[str, ...] | None = None) -> None:
     """An error with count and place of what is NaN or infinite; reads a memmap block by block."""
     bad, first = 0, ""
     for start in range(0, len(array), BLOCK):
         found = np.argwhere(~np.isfinite(array[start : start + BLOCK]))
         if len(found) and not bad:
-            first = ", ".join(str(int(i)) for i in found[0] + (start, *[0] * (array.ndim - 1)))
+            place = [int(i) for i in found[0] + (start, *[0] * (array.ndim - 1))]
+            first = f"at index ({', '.join(map(str, place))})"
+            if columns:
+                first = f"in row {place[0]} of column {columns[place[1]]!r}"
         bad += len(found)
     if bad:
         raise InputError(
-            f"{name} has {bad} values that are NaN or infinite, the first at index ({first}). "
+            f"{name} has {bad} values that are missing, NaN or infinite, the first {first}. "
             "Remove or impute those rows."
         )

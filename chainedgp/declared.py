@@ -10,14 +10,14 @@ from paramz import Parameterized
 
 from .domains import make_parameter
 from .errors import InputError
-from .parameters import copy_of
+from .parameters import Part
 
 __all__ = ["Declared"]
 
 _RESERVED = frozenset(dir(Parameterized("reserved"))) | {"weights", "nodes", "y", "means"}
 
 
-class Declared(Parameterized):
+class Declared(Part):
     """Latents, parameters θ and metadata, declared by a subclass.
 
     latents: names of the latent functions. parameters: start values, {"nu": 4.0}. domains:
@@ -51,9 +51,6 @@ class Declared(Parameterized):
         self._check_names(declared)
         for key, start in {**declared, **parameters}.items():
             self.link_parameter(make_parameter(key, start, domains.get(key, "positive")))
-
-    def __copy__(self) -> Any:
-        return copy_of(self)  # a shallow copy would take the parameters away from this one
 
     def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:
         """Start values and domains of the parameters; a wrapper gives its own."""

@@ -68,7 +68,7 @@ class Check:
                 lines.append(_wrapped(f"{word:<8}", f"{finding.name}: {finding.message}"))
                 for title, text in (("why", finding.cause), ("do", finding.remedy)):
                     lines += [_wrapped(f"{'':<8} {title}: ", text)] if text else []
-        lines += [_wrapped("cut     ", text) for text in self.capped]
+        lines += [_wrapped("partial ", text) for text in self.capped]
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -47,7 +47,10 @@ LOWEST = {"positive": 0.0, "real": -np.inf, "above_one": 1.0}
 
 
 OUTSIDE = {  # what to do with targets outside the support
-    "positive": "For zeros use Hurdle(…); censored times are given by Y_metadata['censored'].",
+    "positive": "For zeros use Inflated(…); for negative numbers a likelihood of real numbers, "
+    "such as HetGaussian.",
+    "times": "A censored row has the time until which it was seen, and Y_metadata['censored'] = 1; "
+    "for zeros use Inflated(…).",
     "unit": "For exact 0 and 1 use ZeroOneInflatedBeta; divide percentages by 100.",
     "counts": "Use a continuous likelihood for what is not a count.",
     "binary": "Code the two classes as 0 and 1; for more classes use Softmax.",

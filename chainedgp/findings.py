@@ -123,14 +123,18 @@ def pareto_k(e: Evidence) -> Finding:
     high = high[np.argsort(-k[high], kind="stable")]
     share = len(high) / len(k)
     values = {"pareto_k": k, "rows": e.rows[high], "share": share}
-    message = f"Pareto k is above {HIGH_K} in {len(high)} of {len(k)} rows, at most {k.max():.2f}."
+    message = (
+        f"The importance weights that leave a row out of q (PSIS) have a Pareto k above {HIGH_K} "
+        f"in {len(high)} of {len(k)} rows; the largest is {k.max():.2f}."
+    )
     level = graded(share, 0.05, 0.2)
     if level == "ok":
-        return Finding("pareto_k", level, message, values=values)
+        few = " These are few, and m.loo() finds q anew without each." if len(high) else ""
+        return Finding("pareto_k", level, message + few, values=values)
     return Finding(
         "pareto_k",
         level,
-        f"{message} The largest: {listed(e.rows[high])}.",
+        f"{message} Highest in rows {listed(e.rows[high])}.",
         "Single rows decide what the latents are there: outliers, few rows for the flexibility "
         "of the kernels, or a noise latent that follows single rows.",
         "Look at these rows; a likelihood of heavier tails, longer lengthscales by "
@@ -147,7 +151,7 @@ def calibration(e: Evidence) -> Finding:
     rows = e.rows
     if len(rows) > PIT_ROWS:
         rows = np.sort(e.rng.choice(rows, PIT_ROWS, replace=False))
-        e.capped.append(f"calibration: {PIT_ROWS} of {e.N} rows")
+        e.capped.append(f"calibration: {PIT_ROWS} of {e.N} rows, drawn at random")
     lower, upper = e.pit(rows)
     u = np.clip(lower + e.rng.uniform(size=len(lower)) * (upper - lower), 0.0, 1.0 - 1e-12)
     counts = np.bincount((u * BINS).astype(int), minlength=BINS)

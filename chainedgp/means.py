@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from paramz import Param, Parameterized
+from paramz import Param
 
 from .errors import InputError
-from .parameters import InputParam, copy_of
+from .parameters import InputParam, Part
 
 __all__ = ["Constant", "Linear", "MeanFunction", "Zero"]
 
@@ -18,7 +18,7 @@ Array = np.ndarray
 MeanPullback = Callable[[Array], Array]
 
 
-class MeanFunction(Parameterized):
+class MeanFunction(Part):
     """A mean function m(x | θ). A new one implements `evaluate`.
 
     `evaluate` is pure: it reads parameter values and writes nothing.
@@ -30,9 +30,6 @@ class MeanFunction(Parameterized):
                 f"{type(self).__name__}: name must be an ASCII identifier, got {name!r}"
             )
         super().__init__(name=name)
-
-    def __copy__(self) -> Any:
-        return copy_of(self)  # a shallow copy would take the parameters away from this one
 
     def check_columns(self, num_columns: int) -> None:
         """Raise InputError if the mean cannot act on inputs with this number of columns."""

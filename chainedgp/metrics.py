@@ -40,6 +40,7 @@ NODES = 8
 COUNTS = 512  # counts whose terms of the CRPS are added up at once
 PAIRS = 4_000_000  # pairs of rows compared at once
 TIED = 1e-8  # risks that are closer than this are tied
+RISKS = "a number for each row, higher for earlier events, such as -predictive.ppf(0.5)"
 
 
 # ---- distributions -------------------------------------------------------------------------------
@@ -154,7 +155,8 @@ def concordance_harrell(risk: Any, y: Any, censored: Any) -> float:
     risk : (n,) or (n, 1), higher for earlier events, such as −median of a predictive.
     y, censored : (n,) times, and 1 where the event comes after y.
     """
-    y, censored, risk = _survival(y, censored, risk)
+    y, censored = _survival(y, censored)
+    risk = _one_per_row(risk, len(y), "risk", RISKS)
     return _concordance(risk, y, censored, np.ones(len(y)))
 
 
@@ -171,7 +173,8 @@ def concordance_uno(
     train : (y, censored) of the rows from which G is estimated; None takes the given rows.
     tau : pairs whose first event is at tau or later are left out.
     """
-    y, censored, risk = _survival(y, censored, risk)
+    y, censored = _survival(y, censored)
+    risk = _one_per_row(risk, len(y), "risk", RISKS)
     G = _Censoring(*((y, censored) if train is None else train))
     used = ~censored if tau is None else ~censored & (y < tau)
     at = G(y)
@@ -249,7 +252,10 @@ def d_calibration(survival: Any, y: Any, censored: Any, bins: int = 10) -> DCali
     """
     if isinstance(survival, Predictive):
         survival = survival.sf(_targets(survival, y)[:, None])
-    _, censored, s = _survival(y, censored, survival)
+    y, censored = _survival(y, censored)
+    s = _one_per_row(
+        survival, len(y), "survival", "a Predictive, or S_i(y_i) of each row at its own time"
+    )
     if not ((s >= 0.0) & (s <= 1.0)).all():
         raise InputError("survival must lie between 0 and 1.")
     own = np.minimum((s * bins).astype(int), bins - 1)
@@ -319,11 +325,24 @@ def _errors(prediction: Any, y: Any) -> Array:
     return prediction.ravel() - y.ravel()
 
 
-def _survival(y: Any, censored: Any, *others: Any) -> tuple[np.ndarray, ...]:
-    """Times (n,), whether they are censored (n,) bool, and other values of the rows (n,)."""
+def _survival(y: Any, censored: Any) -> tuple[Array, np.ndarray]:
+    """Times (n,), and whether they are censored (n,) bool."""
     y = np.asarray(y, dtype=float)
     y = as_targets(y, y.size, "y")
     codes = as_targets(censored, len(y), "censored")
     if not np.isin(codes, (0.0, 1.0)).all():
         raise InputError("censored must be 0 (event seen) or 1 (right-censored) here.")
-    return y, codes == 1.0, *(as_targets(other, len(y), "risk or survival") for other in others)
+    return y, codes == 1.0
+
+
+def _one_per_row(value: Any, rows: int, name: str, expected: str) -> Array:
+    """Numbers (n,) or (n, 1); an error that says what was expected."""
+    shape = () if isinstance(value, Predictive) else np.shape(value)
+    if shape not in ((rows,), (rows, 1)):
+        got = f"shape {shape}" if shape else f"a {type(value).__name__}"
+        raise InputError(f"{name} must be {expected}, ({rows},); got {got}.")
+    return as_targets(value, rows, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -114,7 +114,8 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
     # ---- construction ---------------------------------------------------------------------------
 
     def _read_data(self, X: Any, Y: Any, Y_metadata: Any, missing: str) -> None:
-        self.input_names = self._column_names = checks.column_names(X)
+        self._column_names = checks.column_names(X)
+        self.input_names = list(self._column_names) if self._column_names else None
         self.target_name = (checks.column_names(Y) or [None])[0]
         self._take_rows(X, Y, Y_metadata, missing)
         warn_of_scaling(self._sample.X)

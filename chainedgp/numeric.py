@@ -58,27 +58,26 @@ def differences(
     return tuple(along(j) for j in range(len(arguments)))
 
 
-def check_support(y: np.ndarray, support: str, categories: int, name: str) -> None:
-    """Raise InputError with count and first index of targets outside the support of `name`."""
+def check_support(likelihood: Likelihood, y: np.ndarray) -> None:
+    """Raise InputError with count and first index of targets outside the likelihood's support."""
+    name, support, k = type(likelihood).__name__, likelihood.support, likelihood.num_categories
     tests: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
         "real": (np.isfinite, "finite numbers"),
         "positive": (lambda y: y > 0, "positive numbers"),
         "unit": (lambda y: (y > 0) & (y < 1), "strictly between 0 and 1"),
         "counts": (lambda y: (y >= 0) & (y == np.floor(y)), "counts 0, 1, 2, …"),
         "binary": (lambda y: (y == 0) | (y == 1), "0 or 1"),
-        "categories": (
-            lambda y: (y >= 0) & (y < categories) & (y == np.floor(y)),
-            f"classes 0 … {categories - 1}",
-        ),
+        "categories": (lambda y: (y >= 0) & (y < k) & (y == np.floor(y)), f"classes 0 … {k - 1}"),
     }
     if support not in tests:
         raise InputError(f"{name}.support is {support!r}: use one of {', '.join(tests)}.")
     inside, words = tests[support]
     bad = np.flatnonzero(~(np.isfinite(y) & inside(y)))
     if len(bad):
+        remedy = OUTSIDE.get("times" if "censored" in likelihood.metadata_names else support, "")
         raise InputError(
             f"{name} needs targets that are {words}; {len(bad)} of {len(y)} are not, "
-            f"the first is Y[{bad[0]}] = {y[bad[0]]}. {OUTSIDE.get(support, '')}".rstrip()
+            f"the first is Y[{bad[0]}] = {y[bad[0]]}. {remedy}".rstrip()
         )
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "LargeParam",
     "LatentList",
     "ParamzModel",
+    "Part",
     "Searchable",
     "Selection",
     "copy_of",
@@ -41,6 +42,36 @@ def copy_of(part: Any) -> Any:
     """A copy of a parameterised object; paramz overflows on the way for values above 709."""
     with np.errstate(over="ignore"):
         return part.copy()
+
+
+class Part(Parameterized):
+    """A likelihood, kernel or mean: its `repr` is one line, its `str` the table of parameters."""
+
+    def __copy__(self) -> Any:
+        return copy_of(self)  # a shallow copy would take the parameters away from this one
+
+    def _given(self) -> tuple[str, ...]:
+        """What stands before the parameters in the `repr`."""
+        return ()
+
+    def __repr__(self) -> str:
+        return _one_line(self)
+
+    def __str__(self, header: bool = True, VT100: bool = False) -> str:
+        # without the terminal's codes for bold, which a printed data frame would show as they are
+        return str(super().__str__(header, VT100))
+
+
+def _one_line(part: Any) -> str:
+    """RBF(1, variance=1, lengthscale=2)."""
+    words = list(part._given()) if isinstance(part, Part) else []
+    for child in part.parameters:
+        if isinstance(child, Param):
+            values = ", ".join(f"{value:.4g}" for value in child.values.ravel())
+            words.append(f"{child.name}={values if child.size == 1 else f'[{values}]'}")
+        else:
+            words.append(_one_line(child))
+    return f"{type(part).__name__}({', '.join(words)})"
 
 
 def name_after(part: Any, latent: str) -> None:

@@ -114,12 +114,16 @@ class Predictive(SurvivalCurves):
             moments = np.full((3, len(self)), np.inf)
         else:
             moments = self._node_moments()
-        lost = ~np.isfinite(moments[0] + moments[1] + moments[2])
-        if lost.any():
+        lost = {
+            "mean": int((~np.isfinite(moments[0])).sum()),
+            "variance": int((~np.isfinite(moments[1] + moments[2])).sum()),
+        }
+        if any(lost.values()):
+            words = " and ".join(f"{count} have no {what}" for what, count in lost.items() if count)
             warnings.warn(
-                f"The predictive mean or variance does not exist for {int(lost.sum())} of "
-                f"{len(self)} rows of {type(self._likelihood).__name__} (infinite). The median and "
-                "other quantiles do: use ppf(0.5), interval(level) or predict_quantiles.",
+                f"Of {len(self)} predictive distributions of {type(self._likelihood).__name__} "
+                f"{words} (infinite). The median and other quantiles exist: use ppf(0.5), "
+                "interval(level) or predict_quantiles.",
                 MomentWarning,
                 stacklevel=4,
             )

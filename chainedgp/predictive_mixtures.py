@@ -38,11 +38,10 @@ def mixture_of(
 
 
 def gives_with_density(likelihood: Likelihood, hook: str) -> bool:
-    """Whether the class that gives `log_density` gives the hook too, and not a parent of it."""
-    for cls in type(likelihood).__mro__:
-        if "log_density" in vars(cls) or hook in vars(cls):
-            return "log_density" in vars(cls) and hook in vars(cls)
-    return False
+    """Whether the hook was given for this density, and not for one that a subclass replaced."""
+    cls = type(likelihood)
+    owner = next((parent for parent in cls.__mro__ if hook in vars(parent)), None)
+    return owner is not None and owner.log_density is cls.log_density  # type: ignore[attr-defined]
 
 
 class GaussianLatents:

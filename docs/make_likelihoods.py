@@ -40,7 +40,8 @@ SUPPORT = {
     "categories": "0, 1, …, K − 1",
 }
 METADATA = {
-    "exposure": "the rate is multiplied by it; 1 where it is not given",
+    "exposure": "the rate is multiplied by it; 1 where it is not given, in predictions too, which "
+    "are then per unit of exposure",
     "trials": "number of trials of the row; needed",
     "censored": "0 exact (default), 1 right, −1 left, 2 interval from y to `y_upper`",
     "y_upper": "upper end of the interval of rows with `censored` = 2",
@@ -102,6 +103,8 @@ def check_scipy(name):
     likelihood = build(name)[1]
     y = simulate(name, likelihood)[1][:40]
     kw = keywords(name, likelihood)
+    if "exposure" in likelihood.metadata_names:
+        kw["exposure"] = 2.5
     for values in table()[name]["show"]:
         scope = {"stats": stats, "np": np, "expit": expit, **kw}
         scope |= dict(zip(letters(name, likelihood), values, strict=True))

@@ -41,14 +41,19 @@ BAD = {
     # Y
     "Y is short": ({"Y": Y[:-1]}, ["Y", "19", "20"]),
     "Y has two columns": ({"Y": np.c_[Y, Y]}, ["Y", "one model per output"]),
+    "Y is a row": ({"Y": Y[None]}, ["Y", "(1, 20)", "Y.T"]),
     "Y has NaN": ({"Y": changed(Y, 7, np.nan)}, ["Y", "row 7", "drop"]),
     "Y has inf": ({"Y": changed(Y, 7, -np.inf)}, ["Y", "7", "infinite"]),
-    "Y is text": ({"Y": ["a"] * N}, ["Y", "numbers"]),
+    "Y is text": ({"Y": ["yes", "no"] * 10}, ["Y", "numbers", "0 and 1"]),
     "Y negative for Beta": ({"likelihood": L.Beta(), "Y": changed(0.5 + 0 * Y, 4, -0.1)}, ["4"]),
     "Y is 1 for Beta": ({"likelihood": L.Beta(), "Y": changed(0.5 + 0 * Y, 4, 1.0)}, ["4"]),
     "Y is 0 for times": (
         {"likelihood": L.LogLogisticSurvival(), "Y": changed(1.0 + 0 * Y, 6, 0.0)},
-        ["6", "positive"],
+        ["6", "positive", "censored", "Inflated"],
+    ),
+    "Y is 0 for HetGamma": (
+        {"likelihood": L.HetGamma(), "Y": changed(1.0 + 0 * Y, 6, 0.0)},
+        ["6", "positive", "zeros use Inflated", "negative numbers"],
     ),
     "Y is no count": ({"likelihood": L.AdditivePoisson(), "Y": changed(0 * Y, 2, 0.5)}, ["2"]),
     "Y is a negative count": ({"likelihood": L.Poisson(), "Y": changed(0 * Y, 2, -1)}, ["2"]),

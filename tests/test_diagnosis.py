@@ -167,6 +167,15 @@ def test_pareto_k(healthy):
     assert finding(healthy, "pareto_k").values["share"] < 0.05
 
 
+def test_a_few_influential_rows_are_no_fault(healthy, monkeypatch):
+    for largest, few in ((1.11, True), (0.4, False)):
+        k = np.append(np.full(healthy.X.shape[0] - 1, 0.1), largest)
+        monkeypatch.setattr("chainedgp.findings.influence", lambda *args, k=k: k)
+        found = finding(healthy, "pareto_k")
+        assert found.level == "ok" and f"largest is {largest:.2f}" in found.message
+        assert ("finds q anew" in found.message) == few
+
+
 @pytest.mark.parametrize(("variance", "words"), [(0.002, "too narrow"), (3.0, "too wide")])
 def test_calibration(variance, words):
     X, y = wave(100)

@@ -12,7 +12,9 @@ from scipy.special import gammaln, xlogy
 import chainedgp.likelihoods as liks
 from chainedgp.domains import AboveOne
 from chainedgp.errors import InputError
+from chainedgp.kernels import RBF
 from chainedgp.likelihoods import HetGaussian, HetStudentT, Likelihood, Poisson
+from chainedgp.testing.kernel import check_kernel
 from chainedgp.testing.likelihood import check_likelihood
 from chainedgp.testing.report import ContractError
 
@@ -381,6 +383,19 @@ MUTANTS = [
 def test_mutant_is_refused_in_words(mutant, words):
     with pytest.raises(ContractError, match=words):
         check_likelihood(mutant())
+
+
+def test_a_density_that_raises_is_one_fault():
+    with pytest.raises(ContractError) as caught:
+        check_likelihood(ScalarsOnly())
+    assert "in 1 way:" in str(caught.value) and "NoneType" not in str(caught.value)
+
+
+def test_a_class_is_no_object():
+    with pytest.raises(InputError, match=r"check_likelihood\(ScalarsOnly\(\), …\)"):
+        check_likelihood(ScalarsOnly)
+    with pytest.raises(InputError, match=r"check_kernel\(RBF\(…\), …\)"):
+        check_kernel(RBF)
 
 
 def test_mutant_that_ignores_metadata_is_refused():

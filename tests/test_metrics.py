@@ -1,6 +1,8 @@
 """Scores against closed forms, sampling, naive loops and scikit-survival."""
 
+import inspect
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -162,6 +164,28 @@ def test_arguments_that_cannot_be_used():
     ):
         with pytest.raises(InputError):
             call()
+
+
+def test_messages_say_what_was_expected():
+    predictive, _, _, y = gaussian(5)
+    y, seen = np.abs(y), np.zeros(5)
+    for measure in (metrics.concordance_harrell, metrics.concordance_uno):
+        with pytest.raises(InputError, match=r"risk must be a number for each row.*a Predictive"):
+            measure(predictive, y, seen)
+    with pytest.raises(InputError, match=r"survival must be a Predictive, or .*got shape \(5, 5\)"):
+        metrics.d_calibration(np.full((5, 5), 0.5), y, seen)
+
+
+def test_the_page_has_every_call():
+    page = (Path(__file__).resolve().parents[1] / "docs/metrics.md").read_text("utf-8")
+    assert dir(metrics) == sorted(metrics.__all__)
+    for name in dir(metrics):
+        if name != "DCalibration":  # what d_calibration returns
+            parameters = inspect.signature(getattr(metrics, name)).parameters.values()
+            words = [
+                p.name if p.default is p.empty else f"{p.name}={p.default}" for p in parameters
+            ]
+            assert f"`{name}({', '.join(words)})`" in page
 
 
 # ---- survival ------------------------------------------------------------------------------------

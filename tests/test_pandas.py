@@ -33,7 +33,7 @@ def model(frame, target):
 
 
 def test_names_are_the_index_of_parameters(model):
-    assert model.input_names == ("age", "dose", "old") and model.target_name == "response"
+    assert model.input_names == ["age", "dose", "old"] and model.target_name == "response"
     lengthscale = model.kernels.mean.rbf.lengthscale
     lengthscale["dose"] = 7.0
     assert lengthscale.values.tolist() == [1.0, 7.0, 1.0]
@@ -73,7 +73,7 @@ def test_names_are_on_the_axes(model):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     ax = model.plot_slice("dose")
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("dose", "response")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("dose\n(age = 54.5, old = 0.5)", "response")
     matplotlib.pyplot.close("all")
 
 
@@ -81,6 +81,7 @@ def test_results_keep_the_index(model, frame):
     some = frame.iloc[3:8]
     table = model.predict_frame(some, (5, 50, 97.5))
     assert table.index.equals(some.index)
+    assert frame[model.input_names].equals(frame)
     assert list(table.columns) == ["mean", "variance", "5%", "50%", "97.5%"]
     mean, variance = model.predict(some)
     np.testing.assert_array_equal(table["mean"], mean[:, 0])
@@ -112,6 +113,12 @@ def test_columns_must_be_those_of_the_model(model, frame):
     np.testing.assert_array_equal(model.predict(frame.set_axis([0, 1, 2], axis=1))[0], expected)
 
 
+def test_names_of_columns_must_differ(frame, target):
+    bad = frame.set_axis(["age", "dose", "age"], axis=1)
+    with pytest.raises(InputError, match="X has several columns of the name 'age': rename"):
+        cgp.ChainedGP(bad, target, cgp.likelihoods.HetGaussian())
+
+
 COLUMNS = {
     "categorical": pd.Categorical(["a", "b"] * 10),
     "categorical ": pd.Categorical([1, 2] * 10),  # numpy would read it as numbers
@@ -128,7 +135,8 @@ def test_columns_that_are_no_numbers(what, frame, target):
     message = rf"column 'dose' of X .*{what.strip()}.*{way_out}"
     with pytest.raises(InputError, match=message):
         cgp.ChainedGP(bad, target, cgp.likelihoods.HetGaussian())
-    with pytest.raises(InputError, match=rf"Y .*{what.strip()}"):
+    way_out = "Timedelta" if "dates" in what else "two classes as 0 and 1"
+    with pytest.raises(InputError, match=rf"Y .*{what.strip()}.*{way_out}"):
         cgp.ChainedGP(frame, bad["dose"], cgp.likelihoods.HetGaussian())
 
 
@@ -136,16 +144,22 @@ def test_ways_out(frame, target):
     colour = pd.Series(pd.Categorical(["a", "b"] * 10), index=frame.index, name="colour")
     dummies = pd.get_dummies(frame.assign(colour=colour))
     m = cgp.ChainedGP(dummies, target, cgp.likelihoods.HetGaussian(), num_inducing=5)
-    assert m.input_names[-2:] == ("colour_a", "colour_b") and set(m.X[:, -1]) == {0.0, 1.0}
+    assert m.input_names[-2:] == ["colour_a", "colour_b"] and set(m.X[:, -1]) == {0.0, 1.0}
     m = cgp.ChainedGP(frame["dose"], colour.cat.codes, cgp.likelihoods.Bernoulli(), num_inducing=5)
-    assert m.input_names == ("dose",) and m.X.shape == (N, 1)
+    assert m.input_names == ["dose"] and m.X.shape == (N, 1)
 
 
 def test_missing_values(frame, target):
+    message = r"X has 1 values that are missing, .*row 19 of column 'dose'.*impute"
     for hole in (np.nan, pd.NA):
         dose = pd.array([*frame["dose"][:-1], hole], dtype="Float64")
-        with pytest.raises(InputError, match=r"NaN or infinite|impute"):
+        with pytest.raises(InputError, match=message):
             cgp.ChainedGP(frame.assign(dose=dose), target, cgp.likelihoods.HetGaussian())
+    whole = pd.array([*range(N - 1), pd.NA], dtype="Int64")
+    with pytest.raises(InputError, match=r"Y has 1 missing values .*row 19"):
+        cgp.ChainedGP(frame, pd.Series(whole), cgp.likelihoods.HetGaussian())
+    m = cgp.ChainedGP(frame, whole, cgp.likelihoods.HetGaussian(), num_inducing=5, missing="drop")
+    assert m.Y[:, 0].tolist() == list(range(N - 1))
     with pytest.raises(InputError, match='missing="drop"'):
         hole = target.copy()
         hole.iloc[3] = np.nan
@@ -223,7 +237,7 @@ def test_polars(model, frame, target):
 def test_frames_of_other_libraries(frame, target):
     other = OtherFrame(age=frame["age"].to_numpy(), dose=frame["dose"].to_numpy())
     m = cgp.ChainedGP(other, target, cgp.likelihoods.HetGaussian(), num_inducing=5)
-    assert m.input_names == ("age", "dose")
+    assert m.input_names == ["age", "dose"]
     text = OtherFrame(age=frame["age"].to_numpy(), dose=np.array(["1", "2"] * 10))
     with pytest.raises(InputError, match="column 'dose' of X is text"):
         cgp.ChainedGP(text, target, cgp.likelihoods.HetGaussian())

@@ -522,3 +522,22 @@ def test_parameters_reach_likelihood_code_as_floats():
     m = randomise_q(cgp.ChainedGP(X, X[:, 0], Spy(), num_inducing=4))
     m.objective_function_gradients()
     assert seen and set(seen) == {float}
+
+
+@pytest.mark.parametrize("part, line", [
+    (L.HetStudentT(nu=6), "HetStudentT(nu=6)"),
+    (L.HetGaussian(), "HetGaussian()"),
+    (L.Gaussian(0.5), "Gaussian(variance=0.5)"),
+    (L.HetGaussian().with_constant(1), "ConstantLatent(HetGaussian(), log_variance=0)"),
+    (L.Softmax(3), "Softmax(3)"),
+    (L.Inflated(L.Poisson()), "Inflated(Poisson())"),
+    (L.Likelihood.from_scipy("norm", loc="identity", scale=2.0),
+     "ScipyLikelihood(norm, loc='identity', scale=2.0)"),
+    (K.RBF(2, ARD=True), "RBF(2, variance=1, lengthscale=[1, 1])"),
+    (K.RBF(1, active_dims=["age"]) + K.Bias(1),
+     "Sum(RBF(1, active_dims=['age'], variance=1, lengthscale=1), Bias(1, variance=1))"),
+    (M.Linear(2), "Linear(weights=[0, 0], bias=0)"),
+])  # fmt: skip
+def test_parts_have_a_line_as_repr_and_a_table_as_str(part, line):
+    assert repr(part) == line
+    assert "constraints" in str(part) and "\x1b" not in str(part)

@@ -311,7 +311,7 @@ def test_names_of_columns_and_kernels(tmp_path):
     m.input_names = ["age in years", "dose"]
     again = round_trip(m, tmp_path)
     assert_same(m, again)
-    assert again.input_names == ("age in years", "dose") and again.target_name == "response"
+    assert again.input_names == ["age in years", "dose"] and again.target_name == "response"
     assert again.kernels.mean.slow is again.kernels.mean
     assert again.kernels[1].matern32 is again.kernels[1]
     with pytest.raises(InputError, match="another order"):
@@ -361,7 +361,7 @@ def test_the_file_of_format_1():
     """Written when format 1 was released; it must load for ever."""
     m = load(Path(__file__).parent / "data" / "format_1.cgp")
     assert (m.name, m.jitter, m.X.shape, m.input_names) == (
-        "stored", 1e-6, (12, 2), ("age", "dose")
+        "stored", 1e-6, (12, 2), ["age", "dose"]
     )  # fmt: skip
     assert type(m.likelihood) is lik.HetStudentT and m.kernels.log_scale2.slow.active_dims == [1]
     values = [0.37275903301675917, 0.6131299402328491, 1.0, 0.7183739335849881]
@@ -595,6 +595,8 @@ def test_the_old_file_survives_a_failure(tmp_path, monkeypatch):
 
 
 def test_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no folder .*fits to save .*m\.npz in"):
+        save(make(), tmp_path / "fits" / "m.npz")
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "nothing")
 

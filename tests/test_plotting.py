@@ -10,6 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.collections import PathCollection, QuadMesh
 from matplotlib.colors import to_hex
@@ -147,6 +148,30 @@ def test_fit_of_counts_is_stepped_and_takes_a_typical_exposure():
     np.testing.assert_array_equal(median.get_ydata(), expected[0][:, 0])
     other = plotting.plot_fit(m, num=30, Y_metadata={"exposure": 20.0})
     assert line(other, "median").get_ydata().mean() > 5.0 * median.get_ydata().mean()
+    assert (ax.get_ylabel(), other.get_ylabel()) == ("y (exposure 2)", "y (exposure 20)")
+
+
+def test_counts_of_other_exposures_are_drawn_in_proportion():
+    X, y, exposure = np.arange(4.0), np.array([2.0, 8.0, 0.0, 5.0]), np.array([1.0, 4.0, 2.0, 2.0])
+    metadata = {"exposure": exposure}
+    m = cgp.ChainedGP(X, y, L.Poisson(), Y_metadata=metadata, num_inducing=2)
+    for given, drawn in ((None, 2.0), ({"exposure": 10.0}, 10.0)):
+        ax = plotting.plot_fit(m, num=5, Y_metadata=given)
+        points = line(ax, "data").get_ydata()
+        np.testing.assert_allclose(points, drawn * y / exposure)
+        assert ax.get_ylim()[1] > points.max()
+        ax = plotting.plot_density(m, num=5, Y_metadata=given)
+        np.testing.assert_allclose(line(ax, "data").get_ydata(), drawn * y / exposure)
+        assert ax.get_ylabel() == f"y (exposure {drawn:g})"
+
+
+def test_inputs_at_rest_are_named_up_to_four():
+    m = cgp.ChainedGP(np.eye(7), np.arange(7.0), L.Gaussian(), num_inducing=2)
+    assert grids.axis_name(m, [2]) == "x2\n(others at their medians)"
+    some = grids.axis_name(m, [2], {0: 0.25, "x5": 3.0})
+    assert some == "x2\n(x0 = 0.25, x5 = 3, others at their medians)"
+    assert grids.axis_name(m, [0], np.arange(7.0)).endswith("x4 = 4, others as given)")
+    assert grids.axis_name(model("gauss"), [0]) == "x"
 
 
 def test_fit_of_shares_has_the_unit_axis():
@@ -178,10 +203,22 @@ def test_fit_of_classes_has_a_probability_for_each():
 def test_limits_cut_an_endless_tail():
     m = model("gauss")
     low, high = m.Y.min(), m.Y.max()
-    bottom, top = target_limits(m, np.array([-1e6]), np.array([1e6]))
+    bottom, top = target_limits(m, m.Y, np.array([-1e6]), np.array([1e6]))
     assert bottom > low - (high - low) and top < high + (high - low)
-    near = target_limits(m, np.array([-0.1]), np.array([0.1]), data=False)
+    near = target_limits(m, m.Y, np.array([-0.1]), np.array([0.1]), data=False)
     assert -0.2 < near[0] < -0.1 and 0.1 < near[1] < 0.2
+
+
+def test_limits_hold_most_of_a_band_of_times():
+    m = model("time")
+    most, flat = np.quantile(m.Y, 0.95), np.ones(20)
+    for edge, top in ((2.5, 2.5), (1e6, 3.0)):  # the band, but not more than three times the data
+        end = target_limits(m, m.Y, 0.0 * flat, edge * most * flat, data=False)[1]
+        assert top * most < end < 1.1 * top * most
+    spike = np.r_[2.0 * flat[1:], 1e9] * most
+    assert 2.0 * most < target_limits(m, m.Y, 0.0 * flat, spike, data=False)[1] < 2.2 * most
+    end = target_limits(m, m.Y, 0.0 * flat, spike)[1]
+    assert m.Y.max() < end < 1.6 * m.Y.max()  # the data are shown, and not squeezed
 
 
 def test_latents_have_one_axes_each():
@@ -220,7 +257,7 @@ def test_slice_holds_the_others():
     x = median.get_xdata()
     rows = np.column_stack([np.full(20, 0.7), x, np.full(20, -0.5)])
     np.testing.assert_allclose(median.get_ydata(), m.predict_quantiles(rows, (50,))[0][:, 0])
-    assert ax.get_xlabel() == "x1"
+    assert ax.get_xlabel() == "x1\n(x0 = 0.7, x2 = -0.5)"
     assert "data" not in labels(ax)
     rug = [each for each in ax.lines if each.get_marker() == "|"]
     np.testing.assert_array_equal(rug[0].get_xdata(), m.X[:, 1])
@@ -289,7 +326,7 @@ def test_map_shows_what_is_asked_for():
     for what, values in expected.items():
         ax = plotting.plot_map(m, what, ("x2", 0), at={1: 0.4}, num=7)
         np.testing.assert_allclose(map_values(ax, 7), values.reshape(7, 7), rtol=1e-6)
-        assert (ax.get_xlabel(), ax.get_ylabel()) == ("x2", "x0")
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("x2\n(x1 = 0.4)", "x0")
     assert ax.figure.axes[1].get_ylabel() == "variance"
     with pytest.raises(InputError, match="percentile or one of mean, median, sd, log_variance"):
         plotting.plot_map(m, "spread")
@@ -319,6 +356,7 @@ def test_map_of_a_mean_that_does_not_exist_is_that_of_the_median():
             else:
                 circles += size
     assert triangles == m.Y_metadata["censored"].sum() and triangles + circles == 40
+    assert labels(ax) == ["event", "censored"]
     with pytest.raises(InputError, match='what="median"'):
         plotting.plot_map(m, "mean", num=5)
 
@@ -337,10 +375,20 @@ def test_survival_curves_with_bands():
         corners = ax.collections[i].get_paths()[0].vertices[:, 1]
         assert corners.min() == pytest.approx(lower[i].min())
         assert corners.max() == pytest.approx(upper[i].max())
-    assert labels(ax) == ["x = -1", "x = 0.5"]
+    assert labels(ax) == ["x = -1", "x = 0.5", "90 % band"]
     assert ax.get_ylim() == (0.0, 1.02) and ax.get_ylabel() == "survival probability"
     named = plotting.plot_survival(m, X, times=t, labels=["young", "old"])
-    assert labels(named) == ["young", "old"]
+    assert labels(named) == ["young", "old", "95 % band"]
+    for index, words in (
+        (["Ann", "Bob"], ["Ann", "Bob"]),
+        (pd.Index([7, 12], name="patient"), ["patient 7", "patient 12"]),
+        ([7, 12], ["row 7", "row 12"]),
+        ([0, 1], ["x = -1", "x = 0.5"]),
+    ):
+        frame = pd.DataFrame(X, index=index)
+        assert labels(plotting.plot_survival(m, frame, times=t, bands=None)) == words
+    uneven = plotting.plot_survival(m, X, times=t, bands=(10, 95))
+    assert labels(uneven)[-1] == "10 to 95 % band"
     with pytest.raises(InputError, match="2 names"):
         plotting.plot_survival(m, X, labels=["young"])
 
@@ -351,7 +399,7 @@ def test_hazard_curves_of_typical_rows():
     ax = plotting.plot_hazard(m, times=t)
     values = np.array([each.get_ydata() for each in ax.lines])
     assert values.shape == (3, 20) and (values > 0).all()
-    x = [float(label.split(" = ")[1]) for label in labels(ax)]
+    x = [float(label.split(" = ")[1]) for label in labels(ax)[:3]]
     medians = m.predictive(x).median()[:, 0]
     assert medians[0] < medians[1] < medians[2]
     many = plotting.plot_hazard(m, np.linspace(-1, 1, 5), times=t)
@@ -478,7 +526,7 @@ def test_plot_chooses_by_the_number_of_inputs():
     m = model("gauss", 3)
     ax = m.plot(num=5)
     assert "median" in labels(ax)
-    assert ax.get_xlabel() == f"x{grids.most_relevant(m)}"
+    assert ax.get_xlabel().startswith(f"x{grids.most_relevant(m)}\n(")
 
 
 @pytest.mark.parametrize("name", plotting.__all__)
@@ -501,7 +549,7 @@ def test_names_of_inputs_and_target():
     m = cgp.ChainedGP(np.ones((4, 2)) * [[1], [2], [3], [4]], [1.0, 2, 3, 4], L.Gaussian())
     m.input_names, m.target_name = ["dose", "age"], "response"
     ax = m.plot_slice("age", num=5)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("age", "response")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("age\n(dose = 2.5)", "response")
     with pytest.raises(InputError, match="dose, age"):
         m.plot_slice("weight")
     m.input_names = ["dose"]

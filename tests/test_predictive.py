@@ -20,8 +20,10 @@ from chainedgp.likelihoods import (
     Likelihood,
     LogLogistic,
     LogLogisticSurvival,
+    LogNormalSurvival,
     Poisson,
     StudentT,
+    WeibullSurvival,
 )
 from chainedgp.predictive import Predictive
 from chainedgp.predictive_mixtures import ScaleMixture
@@ -537,6 +539,17 @@ def test_missing_moments_are_infinite_with_one_warning(likelihood, b, mean):
         assert p.noise_variance[0, 0] == np.inf
     assert [w.category for w in caught] == [MomentWarning]
     assert "median" in str(caught[0].message)
+    words = "1 have no mean and 1 have no variance" if mean == np.inf else "HetStudentT 1 have no v"
+    assert words in str(caught[0].message)
+
+
+@pytest.mark.parametrize("family", [LogLogisticSurvival, WeibullSurvival, LogNormalSurvival])
+def test_times_with_a_latent_shape_have_no_mean_however_well_it_is_known(family):
+    p = Predictive(family(), np.array([[2.0, 1.5], [2.0, 0.2]]), np.full((2, 2), 0.01))
+    with pytest.warns(MomentWarning, match="2 have no mean and 2 have no variance"):
+        assert np.isinf(p.mean).all() and np.isinf(p.variance).all()
+    known = family().with_constant(1, 0.9)
+    assert np.isfinite(Predictive(known, np.full((2, 1), 2.0), np.full((2, 1), 0.01)).mean).all()
 
 
 def test_sampling_is_seeded_and_leaves_the_global_state_alone():

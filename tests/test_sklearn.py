@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import pydoc
+import re
 import subprocess
 from pathlib import Path
 
@@ -22,6 +24,8 @@ import chainedgp as cgp
 from chainedgp import likelihoods as lik
 from chainedgp.errors import InputError
 from chainedgp.sklearn import ChainedGPClassifier, ChainedGPRegressor, ChainedGPSurvival
+from chainedgp.sklearn.base import named_likelihood
+from chainedgp.sklearn.survival import events_and_times
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK = {"max_iter": 8, "num_inducing": 8, "num_threads": 1}
@@ -161,11 +165,30 @@ def test_minibatches():
 
 def test_names_of_likelihoods():
     X, y = noisy(10)
-    for bad, message in (("het_gausian", "Classes: .*HetGaussian"), ("softmax", "give an object")):
-        with pytest.raises(InputError, match=message):
+    for bad, message in (
+        ("het_gausian", "mean 'het_gaussian'.*Names: .*, het_gaussian, .*het_student_t_nu, "),
+        ("weibull", "mean 'weibull_survival'"),
+        ("likelihood", "Names: "),
+        ("inverse_wishart", r"got 'inverse_wishart'\. Names"),
+        ("softmax", "give an object"),
+        ("hurdle", "give an object"),
+    ):
+        with pytest.raises(InputError, match=message) as caught:
             ChainedGPRegressor(bad).fit(X, y)
+        assert " survival" not in str(caught.value) and "inflated," not in str(caught.value)
+    for name in ("HetGamma", "hetgamma", "het_gamma", "Het_gamma", "HETGAMMA"):
+        assert type(named_likelihood(name)) is lik.HetGamma
+    with pytest.raises(InputError, match=r"quantiles must be fractions .* got \(2.5, 50\)"):
+        ChainedGPRegressor(**QUICK).fit(X, y).predict_quantiles(X, (2.5, 50))
     with pytest.raises(NotFittedError):
         ChainedGPRegressor().predict(X)
+
+
+@pytest.mark.parametrize("cls", [ChainedGPRegressor, ChainedGPClassifier, ChainedGPSurvival])
+def test_help_lists_the_parameters(cls):
+    text = pydoc.render_doc(cls, renderer=pydoc.plaintext)
+    for name in cls().get_params():
+        assert re.search(rf"\b{name}\b.* : ", text)
 
 
 # ---- classification -----------------------------------------------------------------------------
@@ -252,6 +275,20 @@ def test_survival_targets():
     swapped = np.array(list(zip(y["time"], y["event"], strict=True)), [("t", float), ("d", bool)])
     one, two = (ChainedGPSurvival(**QUICK).fit(X, target) for target in (y, swapped))
     np.testing.assert_array_equal(one.predict(X), two.predict(X))
+    frame = pd.DataFrame(y)
+    frames = frame[["time", "event"]], frame.astype(float), frame.astype({"event": "boolean"})
+    for target in frames:
+        for got, expected in zip(events_and_times(target), events_and_times(y), strict=True):
+            np.testing.assert_array_equal(got, expected)
+            assert got.dtype == expected.dtype
+    for bad, number in (
+        (frame[["time"]], 0),
+        (frame.assign(event="dead"), 0),
+        (frame.assign(more=y["event"]), 2),
+        (frame.assign(time=1.0, event=1.0), 2),
+    ):
+        with pytest.raises(InputError, match=f"two columns.*{number} could be the events"):
+            ChainedGPSurvival(**QUICK).fit(X, bad)
     for bad in (y["time"], y[["time"]], list(y["time"])):
         with pytest.raises(InputError, match="structured array"):
             ChainedGPSurvival(**QUICK).fit(X, bad)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from paramz import Param, Parameterized
+from paramz import Param
 from paramz.transformations import Logexp
 
 from ..errors import InputError
-from ..parameters import InputParam, copy_of
+from ..parameters import InputParam, Part
 
 __all__ = ["Array", "Columns", "Kernel", "Pullback", "PullbackDiag", "positive"]
 
@@ -42,7 +42,7 @@ def positive(
     return kind(name, np.broadcast_to(array, (size,)).copy(), Logexp())
 
 
-class Kernel(Parameterized):
+class Kernel(Part):
     """A covariance function k(x, z | θ) with positive parameters θ.
 
     A new kernel implements `_evaluate` and `_evaluate_diag` on the active columns alone; slicing,
@@ -77,6 +77,10 @@ class Kernel(Parameterized):
             raise InputError(f"{owner}: input_dim must be at least 1, got {input_dim}")
         self.input_dim = int(input_dim)
         self.active_dims = self._checked_dims(active_dims)
+
+    def _given(self) -> tuple[str, ...]:
+        dims = self.active_dims
+        return str(self.input_dim), *([] if dims is None else [f"active_dims={dims.tolist()}"])
 
     def _checked_dims(self, active_dims: Columns | None) -> Array | None:
         if active_dims is None:
@@ -246,9 +250,6 @@ class Kernel(Parameterized):
         """dL_dX (n, D) from dL_dKdiag (n,)."""
         dL_dX = self.evaluate_diag(X)[1](dL_dKdiag)[1]
         return np.zeros(np.shape(X)) if dL_dX is None else dL_dX
-
-    def __copy__(self) -> Any:
-        return copy_of(self)  # a shallow copy would take the parameters away from this one
 
     def __add__(self, other: Any) -> Kernel:
         return self._combinations["sum"]([self, other])

@@ -53,6 +53,9 @@ class Combination(Kernel):
             taken.add(copy.name)
         self.link_parameters(*copies)
 
+    def _given(self) -> tuple[str, ...]:
+        return ()
+
     @property
     def parts(self) -> tuple[Kernel, ...]:
         """The kernels that are combined, in order."""

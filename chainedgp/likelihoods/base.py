@@ -96,7 +96,7 @@ class Likelihood(Declared, Expected, Conditional):
 
     def check_targets(self, y: Array) -> None:
         """Raise InputError, with the count and the first index, where y is outside the support."""
-        numeric.check_support(y, self.support, self.num_categories, type(self).__name__)
+        numeric.check_support(self, y)
 
     def with_constant(self, latent: str | int, value: float | None = None) -> Likelihood:
         """A likelihood in which one latent function is a constant parameter (real) instead.

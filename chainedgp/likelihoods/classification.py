@@ -101,6 +101,9 @@ class _Classes(Likelihood):
             raise InputError(f"{name} must be a whole number, at least 2; got {count!r}.")
         self.num_categories = int(count)
 
+    def _given(self) -> tuple[str, ...]:
+        return (str(self.num_categories),)
+
     def _probabilities(self, latents: Arrays, kw: dict[str, Any]) -> Array:
         """Probabilities of the classes, (K, *shape)."""
         each: Any = np.arange(float(self.num_categories))

@@ -37,6 +37,9 @@ class ScipyLikelihood(Likelihood):
         self._ends, self.support = kind_of_support(tries, self._discrete, self.dist)
         super().__init__(name or f"scipy_{self.dist}")
 
+    def _given(self) -> tuple[str, ...]:
+        return self.dist, *(f"{key}={link!r}" for key, link in self.links.items())
+
     def _values(self, latents: tuple[Array, ...]) -> dict[str, Any]:
         """Every parameter of the distribution."""
         rest = iter(latents)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from typing import Any
 
@@ -40,6 +41,10 @@ class Wrapper(Likelihood):
             )
         self.base, self.support, self.atoms = base, base.support, base.atoms
         self.num_categories = base.num_categories
+
+    def _given(self) -> tuple[str, ...]:
+        told = "base" in inspect.signature(type(self).__init__).parameters  # else by the class
+        return (f"{type(self.base).__name__}()",) if told else ()
 
     def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:
         declared, domains = self.base._declarations()

@@ -46,6 +46,9 @@ def write_archive(
         raise InputError(f"the description of the model takes {len(text)} bytes: too large.")
     entries: dict[str, Array] = {HEADER: np.frombuffer(text, np.uint8), **arrays}
     target = _checked_path(path)
+    folder = os.path.dirname(target)
+    if folder and not os.path.isdir(folder):
+        raise FileNotFoundError(f"there is no folder {folder} to save {target} in: make it first.")
     temporary = f"{target}.{secrets.token_hex(4)}.tmp"
     try:
         with open(temporary, "x+b") as file:

@@ -85,7 +85,7 @@ class Reader:
                 strings = all(isinstance(name, str) for name in names)
                 if not strings or not isinstance(names, list) or len(names) != self.columns:
                     raise FileFormatError(f"its columns have the names {names!r}.")
-                setattr(model, key, tuple(names))
+                setattr(model, key, names if key == "input_names" else tuple(names))
         model.target_name = None if target is None else _of_type(target, str, "target_name")
 
     def array(self, reference: Any, shape: tuple[int, ...] | None = None) -> Array:

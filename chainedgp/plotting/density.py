@@ -10,7 +10,7 @@ from .. import checks
 from ..errors import InputError
 from ..linalg import Array
 from . import grids, style
-from .targets import draw_data, target_limits
+from .targets import draw_data, shown_targets, target_limits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,8 +50,9 @@ def plot_density(
     column = grids.most_relevant(model) if input is None else grids.column_index(model, input)
     x = grids.axis_values(model, column, num, limits)
     rows = grids.rows_along(model, [column], x[:, None], at)
-    predictive = model.predictive(rows, grids.metadata_at_rest(model, Y_metadata))
-    values = _target_grid(model, predictive, num) if y is None else _as_grid(y)
+    metadata = grids.metadata_at_rest(model, Y_metadata)
+    predictive, targets = model.predictive(rows, metadata), shown_targets(model, metadata)
+    values = _target_grid(model, targets, predictive, num) if y is None else _as_grid(y)
     p = predictive.pdf(values)  # (n, k)
     ax = style.one_axes(ax)
     top = float(np.quantile(p[np.isfinite(p)], BRIGHTEST)) or 1.0
@@ -67,14 +68,14 @@ def plot_density(
         rasterized=True,
     )
     if data or (data is None and model.X.shape[1] == 1):
-        draw_data(ax, model, model.X[:, column], style.COLOURS["vermilion"])
+        draw_data(ax, model, model.X[:, column], targets, style.COLOURS["vermilion"])
     ax.set_xlim(x[0], x[-1])
     half = 0.5 if counts else 0.0 if model.likelihood.support == "real" else values[0]
     ax.set_ylim(values[0] - half, values[-1] + half)
     if colorbar:
         label = "probability" if counts else "predictive density"
         style.colour_bar(ax, image, label, "max" if p.max() > top else "neither")
-    return style.tidy(ax, grids.input_names(model)[column], grids.target_name(model))
+    return style.tidy(ax, grids.axis_name(model, [column], at), grids.target_label(model, metadata))
 
 
 def _as_grid(y: Any) -> Array:
@@ -84,11 +85,11 @@ def _as_grid(y: Any) -> Array:
     return grid
 
 
-def _target_grid(model: Any, predictive: Any, num: int) -> Array:
+def _target_grid(model: Any, y: Array, predictive: Any, num: int) -> Array:
     """Targets (k,) inside the support: whole numbers for counts, never an end of the support."""
     num, support = checks.positive_int(num, "num"), model.likelihood.support
     ends = predictive.ppf(np.array([0.025, 0.975]))
-    low, high = target_limits(model, ends[:, 0], ends[:, 1])
+    low, high = target_limits(model, y, ends[:, 0], ends[:, 1])
     if support == "counts":
         last = np.floor(high)
         return np.unique(np.round(np.linspace(0.0, last, min(int(last) + 1, MOST_CELLS))))

@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..linalg import Array
 from ..parameters import latent_index
 from . import grids, style
-from .targets import draw_data, target_limits
+from .targets import draw_data, shown_targets, target_limits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +38,8 @@ def plot_fit(
 
     Targets of 0 and 1 and of classes are drawn by their probabilities instead. Right-censored
     times are open triangles that point up, left-censored ones point down, intervals are bars.
+    Counts are drawn for one exposure, or number of trials, which the axis names: those of rows
+    with another are put in proportion.
 
     Parameters
     ----------
@@ -56,7 +58,8 @@ def plot_fit(
         model, 0, levels, limits=limits, num=num, legend=False, Y_metadata=Y_metadata, ax=ax
     )
     if data:
-        draw_data(ax, model, model.X[:, 0])
+        shown = shown_targets(model, grids.metadata_at_rest(model, Y_metadata))
+        draw_data(ax, model, model.X[:, 0], shown)
     if legend:
         style.legend_above(ax)
     return ax
@@ -96,14 +99,16 @@ def plot_slice(
         _draw_latent(ax, x, model.predict_latents(rows), j, widths)
         ylabel = style.words(model.latents[j])
     else:
-        predictive = model.predictive(rows, grids.metadata_at_rest(model, Y_metadata))
-        ylabel = _draw_target(ax, model, x, predictive, widths, data or model.X.shape[1] == 1)
+        metadata = grids.metadata_at_rest(model, Y_metadata)
+        shown = shown_targets(model, metadata)
+        found = model.predictive(rows, metadata), shown, grids.target_label(model, metadata)
+        ylabel = _draw_target(ax, model, x, *found, widths, data or model.X.shape[1] == 1)
+        if data and model.X.shape[1] > 1:
+            draw_data(ax, model, model.X[:, column], shown)
     if model.X.shape[1] > 1:
         _draw_rug(ax, np.asarray(model.X[:, column]))
-        if data and latent is None:
-            draw_data(ax, model, model.X[:, column])
     ax.set_xlim(x[0], x[-1])
-    style.tidy(ax, grids.input_names(model)[column], ylabel)
+    style.tidy(ax, grids.axis_name(model, [column], at), ylabel)
     if legend:
         style.legend_above(ax)
     return ax
@@ -134,7 +139,6 @@ def plot_latents(
     column = grids.most_relevant(model) if input is None else grids.column_index(model, input)
     x = grids.axis_values(model, column, num, limits)
     rows, widths = grids.rows_along(model, [column], x[:, None], at), style.as_levels(levels)
-    name = grids.input_names(model)[column]
     if natural:
         table = model.predictive(rows, grids.metadata_at_rest(model)).parameters(_ends(widths))
         axes = style.many_axes(ax, len(table))
@@ -149,7 +153,7 @@ def plot_latents(
             style.tidy(axis, None, style.words(model.latents[j]))
     for axis in axes:
         axis.set_xlim(x[0], x[-1])
-    style.tidy(axes[-1], name)
+    style.tidy(axes[-1], grids.axis_name(model, [column], at))
     axes[-1].figure.align_ylabels(list(axes))
     if legend:
         style.legend_above(axes[0])
@@ -183,9 +187,11 @@ def _draw_latent(ax: Axes, x: Array, moments: tuple[Array, Array], j: int, level
     _draw_quantiles(ax, x, mean[:, None] + sd[:, None] * z, levels, colour)
 
 
-def _draw_target(ax: Axes, model: Any, x: Array, predictive: Any, levels: Array, data: bool) -> str:
+def _draw_target(
+    ax: Axes, model: Any, x: Array, predictive: Any, y: Array, name: str, levels: Array, data: bool
+) -> str:
     """Quantiles of the target, or probabilities of classes; returns the label of the axis."""
-    support, name = model.likelihood.support, grids.target_name(model)
+    support = model.likelihood.support
     if support == "categories":
         classes = np.arange(float(model.likelihood.num_categories))
         for k, curve in enumerate(predictive.pdf(classes).T):
@@ -204,7 +210,7 @@ def _draw_target(ax: Axes, model: Any, x: Array, predictive: Any, levels: Array,
         return f"P({name} = 1)"
     table = predictive.ppf(np.array(_ends(levels)) / 100.0)  # (n, 2k + 1)
     _draw_quantiles(ax, x, table, levels, step=support in STEPPED)
-    ax.set_ylim(*target_limits(model, table[:, 0], table[:, len(levels)], data))
+    ax.set_ylim(*target_limits(model, y, table[:, 0], table[:, len(levels)], data))
     return name
 
 

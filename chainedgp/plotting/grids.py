@@ -17,6 +17,7 @@ __all__ = ["input_names", "relevances", "target_name"]
 MARGIN = 0.02  # of the range of the data, on either side
 SAMPLE_ROWS = 200
 STEP = 0.1  # of an input's standard deviation
+MOST_NAMED = 4  # inputs at rest that are named on an axis
 
 
 def input_names(model: Any) -> list[str]:
@@ -41,6 +42,23 @@ def is_survival(likelihood: Any) -> bool:
     while hasattr(likelihood, "_base"):
         likelihood = likelihood.base
     return hasattr(likelihood, "log_survival")
+
+
+def axis_name(model: Any, columns: Sequence[int], at: Any = None) -> str:
+    """Name of the first of the drawn inputs and, on a second line, where the others are held."""
+    names, row, medians = input_names(model), resting_point(model, at), resting_point(model)
+    others = [d for d in range(len(names)) if d not in columns]
+    named = others if len(others) <= MOST_NAMED else [d for d in others if row[d] != medians[d]]
+    words = [f"{names[d]} = {row[d]:.3g}" for d in named[:MOST_NAMED]]
+    if len(words) < len(others):
+        words.append("others at their medians" if len(words) == len(named) else "others as given")
+    return "\n".join([names[columns[0]], *([f"({', '.join(words)})"] if words else [])])
+
+
+def target_label(model: Any, metadata: Mapping[str, Any]) -> str:
+    """Name of the target, with the metadata of the drawn rows: "y (exposure 17)"."""
+    words = [f"{key} {value:.4g}" for key, value in metadata.items() if np.ndim(value) == 0]
+    return target_name(model) + (f" ({', '.join(words)})" if words else "")
 
 
 def column_index(model: Any, input: int | str) -> int:

@@ -11,6 +11,7 @@ from ..errors import InputError, MomentWarning
 from ..linalg import Array
 from ..parameters import latent_index
 from . import grids, style
+from .targets import shown_targets
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,29 +56,36 @@ def plot_map(
     x, y = (grids.axis_values(model, c, num, end) for c, end in zip(columns, ends, strict=True))
     mesh = np.stack([part.ravel() for part in np.meshgrid(x, y)], axis=1)
     rows = grids.rows_along(model, columns, mesh, at)
-    label, values, on_target_scale = _quantity(model, rows, what, Y_metadata)
+    metadata = grids.metadata_at_rest(model, Y_metadata)
+    label, values, on_target_scale = _quantity(model, rows, what, metadata)
     ax = style.one_axes(ax, SIZE)
     table = values.reshape(len(y), len(x))
     image = ax.pcolormesh(x, y, table, cmap="cividis", shading="gouraud", rasterized=True)
+    lines = None
     if np.ptp(table) > 0.0:
-        ax.contour(
+        lines = ax.contour(
             x, y, table, levels=7, colors="white", linewidths=0.5, linestyles="solid", alpha=0.7
         )
     if data:
-        _draw_rows(ax, model, columns, image if on_target_scale else None)
+        shown = shown_targets(model, metadata) if on_target_scale else None
+        _draw_rows(ax, model, columns, shown, image)
     ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
     if colorbar:
-        style.colour_bar(ax, image, label)
-    names = grids.input_names(model)
-    return style.tidy(ax, names[columns[0]], names[columns[1]])
+        bar = style.colour_bar(ax, image, label)
+        if lines is not None:  # where they have their values: labels on the map would be in the way
+            bar.add_lines(lines)
+            bar.set_ticks(
+                lines.levels[(table.min() <= lines.levels) & (lines.levels <= table.max())]
+            )
+    vertical = grids.input_names(model)[columns[1]]
+    return style.tidy(ax, grids.axis_name(model, columns, at), vertical)
 
 
 def _quantity(
-    model: Any, rows: Array, what: str | float | None, Y_metadata: Any
+    model: Any, rows: Array, what: str | float | None, metadata: dict[str, Any]
 ) -> tuple[str, Array, bool]:
     """Label, values (n,), and whether they are on the scale of the target."""
-    name = grids.target_name(model)
-    predictive = model.predictive(rows, grids.metadata_at_rest(model, Y_metadata))
+    name, predictive = grids.target_label(model, metadata), model.predictive(rows, metadata)
     if what is None or what in ("mean", "sd"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MomentWarning)  # said below, where it matters
@@ -113,16 +121,18 @@ def _finite(values: Array, what: str) -> Array:
     )
 
 
-def _draw_rows(ax: Axes, model: Any, columns: list[int], image: Any) -> None:
-    """The rows as points, filled by their target in the colours of the image if there is one."""
+def _draw_rows(ax: Axes, model: Any, columns: list[int], y: Array | None, image: Any) -> None:
+    """The rows as points, filled by their targets y, if given, in the colours of the image."""
     points = np.asarray(model.X)[:, columns]
     size = 14.0 if len(points) <= 300 else 8.0
-    if image is None:
+    if y is None:
         ax.scatter(*points.T, s=0.6 * size, c="white", edgecolors="black", linewidths=0.4)
         return
-    y = np.asarray(model.Y)[:, 0]
     censored = model.Y_metadata.get("censored", np.zeros(len(y)))
     look = {"cmap": image.cmap, "norm": image.norm, "edgecolors": "white", "linewidths": 0.5}
-    for mask, marker in ((censored == 0, "o"), (censored != 0, "^")):
+    for mask, marker, label in ((censored == 0, "o", "event"), (censored != 0, "^", "censored")):
         if mask.any():
             ax.scatter(*points[mask].T, s=size, c=y[mask], marker=marker, **look)
+        if censored.any():
+            ax.scatter([], [], s=size, c="0.5", marker=marker, label=label)
+    style.legend_above(ax)

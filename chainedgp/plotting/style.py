@@ -115,12 +115,13 @@ def legend_above(ax: Axes, ncols: int = 4) -> None:
         )
 
 
-def colour_bar(ax: Axes, image: Any, label: str, extend: str = "neither") -> None:
+def colour_bar(ax: Axes, image: Any, label: str, extend: str = "neither") -> Any:
     """A colour bar beside `ax`."""
     bar = ax.figure.colorbar(image, ax=ax, extend=extend, pad=0.02)
     bar.set_label(label)
     bar.ax.tick_params(labelsize=SMALL)
     bar.outline.set_visible(False)
+    return bar
 
 
 def percent(level: float) -> str:

@@ -38,7 +38,7 @@ def plot_survival(
     X : rows (n, D); None takes three rows of the data, with a short, middling and long median.
     times : grid (k,); None goes up to the 98 % quantile of the times.
     bands : percentages of the bands, or None. They are left out for more than four rows.
-    labels : a name for each row; else its inputs.
+    labels : a name for each row; else its name in the index of a data frame, or its inputs.
     """
     ax = _plot_curves(model, "sf", X, times, bands, labels, Y_metadata, ax)
     ax.set_ylim(0.0, 1.02)
@@ -79,7 +79,7 @@ def _plot_curves(
             f"{type(model.likelihood).__name__}. Use plot_fit or plot_density."
         )
     rows = _typical_rows(model) if X is None else checks.as_inputs(X, "X", model.X.shape[1])
-    names = _row_labels(model, rows) if labels is None else [str(label) for label in labels]
+    names = _row_labels(model, rows, X) if labels is None else [str(label) for label in labels]
     if len(names) != len(rows):
         raise InputError(f"labels must be {len(rows)} names, one for each row; got {len(names)}.")
     t = _time_grid(model) if times is None else np.asarray(times, dtype=float).ravel()
@@ -94,6 +94,10 @@ def _plot_curves(
         if ends:
             ax.fill_between(t, ends[0][i], ends[1][i], color=colour, alpha=0.18, lw=0)
         ax.plot(t, estimate[i], color=colour, ls=style.LINE_STYLES[pick], lw=1.6, label=name)
+    if shown is not None:
+        central = abs(sum(shown) - 100.0) < 1e-9
+        level = f"{shown[1] - shown[0]:g} %" if central else f"{shown[0]:g} to {shown[1]:g} %"
+        ax.fill([], [], color="0.5", alpha=0.3, lw=0, label=f"{level} band")
     ax.set_xlim(0.0, float(t[-1]))
     style.legend_above(ax, 3)
     return style.tidy(ax, grids.target_name(model))
@@ -118,9 +122,12 @@ def _typical_rows(model: Any) -> Array:
     return X[order[picks]]
 
 
-def _row_labels(model: Any, rows: Array) -> list[str]:
-    """Inputs of each row (x0 = 0.3, x1 = 2), or its number if there are many."""
-    names = grids.input_names(model)
+def _row_labels(model: Any, rows: Array, X: Any) -> list[str]:
+    """Names in a frame's own index; else inputs (x0 = 0.3, x1 = 2), or numbers if they are many."""
+    index, names = getattr(X, "index", None), grids.input_names(model)
+    if index is not None and not callable(index) and list(index) != list(range(len(rows))):
+        word = index.name or "row"
+        return [key if isinstance(key, str) else f"{word} {key}" for key in index]
     if len(names) > 3:
         return [f"row {i}" for i in range(len(rows))]
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,20 +13,32 @@ from . import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_data", "target_limits"]
+__all__ = ["draw_data", "shown_targets", "target_limits"]
 
 REACH = 0.5  # how far a band may widen the axes, in ranges of the data
+TYPICAL, ABOVE, MOST = 0.9, 3.0, 0.95  # this quantile of the band, up to 3 times most of the data
+PROPORTIONAL = ("exposure", "trials")  # metadata that multiply the mean of a count
 MARKS = {0: (".", "data"), 1: ("^", "right-censored"), -1: ("v", "left-censored")}
 INTERVAL = 2
 MOST_DRAWN = 5000  # more points than this become pixels in a PDF
 
 
-def draw_data(ax: Axes, model: Any, x: Array, colour: str = style.POINTS) -> None:
-    """The targets over x (N,); censored ones as open triangles, intervals as bars.
+def shown_targets(model: Any, metadata: Mapping[str, Any]) -> Array:
+    """The targets (N,); counts in proportion to the exposure, or trials, of the drawn rows."""
+    y = np.array(model.Y)[:, 0]
+    for key in PROPORTIONAL if model.likelihood.support == "counts" else ():
+        own = model.Y_metadata.get(key)
+        if own is not None and np.ndim(metadata[key]) == 0:
+            y *= np.divide(float(metadata[key]), own, out=np.ones(len(y)), where=own > 0.0)
+    return y
+
+
+def draw_data(ax: Axes, model: Any, x: Array, y: Array, colour: str = style.POINTS) -> None:
+    """Targets y over x, (N,); censored ones as open triangles, intervals as bars.
 
     Classes, which have no place on an axis of probabilities, are rows of ticks at its foot.
     """
-    x, y = np.asarray(x), np.asarray(model.Y)[:, 0]
+    x = np.asarray(x)
     if model.likelihood.support == "categories":
         for k in range(model.likelihood.num_categories):
             ticks = x[y == k]
@@ -50,15 +63,20 @@ def draw_data(ax: Axes, model: Any, x: Array, colour: str = style.POINTS) -> Non
         )
 
 
-def target_limits(model: Any, low: Array, high: Array, data: bool = True) -> tuple[float, float]:
-    """Limits in y that show the band low to high and the data, but not all of an endless tail."""
-    y, support = np.asarray(model.Y), model.likelihood.support
+def target_limits(
+    model: Any, y: Array, low: Array, high: Array, data: bool = True
+) -> tuple[float, float]:
+    """Limits that show the band low to high and the data y, but not all of an endless tail."""
+    support = model.likelihood.support
     if support == "unit":
         return -0.02, 1.02
-    bottom, top = float(y.min()), float(y.max())
+    tail = support != "real" and not data  # a long one, of data that need not be shown
+    bottom, top = float(y.min()), float(np.quantile(y, MOST) if tail else y.max())
     reach = REACH * ((top - bottom) or 1.0)
     lowest = max(float(np.min(low)), bottom - reach)
     highest = min(float(np.max(high)), top + reach)
+    if tail:  # where many are censored the band lies above all times that were seen
+        highest = max(highest, min(float(np.quantile(high, TYPICAL)), ABOVE * top))
     bottom, top = (min(bottom, lowest), max(top, highest)) if data else (lowest, highest)
     margin = 0.04 * ((top - bottom) or 1.0)
     return (bottom - margin if support == "real" else -0.3 * margin), top + margin

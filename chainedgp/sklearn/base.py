@@ -6,7 +6,9 @@ z = (y − shift)/scale with p(y) = p(z)/scale. What leaves an estimator is in t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from types import FunctionType
 from typing import Any
 
@@ -32,18 +34,25 @@ __all__ = [
 ]
 
 TIMES = ("y_upper", "entry")  # metadata in the units of y
+ABSTRACT = ("Likelihood", "Survival")
+NOT_BY_NAME = (*ABSTRACT, "ConstantLatent", "Hurdle", "Inflated", "ScipyLikelihood")
 
 
 def named_likelihood(likelihood: Any, num_classes: int | None = None) -> Likelihood:
-    """A likelihood as given, or a shipped one by the name of its class: "het_student_t"."""
+    """A likelihood as given, or a shipped one by its name: "het_student_t", "HetStudentT"."""
     if not isinstance(likelihood, str):
         return likelihood
-    name = "".join(part.capitalize() for part in likelihood.split("_"))
-    if name not in likelihoods.__all__:
+    plain = likelihood.replace("_", "").lower()
+    classes = {name.lower(): name for name in likelihoods.__all__}
+    if plain not in classes or classes[plain] in ABSTRACT:
+        names = {key: _snake(name) for key, name in classes.items() if name not in NOT_BY_NAME}
+        close = [repr(names[key]) for key in get_close_matches(plain, names)]
         raise InputError(
-            "likelihood must be a Likelihood, or the name of a shipped class in lower case such as "
-            f"'het_student_t'; got {likelihood!r}. Classes: {', '.join(likelihoods.__all__)}."
+            f"likelihood must be a Likelihood or the name of one; got {likelihood!r}. "
+            + (f"Did you mean {' or '.join(close)}? " if close else "")
+            + f"Names: {', '.join(names.values())}."
         )
+    name = classes[plain]
     cls = getattr(likelihoods, name)
     with_classes = num_classes is not None and cls in (likelihoods.Softmax, likelihoods.Ordinal)
     try:
@@ -55,12 +64,17 @@ def named_likelihood(likelihood: Any, num_classes: int | None = None) -> Likelih
     return made
 
 
+def _snake(name: str) -> str:
+    """HetStudentT as het_student_t."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
 class ChainedGPEstimator(BaseEstimator):
-    """Base of the estimators; use one of its children.
+    """What all estimators take and have.
 
     Parameters
     ----------
-    likelihood : a `Likelihood`, or the name of a shipped one in lower case, "het_student_t".
+    likelihood : a `Likelihood`, or the name of a shipped one, "het_student_t".
     kernels, mean_functions : as for `ChainedGP`: None, one, or one per latent function.
     num_inducing : number of inducing inputs, at most.
     standardize : fit in standardised units. X is centred and scaled by column; y too if it is
@@ -191,6 +205,7 @@ def defaulting_to(likelihood: str | None) -> Any:
     init: Any = ChainedGPEstimator.__init__
     defaults = (likelihood, *init.__defaults__)
     made = FunctionType(init.__code__, init.__globals__, "__init__", defaults)
+    made.__doc__ = ChainedGPEstimator.__doc__  # where `help` shows it
     made.__annotations__ = {**init.__annotations__, "likelihood": "str | Likelihood | None"}
     return made
 
@@ -202,7 +217,13 @@ class WithQuantiles(ChainedGPEstimator):
         self, X: Any, quantiles: float | Sequence[float] = (0.025, 0.5, 0.975), **metadata: Any
     ) -> Array:
         """Quantiles of new targets at X, (n, k), for k fractions strictly between 0 and 1."""
-        return self._shift + self._scale * self._predictive(X, metadata).ppf(np.asarray(quantiles))
+        q = np.asarray(quantiles, dtype=float)
+        if q.ndim > 1 or not ((q > 0.0) & (q < 1.0)).all():
+            raise InputError(
+                "quantiles must be fractions strictly between 0 and 1, such as 0.5 for the median; "
+                f"got {quantiles!r}."
+            )
+        return self._shift + self._scale * self._predictive(X, metadata).ppf(q)
 
 
 def rows_of_weight(X: Array, sample_weight: Any) -> tuple[Array, Array]:

@@ -30,7 +30,8 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
     or own likelihood of numbers will do: counts, shares and positive values too. What it needs
     beside y is given by keyword, one value per row: `fit(X, y, exposure=e)`.
 
-    Parameters and attributes: see `ChainedGPEstimator`.
+    Parameters and attributes: those of `chainedgp.sklearn.base.ChainedGPEstimator`, also under
+    `__init__`.
     """
 
     __init__ = defaulting_to("het_gaussian")
@@ -78,7 +79,8 @@ class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
         "softmax" has a latent for each class, "het_probit" is for two classes whose overlap
         depends on x, "ordinal" for classes in their sorted order; or a `Likelihood` of classes.
 
-    Other parameters and attributes: see `ChainedGPEstimator`; `classes_` are the classes, sorted.
+    Other parameters and attributes: those of `chainedgp.sklearn.base.ChainedGPEstimator`, also
+    under `__init__`; `classes_` are the classes, sorted.
     """
 
     __init__ = defaulting_to(None)

@@ -18,21 +18,21 @@ class ChainedGPSurvival(WithQuantiles):
     """Survival times with a distribution whose every parameter depends on x; right censoring.
 
     y is scikit-survival's structured array: a boolean field, True where the event was seen and
-    False where the row is censored, and a field of times.
+    False where the row is censored, and a field of times; or a data frame of two such columns.
 
     Parameters
     ----------
     likelihood : "log_logistic_survival", "weibull_survival", "log_normal_survival",
         "log_logistic", or a `Likelihood` with metadata `censored`.
 
-    Other parameters and attributes: see `ChainedGPEstimator`; `unique_times_` are the times of
-    events, sorted.
+    Other parameters and attributes: those of `chainedgp.sklearn.base.ChainedGPEstimator`, also
+    under `__init__`; `unique_times_` are the times of events, sorted.
     """
 
     __init__ = defaulting_to("log_logistic_survival")
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ChainedGPSurvival:
-        """Fit to X (n, D) and structured y (n,), with row weights (n,)."""
+        """Fit to X (n, D) and y (n,), events and times, with row weights (n,)."""
         X = validate_data(self, X, dtype=np.float64)
         event, time = events_and_times(y)
         check_consistent_length(X, time)
@@ -111,15 +111,33 @@ class Curve:
 
 
 def events_and_times(y: Any) -> tuple[Any, Array]:
-    """The events (n,), booleans, and times (n,) of a structured array."""
+    """The events (n,), booleans, and times (n,) of a structured array, or of a data frame."""
+    if hasattr(y, "columns"):
+        return _of_frame(y)
     names = getattr(getattr(y, "dtype", None), "names", None) or ()
     kinds = [y.dtype[name].kind for name in names]
     if sorted(kinds) not in (["b", "f"], ["b", "i"], ["b", "u"]):
         raise InputError(
             "y must be a structured array of a boolean field (the event was seen) and a field of "
             "times, as made by sksurv.util.Surv, or by numpy.array(list(zip(event, time)), "
-            f"dtype=[('event', bool), ('time', float)]); got {getattr(y, 'dtype', type(y))}."
+            "dtype=[('event', bool), ('time', float)]), or a frame of these two columns; got "
+            f"{getattr(y, 'dtype', type(y))}."
         )
     event = names[kinds.index("b")]
     (time,) = (name for name in names if name != event)
     return np.asarray(y[event]), np.asarray(y[time], dtype=float)
+
+
+def _of_frame(y: Any) -> tuple[Any, Array]:
+    """The same of a data frame: the events are the column of booleans, else of zeros and ones."""
+    columns = [np.asarray(y[name]) for name in y.columns]
+    events = [column for column in columns if column.dtype == bool]
+    events = events or [column for column in columns if np.isin(column, (0, 1)).all()]
+    if len(columns) != 2 or len(events) != 1:
+        raise InputError(
+            "y must be a frame of two columns, one of booleans, or of 0 and 1 (the event was "
+            f"seen), and one of times; got columns {', '.join(map(repr, y.columns))}, of which "
+            f"{len(events)} could be the events."
+        )
+    (time,) = (column for column in columns if column is not events[0])
+    return events[0].astype(bool), time.astype(float)

@@ -45,6 +45,8 @@ def check_kernel(
     ------
     ContractError : lists the method, the fault and the size of the disagreement.
     """
+    if isinstance(kernel, type):
+        raise InputError(f"give an object: check_kernel({kernel.__name__}(…), …).")
     rng = np.random.default_rng(rng)
     report = Report()
     with report.guard("copy"):

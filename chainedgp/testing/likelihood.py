@@ -49,8 +49,10 @@ def check_likelihood(
     Raises
     ------
     ContractError : lists method, fault and size of the disagreement.
-    InputError : metadata are missing or unknown.
+    InputError : metadata are missing or unknown; a class was given.
     """
+    if isinstance(likelihood, type):
+        raise InputError(f"give an object: check_likelihood({likelihood.__name__}(), …).")
     rng = np.random.default_rng(rng)
     metadata = metadata or {}
     likelihood.check_metadata(metadata)

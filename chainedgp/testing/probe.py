@@ -76,19 +76,27 @@ class Probe:
         words = array_fault(value, shape, exact)
         if words is None:
             return np.broadcast_to(value, shape)
-        self.fault(method, words)
+        if not self._raised(method, value):
+            self.fault(method, words)
         return None
 
     def arrays(
         self, method: str, value: Any, names: tuple[str, ...], shape: tuple[int, ...]
     ) -> list[Array] | None:
         """The parts of a tuple, one for each name, each an array that broadcasts to the shape."""
+        if self._raised(method, value):
+            return None
         if not isinstance(value, tuple | list) or len(value) != len(names):
             count = len(value) if isinstance(value, tuple | list) else type(value).__name__
             self.fault(method, f"must return {len(names)} arrays, for {names}; got {count}")
             return None
         parts = [self.array(method, part, shape, exact=False) for part in value]
         return None if any(part is None for part in parts) else parts
+
+    def _raised(self, method: str, value: Any) -> bool:
+        """Whether the value is missing because of an exception, which is told already."""
+        faults = self.report.faults
+        return value is None and any(f.startswith(f"{method}: raised ") for f in faults)
 
     def compare(
         self, method: str, message: str, got: Array, expected: Array, tol: float | Array = 1e-6
