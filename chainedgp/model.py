@@ -107,6 +107,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         self._read_data(X, Y, Y_metadata, checks.one_of(missing, ("raise", "drop"), "missing"))
         if input_names is not None:
             self.input_names = checks.as_column_names(input_names, self._X.shape[1])
+            self._column_names = self._column_names or tuple(self.input_names)
         parts = self._make_parts(kernels, mean_functions)
         inducing = self._make_inducing(Z, checks.positive_int(num_inducing, "num_inducing"), parts)
         self._link(parts[0], parts[1], inducing)
