@@ -34,6 +34,9 @@ class MeanFunction(Part):
     def check_columns(self, num_columns: int) -> None:
         """Raise InputError if the mean cannot act on inputs with this number of columns."""
 
+    def set_constant(self, value: float) -> None:
+        """Make it a constant function, if its free parameters can; else leave it as it is."""
+
     def evaluate(self, X: Array) -> tuple[Array, MeanPullback]:
         """m(x_i) (n,) at X (n, D), and its reverse pass.
 
@@ -70,6 +73,11 @@ class Constant(MeanFunction):
         super().__init__(name)
         self.value = Param("value", finite(type(self).__name__, "value", value, 1))
         self.link_parameter(self.value)
+
+    def set_constant(self, value: float) -> None:
+        """Set the level, unless it is fixed."""
+        if not self.value.is_fixed:
+            self.value[:] = value
 
     def evaluate(self, X: Array) -> tuple[Array, MeanPullback]:
         """The level (n,) at X (n, D); pullback to (1,)."""
@@ -115,6 +123,11 @@ class Linear(MeanFunction):
                 f"{self.name}: X must have input_dim = {self.input_dim} columns, got "
                 f"{num_columns}; give mean_functions with input_dim={num_columns}"
             )
+
+    def set_constant(self, value: float) -> None:
+        """Slopes of 0 and the bias at the value, unless one of them is fixed."""
+        if not (self.weights.is_fixed or self.bias.is_fixed):
+            self.weights[:], self.bias[:] = 0.0, value
 
     def evaluate(self, X: Array) -> tuple[Array, MeanPullback]:
         """X weights + bias (n,) at X (n, D); pullback to (D + 1,)."""

@@ -18,6 +18,7 @@ from chainedgp.bound.evaluator import Evaluator
 from chainedgp.bound.shards import Shard
 from chainedgp.errors import ConvergenceWarning, InputError, NumericalError
 from chainedgp.inference import lbfgs, steps
+from chainedgp.inference.constants import set_nearly_constant, worse_than_constants
 from chainedgp.inference.stochastic import Batches, Settings
 from chainedgp.inference.vector import FreeVector
 
@@ -618,18 +619,19 @@ def test_a_start_far_too_wide_is_narrowed_and_said():
     assert result.bound > usual.optimize().bound - 1.0
 
 
-def test_a_weighted_fit_or_one_of_small_steps_is_no_worse_than_constants():
+@pytest.mark.parametrize("mean", [means.Constant(5.0), means.Linear(2, bias=5.0)])
+def test_models_are_compared_with_constants_and_made_nearly_constant(mean):
     X, y = data(60)
-    weights = np.where(np.arange(60) % 2, 2.0, 1.0)
+    weights = np.where(np.arange(60) % 2, 3.0, 1.0)
     lik = likelihoods.HetGaussian()
     m = cgp.ChainedGP(
-        X, y, lik, kernels.White(2, 30.0), Y_metadata={"weights": weights}, num_inducing=5
+        X, y, lik, kernels.RBF(2, 30.0), mean_functions=mean, Y_metadata={"weights": weights}
     )
-    result = m.optimize(method="adam", epochs=20, batch_size=60, rng=0)
-    constants = [np.full(60, c) for c in lik.initial_latents(y)]
-    flat = weights @ lik.log_density(y, *constants)
-    assert result.bound > flat - 0.02 * 60
-    assert any("worse than constant" in note for note in result.warnings)
+    flat = weights @ lik.log_density(y, *(np.full(60, c) for c in lik.initial_latents(y)))
+    assert worse_than_constants(m) and m.log_likelihood() < flat - 0.02 * 60
+    set_nearly_constant(m, 0.0)
+    assert not worse_than_constants(m)
+    assert flat - 0.02 * 60 <= m.log_likelihood() <= flat
 
 
 def test_the_period_of_many_periods_has_a_fine_scale():

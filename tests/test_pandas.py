@@ -246,9 +246,7 @@ def test_frames_of_other_libraries(frame, target):
 def test_rows_in_another_order_are_refused():
     X = pd.DataFrame({"a": np.arange(12.0)}, index=list("abcdefghijkl"))
     y = pd.Series(np.sin(X["a"]), X.index)
-    with pytest.raises(
-        InputError, match=r"^Y has the rows of X in another order"
-    ):
+    with pytest.raises(InputError, match=r"^Y has the rows of X in another order"):
         cgp.ChainedGP(X, y[::-1], cgp.likelihoods.HetGaussian())
     weights = {"weights": pd.Series(1.0, X.index[::-1])}
     with pytest.raises(InputError, match=r"^Y_metadata\['weights'\] has the rows"):

@@ -6,8 +6,9 @@ where the loaded model predicts other bits, a warning that is not the package's 
 takes over 60 s of one core, or an error comes that no rule of `torture_cases` allows.
 
 Infinite predictions are allowed where documented: a mean or variance with a MomentWarning; a
-quantile or a draw where the latents, a logarithm of the target, have mass beyond e^300 or a shape
-(degrees of freedom) below e^-5, or where the fit has stopped because a noise vanishes.
+quantile or a draw where the latents, a logarithm of the target, have mass beyond e^300, a shape or
+degrees of freedom below e^-5 or the sigma of a logarithm above e^5, or where the fit has stopped
+because a noise vanishes.
 
 A fit is scored by its NLPD at the rows it was fitted to, against constant latents of maximum
 likelihood. These rows, since there a theorem holds: the model with kernel variances of 0 is the
@@ -178,9 +179,9 @@ def _check_predictions(m: Any, case: Case) -> bool:
         raise Broken("moment infinite without a warning")
     vanishes = "limit" in m.last_result.reason
     huge = vanishes or (np.abs(f) + 7.0 * np.sqrt(v)).max() > 300.0
-    for j, latent in enumerate(m.latents):
-        if latent in ("log_shape", "log_nu"):  # y is of the size of exp(1 / shape)
-            huge |= bool((f[:, j] - 7.0 * np.sqrt(v[:, j])).min() < -5.0)
+    for j, latent in enumerate(m.latents):  # y is of the size of exp(1 / shape) or of exp(sigma)
+        sign = {"log_shape": -1.0, "log_nu": -1.0, "log_sigma": 1.0}.get(latent, 0.0)
+        huge |= bool((sign * f[:, j] + abs(sign) * 7.0 * np.sqrt(v[:, j])).max() > 5.0)
     quantiles = np.hstack(m.predict_quantiles(X, (2.5, 50.0, 97.5), metadata))
     draws = m.posterior_samples(X, 3, 0, metadata)
     for what, values in (("quantile", quantiles), ("draw", draws)):

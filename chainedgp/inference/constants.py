@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ..means import Constant
 from .vector import FreeVector
 
 __all__ = ["SMALL", "set_nearly_constant", "shrink_variances", "worse_than_constants"]
@@ -37,8 +36,7 @@ def set_nearly_constant(model: Any, small: float = SMALL) -> None:
         bound is close to that of constant latents, where a fit cannot but end above it.
     """
     for mean, value in zip(model.mean_functions, model._flat_latents, strict=True):
-        if isinstance(mean, Constant) and not mean.value.is_fixed:
-            mean.value[:] = value
+        mean.set_constant(float(value))
     model._reset_q()
     if small > 0.0:
         shrink_variances(model, small)

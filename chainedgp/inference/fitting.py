@@ -94,8 +94,8 @@ class Fitting:
         try:
             arguments = monitor, method, max_iters, tolerance, settings
             outcome = _fit(model, *arguments)
-            by_bound = method != "variational" and (settings is None or not settings.holdout)
-            if by_bound and _has_gone_astray(model, monitor, outcome):
+            whole_fit = settings is None and method != "variational"
+            if whole_fit and _has_gone_astray(model, monitor, outcome):
                 outcome = _fit_again(model, outcome, *arguments)
         finally:
             monitor.close()

@@ -83,12 +83,13 @@ class _LogScale(Survival):
             return value
         log_hazard, slope, log_survival = self._standard(self._z(high, *latents))
         with np.errstate(divide="ignore"):
-            here = log_hazard + log_survival + np.log(width) - 0.5 * slope * width
+            log_width = np.log(np.maximum(width, 0.0))  # an end before the start has probability 0
+            here = log_hazard + log_survival + log_width - 0.5 * slope * width
         return np.where(narrow, here, value)
 
     def _width(self, low: Array, high: Array, g: Array) -> Array:
         """Of an interval of times, on the scale of z."""
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             return self._k(g) * np.log(np.divide(high, low))
 
     def cdf(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
