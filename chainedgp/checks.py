@@ -17,6 +17,7 @@ __all__ = [
     "as_metadata",
     "as_name",
     "as_targets",
+    "check_order",
     "column_names",
     "is_dask",
     "one_of",
@@ -126,6 +127,13 @@ def as_metadata(
     }
     weights = values.pop(WEIGHTS, None)
     likelihood.check_metadata(values)
+    exposure = values.get("exposure")
+    if exposure is not None and (exposure <= 0.0).any():
+        first = int(np.flatnonzero(exposure <= 0.0)[0])
+        raise InputError(
+            f"{name}['exposure'] must be positive; row {first} is {exposure[first]}. Leave out "
+            "rows without exposure; give exp(offset) where there is a log-exposure."
+        )
     if weights is not None and (weights < 0).any():
         first = int(np.flatnonzero(weights < 0)[0])
         raise InputError(
@@ -147,6 +155,22 @@ def _as_row_values(value: Any, name: str, rows: int) -> Array:
         )
     _check_finite(array, name)
     return array
+
+
+def check_order(X: Any, given: Mapping[str, Any]) -> None:
+    """Raise InputError if a pandas object has the rows of the frame X in another order."""
+    index: Any = getattr(X, "index", None)
+    if not hasattr(index, "equals"):
+        return
+    for name, value in given.items():
+        other: Any = getattr(value, "index", None)
+        if not hasattr(other, "equals") or len(other) != len(index) or other.equals(index):
+            continue
+        if index.is_unique and other.isin(index).all():
+            raise InputError(
+                f"{name} has the rows of X in another order, by its index. Give "
+                f"{name}.loc[X.index], or {name}.to_numpy() if the rows do belong together."
+            )
 
 
 def without_weights(metadata: Any) -> Any:

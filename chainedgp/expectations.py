@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -116,31 +116,41 @@ class Expected:
         beyond = self._levels(y, means, variances, kw)[1]
         rows = np.flatnonzero(beyond)
         if rows.size:
-            beyond[rows] = self._tried(rows, y, means, variances, kw)[1]
+            beyond[rows] = quadrature.all_fail(self._trial(y, means, variances, kw), rows)
         return beyond
+
+    @property
+    def tries_nodes(self) -> bool:
+        """Whether `required_nodes` takes trials with several levels, which cost as much as they."""
+        return 0 < len(self.node_limits) < len(quadrature.LEVELS)
 
     def _levels(
         self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
     ) -> tuple[Array, Array]:
-        """Nodes (n,), and rows beyond `node_limits`; by trying where those do not reach the end."""
+        """Nodes (n,), and rows for which the last level may not do.
+
+        By `node_limits`, and by trying beyond them where they are fewer than the levels.
+        """
         if not self.node_limits:
             usual = 12 if means.shape[1] == 3 else 20
             level = quadrature.LEVELS[0] if self.exact_expectation else usual
             return np.full(len(means), level), np.zeros(len(means), dtype=bool)
         score = self._score(y, means, variances, **kw)
         nodes, beyond = quadrature.choose(score, self.node_limits)
-        if beyond.any() and len(self.node_limits) < len(quadrature.LEVELS):
+        if beyond.any() and self.tries_nodes:
             rows = np.flatnonzero(beyond)
-            nodes[rows], beyond[rows] = self._tried(rows, y, means, variances, kw)
+            nodes[rows] = quadrature.tried(self._trial(y, means, variances, kw), rows)
+            beyond = nodes == quadrature.LEVELS[-1]
         return nodes, beyond
 
-    def _tried(
-        self, rows: Array, y: Array, means: Array, variances: Array, kw: dict[str, Any]
-    ) -> tuple[Array, Array]:
-        """Nodes of some rows and whether no level serves them, by values and gradients."""
+    def _trial(
+        self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
+    ) -> Callable[[Array, int], Array]:
+        """For `quadrature.tried`: values, and what else must agree between levels."""
+        model: Any = self
 
         def sums(rows: Array, nodes: int) -> Array:
-            """Values, and what else must agree between levels, (len(rows), k)."""
+            """(len(rows), k)."""
             targets, own = y[rows], rows_of(kw, rows)
             if type(self).expected_log_density is not Expected.expected_log_density:
                 parts = self.expected_log_density(
@@ -154,8 +164,7 @@ class Expected:
             rule = quadrature.rule_for(means.shape[1], nodes)
             return quadrature.weighted_sums(log_p, means[rows], variances[rows], rule)
 
-        model: Any = self
-        return quadrature.tried(sums, rows)
+        return sums
 
     def _score(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
         """What `node_limits` limit, (n,): the largest variance of the row."""

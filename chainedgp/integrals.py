@@ -137,7 +137,7 @@ def logistic_hazard(mu: Array, spread: Array, above: Array, below: Array) -> Mom
 
 
 def gumbel_hazard(cap: float) -> Callable[..., Moments]:
-    """For `expected_hazard_sum`: H(a) = e^a, but a straight line from cap on; H′(a) = e^min(a, cap).
+    """For `expected_hazard_sum`: H(a) = e^a, a straight line from cap on; H′(a) = e^min(a, cap).
 
     With c = (cap − mu)/sd, T = E max(a − cap, 0) and E₁ = E[e^a; a < cap]:
     E H = E₁ + e^cap (T + Φ(−c)) and E log H′ = mu − T.

@@ -107,6 +107,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         self._read_data(X, Y, Y_metadata, checks.one_of(missing, ("raise", "drop"), "missing"))
         if input_names is not None:
             self.input_names = checks.as_column_names(input_names, self._X.shape[1])
+            self._column_names = self._column_names or tuple(self.input_names)
         parts = self._make_parts(kernels, mean_functions)
         inducing = self._make_inducing(Z, checks.positive_int(num_inducing, "num_inducing"), parts)
         self._link(parts[0], parts[1], inducing)
@@ -138,14 +139,14 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         self._mark_stale()
 
     def _make_parts(self, kernels: Any, means: Any) -> tuple[list[Kernel], list[MeanFunction]]:
-        b, (X, y, metadata, _) = len(self.latents), self._sample
+        b, (X, y, metadata, weights) = len(self.latents), self._sample
         parts = [
             one_per_latent(kernels, b, "kernels", "a kernel", as_kernel),
             one_per_latent(means, b, "mean_functions", "a mean function", as_mean),
         ]
         values, scales = start_latents(self.likelihood, y, metadata)
         self._flat_latents, self._latent_scales = values, scales
-        self._flat_score = flat_score(self.likelihood, y, metadata, values)
+        self._flat_score = flat_score(self.likelihood, y, metadata, weights, values)
         if parts[0] is None:
             parts[0] = default_kernels(X, scales, self.likelihood.symmetric)
         if parts[1] is None:

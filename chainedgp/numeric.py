@@ -152,7 +152,8 @@ class Discrete(Table):
 
     def _fill(self, log_p: Callable, shape: tuple[int, ...], size: int) -> None:
         self.y = self.first + np.arange(size).reshape((size,) + (1,) * len(shape))  # (size, *S)
-        self.p = np.exp(np.broadcast_to(log_p(self.y), self.y.shape))
+        # no probability is above 1, though few nodes in the tail of a wide q can make it so
+        self.p = np.exp(np.minimum(np.broadcast_to(log_p(self.y), self.y.shape), 0.0))
         self.total = self.p.sum(axis=0)
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:

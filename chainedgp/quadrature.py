@@ -18,6 +18,7 @@ from scipy.special import ndtri
 __all__ = [
     "LEVELS",
     "Rule",
+    "all_fail",
     "choose",
     "expectation",
     "gauss_hermite",
@@ -44,36 +45,39 @@ def choose(score: np.ndarray, limits: tuple[float, ...]) -> tuple[np.ndarray, np
     return np.take(LEVELS, np.minimum(index, len(LEVELS) - 1)), index == len(limits)
 
 
-def tried(
-    sums: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The first of `LEVELS` whose sums agree with those of the next to 7e-7: nodes; rows without.
+def tried(sums: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray) -> np.ndarray:
+    """The first of `LEVELS` whose sums agree with those of the next to 7e-7, or the last: nodes.
 
     sums(rows, nodes): (len(rows), k), for rows an array of indices; more than one column, because
-    two levels may agree by chance. A row is without if twice as many nodes as the last level's
-    change the first column by more than 1e-6 and rounding.
+    two levels may agree by chance.
     """
     nodes, todo = np.full(rows.size, LEVELS[-1]), np.arange(rows.size)
     last, before = np.full((rows.size, 1), np.nan), LEVELS[0]
-    without = np.zeros(rows.size, dtype=bool)
-    for level in (*LEVELS, 2 * LEVELS[-1]):
+    for level in LEVELS:
         now = sums(rows[todo], level)
         with np.errstate(invalid="ignore"):
-            gap = np.abs(now - last)
-        if level > LEVELS[-1]:
-            without[todo] = ~(gap[:, 0] <= 1e-6 + 1e-12 * np.abs(now[:, 0]))
-        agree = np.all(gap < 7e-7, axis=1)
+            agree = np.all(np.abs(now - last) < 7e-7, axis=1)
         nodes[todo[agree]] = before
         todo, last, before = todo[~agree], now[~agree], level
         if not todo.size:
             break
-    return nodes, without
+    return nodes
+
+
+def all_fail(sums: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray) -> np.ndarray:
+    """Rows whose first sum changes by over 1e-6 and rounding from the last level to twice as many.
+
+    sums, rows: as for `tried`. Returns (len(rows),) booleans.
+    """
+    last, now = (sums(rows, factor * LEVELS[-1])[:, 0] for factor in (1, 2))
+    with np.errstate(invalid="ignore"):
+        return ~(np.abs(now - last) <= 1e-6 + 1e-12 * np.abs(now))
 
 
 BLOCK = 2**16
 """Nodes times rows evaluated at once: the half dozen temporaries of a density stay in cache."""
 
-VARIANCE_FLOOR = 1e-12
+VARIANCE_FLOOR = 1e-20
 """Smallest variance of a node set; below it values and gradients are those at the floor, which is
 within rounding of the limit v → 0, where dE/dv = ½ E[∂²]."""
 

@@ -36,9 +36,12 @@ def softplus(x: Array) -> Array:
 def log1mexp(x: Array) -> Array:
     """log(1 − eˣ) for x ≤ 0, exact to rounding near 0 and for x → −∞ (−inf at x = 0)."""
     x = np.asarray(x, dtype=float)
+    near, result = x > -np.log(2.0), np.empty_like(x)
     with np.errstate(divide="ignore"):
-        near = np.log(-np.expm1(np.maximum(x, -1.0)))
-        return np.where(x > -np.log(2.0), near, np.log1p(-np.exp(np.minimum(x, -0.5))))
+        result[near] = np.log(-np.expm1(x[near]))
+    far = ~near
+    result[far] = np.log1p(-np.exp(np.maximum(x[far], -740.0)))  # exp is slow where it underflows
+    return result
 
 
 def log1mexp_of_exp(x: Array) -> tuple[Array, Array]:

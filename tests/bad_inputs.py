@@ -107,6 +107,10 @@ BAD = {
     ),
     "weights short": ({"Y_metadata": {"weights": np.ones(3)}}, ["weights", "20"]),
     "weights negative": ({"Y_metadata": {"weights": changed(np.ones(N), 8, -1)}}, ["weights", "8"]),
+    "exposure is 0": (
+        {"likelihood": L.Poisson(), "Y": 1.0 + 0 * Y, "Y_metadata": {"exposure": changed(Y, 3, 0)}},
+        ["exposure", "positive", "log-exposure"],
+    ),
     # constants
     "jitter is 0": ({"jitter": 0.0}, ["jitter", "between"]),
     "jitter is negative": ({"jitter": -1e-6}, ["jitter"]),

@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 
+from chainedgp import likelihoods
 from chainedgp.errors import InputError
 from chainedgp.likelihoods import AdditivePoisson, Beta, HetStudentT, LogLogisticSurvival, Survival
 
@@ -261,3 +262,23 @@ def test_odd_intervals():
         np.testing.assert_allclose(got, [np.log(0.5), -np.inf, -np.inf])
         with pytest.raises(InputError, match="censored must be 0"):
             lik.log_density(y, f, g, censored=np.array([0.0, 3.0, 1.0]))
+
+
+@pytest.mark.parametrize("name", ["WeibullSurvival", "LogNormalSurvival", "LogLogisticSurvival"])
+def test_intervals_too_narrow_for_differences_have_the_density_times_their_width(name):
+    lik = getattr(likelihoods, name)()
+    y, f = np.array([2.0]), 0.3
+    for width in (0.9e-9, 1e-12, 1e-18):  # on the scale of z: probabilities differ by rounding only
+        g = lik._sign * np.log(width / 1e-3)
+        kw = {"censored": np.array([2.0]), "y_upper": y * np.exp(1e-3)}
+        middle = y * np.exp(5e-4)
+        exact = lik.log_density(middle, f, g) + np.log(1e-3 * middle)
+        np.testing.assert_allclose(lik.log_density(y, f, g, **kw), exact, rtol=1e-12)
+        found, wanted = lik.dlog_density(y, f, g, **kw), lik.dlog_density(middle, f, g)
+        np.testing.assert_allclose(found, wanted, rtol=1e-2, atol=1e-15)
+    # and at the border both ways of taking it agree
+    above, below = (
+        lik.log_density(y, f, lik._sign * np.log(w / 1e-3), **kw) - np.log(w)
+        for w in (1.01e-9, 0.99e-9)
+    )
+    np.testing.assert_allclose(above, below, atol=2e-6)

@@ -540,7 +540,9 @@ def test_hard_data_fit_no_worse_than_constant_latents(name, likelihood):
     with warnings.catch_warnings():
         if name in ("constant y", "one row"):  # nothing holds the noise above 0
             warnings.filterwarnings("ignore", "profile stopped.*without limit", ConvergenceWarning)
-        if name == "outliers":  # no lengthscale of the mean is wrong: the way there may be long
+        # with outliers no lengthscale of the mean is wrong, with copies of rows the jitter alone
+        # holds the noise above 0: the way there may be long
+        if name in ("outliers", "duplicate rows"):
             warnings.filterwarnings("ignore", "profile stopped.*not enough", ConvergenceWarning)
         result = m.optimize(max_iters=200)
     assert np.isfinite(result.bound) and np.isfinite(m.param_array).all()
@@ -603,3 +605,46 @@ def test_a_fit_worse_than_constants_begins_again(method):
 
 def test_a_good_fit_is_not_begun_again():
     assert not any("began again" in note for note in model().optimize().warnings)
+
+
+def test_a_start_far_too_wide_is_narrowed_and_said():
+    X, y = data(60)
+    wide = cgp.ChainedGP(X, y, likelihoods.HetGaussian(), kernels.RBF(2, 1e9, 0.5), num_inducing=10)
+    result = wide.optimize()
+    assert any("far too large" in note for note in result.warnings)
+    usual = cgp.ChainedGP(
+        X, y, likelihoods.HetGaussian(), kernels.RBF(2, 1.0, 0.5), num_inducing=10
+    )
+    assert result.bound > usual.optimize().bound - 1.0
+
+
+def test_a_weighted_fit_or_one_of_small_steps_is_no_worse_than_constants():
+    X, y = data(60)
+    weights = np.where(np.arange(60) % 2, 2.0, 1.0)
+    lik = likelihoods.HetGaussian()
+    m = cgp.ChainedGP(
+        X, y, lik, kernels.White(2, 30.0), Y_metadata={"weights": weights}, num_inducing=5
+    )
+    result = m.optimize(method="adam", epochs=20, batch_size=60, rng=0)
+    constants = [np.full(60, c) for c in lik.initial_latents(y)]
+    flat = weights @ lik.log_density(y, *constants)
+    assert result.bound > flat - 0.02 * 60
+    assert any("worse than constant" in note for note in result.warnings)
+
+
+def test_the_period_of_many_periods_has_a_fine_scale():
+    X = np.linspace(0.0, 1000.0, 80)[:, None]
+    y = np.sin(2.0 * np.pi * X[:, 0] / 1.5) + 0.1 * np.random.default_rng(0).normal(size=80)
+    kernel = kernels.Periodic(1, 1.0, 1.5, 1.0)
+    m = cgp.ChainedGP(X, y, likelihoods.Gaussian(), kernel, num_inducing=20)
+    vector = FreeVector(m)
+    before = vector.read()
+    changed = before.copy()
+    names = [block.leaf.name for block, part in vector._parts(before) for _ in part]
+    changed[names.index("period")] += 0.1
+    vector.write(changed)
+    moved = float(m.kernels[0].period.values[0])
+    assert 0.0 < (moved - 1.5) / 1.5 * X.std() / 1.5 < 0.2  # the shift at the end, in periods
+    np.testing.assert_allclose(vector.read(), changed)
+    vector.write(before)
+    assert m.checkgrad()

@@ -26,6 +26,7 @@ from chainedgp.kernels import (
     RationalQuadratic,
     Sum,
     White,
+    distances,
 )
 from chainedgp.testing.kernel import check_kernel
 
@@ -367,3 +368,37 @@ def test_arguments_are_copied_in():
     kernel = RBF(2, lengthscale=lengthscale, ARD=True)
     kernel.lengthscale[0] = 9.0
     np.testing.assert_array_equal(lengthscale, [1.0, 2.0])
+
+
+def test_points_very_many_lengthscales_apart_keep_their_digits():
+    """Close in all columns but the first, where they are equal and 1e9 lengthscales from others."""
+    rng = np.random.default_rng(0)
+    X = np.c_[rng.integers(0, 3, 40) * 1e3, rng.normal(size=40)]
+    Z = X[::4] + np.c_[np.zeros(10), 0.1 * rng.normal(size=10)]
+    scale = np.array([1e-6, 0.7])
+    for kernel in (RBF(2, 1.3, scale, ARD=True), Matern32(2, 1.3, scale, ARD=True)):
+        r = np.sqrt((((X[:, None] - Z) / scale) ** 2).sum(-1))
+        near = np.sqrt(3.0) * r
+        form = np.exp(-0.5 * r * r) if isinstance(kernel, RBF) else (1 + near) * np.exp(-near)
+        np.testing.assert_allclose(kernel.K(X, Z), 1.3 * form, atol=1e-12)
+        np.testing.assert_array_less(-1e-12, np.linalg.eigvalsh(kernel.K(X)))
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_distances_one_by_one_are_those_of_products(symmetric, monkeypatch):
+    rng = np.random.default_rng(1)
+    X, Z = rng.normal(size=(9, 3)), None if symmetric else rng.normal(size=(5, 3))
+    W = rng.normal(size=(9, 9 if symmetric else 5))
+
+    def both():
+        found = distances.SquaredDistances(X, Z, False, np.inf)
+        return found.one_by_one, found.r2, *found.pull(W, wrt_second=True)
+
+    by_products = both()
+    monkeypatch.setattr(distances, "ROUNDING", -1.0)
+    one_by_one = both()
+    assert not by_products[0] and one_by_one[0]
+    for a, b in zip(by_products[1:], one_by_one[1:], strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)

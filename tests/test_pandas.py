@@ -241,3 +241,17 @@ def test_frames_of_other_libraries(frame, target):
     text = OtherFrame(age=frame["age"].to_numpy(), dose=np.array(["1", "2"] * 10))
     with pytest.raises(InputError, match="column 'dose' of X is text"):
         cgp.ChainedGP(text, target, cgp.likelihoods.HetGaussian())
+
+
+def test_rows_in_another_order_are_refused():
+    X = pd.DataFrame({"a": np.arange(12.0)}, index=list("abcdefghijkl"))
+    y = pd.Series(np.sin(X["a"]), X.index)
+    with pytest.raises(
+        InputError, match=r"^Y has the rows of X in another order"
+    ):
+        cgp.ChainedGP(X, y[::-1], cgp.likelihoods.HetGaussian())
+    weights = {"weights": pd.Series(1.0, X.index[::-1])}
+    with pytest.raises(InputError, match=r"^Y_metadata\['weights'\] has the rows"):
+        cgp.ChainedGP(X, y, cgp.likelihoods.HetGaussian(), Y_metadata=weights)
+    for fine in (y, y.reset_index(drop=True), y.to_numpy()[::-1]):
+        cgp.ChainedGP(X, fine, cgp.likelihoods.HetGaussian())

@@ -90,7 +90,7 @@ def test_zero_variance_gives_the_limit():
     )
     np.testing.assert_allclose(value, np.sin(m[:, 0]), atol=1e-11)
     np.testing.assert_allclose(dm, np.cos(m), atol=1e-11)
-    np.testing.assert_allclose(dv, -0.5 * np.sin(m), atol=1e-8)
+    np.testing.assert_allclose(dv, -0.5 * np.sin(m), atol=1e-6)  # a difference over 1e-10
 
 
 def test_a_derivative_that_ignores_a_latent_is_summed_over_it():

@@ -13,9 +13,10 @@ import pytest
 
 pytest.importorskip("sklearn")
 
+import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -23,6 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import chainedgp as cgp
 from chainedgp import likelihoods as lik
 from chainedgp.errors import InputError
+from chainedgp.kernels import RBF
 from chainedgp.sklearn import ChainedGPClassifier, ChainedGPRegressor, ChainedGPSurvival
 from chainedgp.sklearn.base import named_likelihood
 from chainedgp.sklearn.survival import events_and_times
@@ -130,7 +132,8 @@ def test_metadata_by_keyword():
     np.testing.assert_allclose(
         estimator.predict(X, exposure=3.0), 3.0 * estimator.predict(X, exposure=1.0)
     )
-    assert estimator.score(X, counts, exposure=exposure) > estimator.score(X, counts)
+    ones = np.ones(len(y))
+    assert estimator.score(X, counts, exposure=exposure) > estimator.score(X, counts, exposure=ones)
     with pytest.raises(InputError, match="trials"):
         ChainedGPRegressor("poisson", **QUICK).fit(X, counts, trials=exposure)
 
@@ -333,3 +336,35 @@ def test_in_the_environment_of_scikit_survival():
         text=True,
     )
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout[-4000:]
+
+
+def test_metadata_reach_score_by_routing_and_are_missed_without_it():
+    rng = np.random.default_rng(0)
+    X, exposure = rng.uniform(0.0, 10.0, (60, 1)), rng.choice([1.0, 20.0], 60)
+    y = rng.poisson(exposure * np.exp(np.sin(X[:, 0])))
+    estimator, folds = ChainedGPRegressor("poisson", **QUICK), KFold(3)
+    with pytest.raises(InputError, match=r"score needs exposure.*set_score_request\(exposure=True"):
+        cross_val_score(
+            estimator, X, y, cv=folds, params={"exposure": exposure}, error_score="raise"
+        )
+    by_hand = [
+        estimator.fit(X[a], y[a], exposure=exposure[a]).score(X[b], y[b], exposure=exposure[b])
+        for a, b in folds.split(X)
+    ]
+    with sklearn.config_context(enable_metadata_routing=True):
+        told = ChainedGPRegressor("poisson", **QUICK)
+        told = told.set_fit_request(exposure=True).set_score_request(exposure=True)
+        routed = cross_val_score(told, X, y, cv=folds, params={"exposure": exposure})
+    np.testing.assert_allclose(routed, by_hand)
+
+
+def test_the_model_of_a_standardised_fit_refuses_frames_in_other_units():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"depth": rng.uniform(0.0, 50.0, 40), "hour": rng.uniform(0.0, 24.0, 40)})
+    y = np.sin(frame.depth / 8.0) + 0.1 * rng.normal(size=40)
+    kernels = [RBF(1, active_dims=["depth"]), RBF(1, active_dims=["hour"])]
+    estimator = ChainedGPRegressor(kernels=kernels, standardize=True, **QUICK).fit(frame, y)
+    assert estimator.predict(frame).shape == (40,)
+    assert kernels[0].active_dims.tolist() == ["depth"]  # parameters of an estimator stay
+    with pytest.raises(InputError, match=r"depth \(standardised\)"):
+        estimator.model_.predict_frame(frame)

@@ -7,7 +7,7 @@ takes over 60 s of one core, or an error comes that no rule of `torture_cases` a
 
 Infinite predictions are allowed where documented: a mean or variance with a MomentWarning; a
 quantile or a draw where the latents, a logarithm of the target, have mass beyond e^300 or a shape
-below e^-5, or where the fit has stopped because a noise vanishes.
+(degrees of freedom) below e^-5, or where the fit has stopped because a noise vanishes.
 
 A fit is scored by its NLPD at the rows it was fitted to, against constant latents of maximum
 likelihood. These rows, since there a theorem holds: the model with kernel variances of 0 is the
@@ -178,8 +178,9 @@ def _check_predictions(m: Any, case: Case) -> bool:
         raise Broken("moment infinite without a warning")
     vanishes = "limit" in m.last_result.reason
     huge = vanishes or (np.abs(f) + 7.0 * np.sqrt(v)).max() > 300.0
-    if "log_shape" in m.latents:  # y is of the size of exp(1 / shape)
-        huge |= bool((f[:, 1] - 7.0 * np.sqrt(v[:, 1])).min() < -5.0)
+    for j, latent in enumerate(m.latents):
+        if latent in ("log_shape", "log_nu"):  # y is of the size of exp(1 / shape)
+            huge |= bool((f[:, j] - 7.0 * np.sqrt(v[:, j])).min() < -5.0)
     quantiles = np.hstack(m.predict_quantiles(X, (2.5, 50.0, 97.5), metadata))
     draws = m.posterior_samples(X, 3, 0, metadata)
     for what, values in (("quantile", quantiles), ("draw", draws)):
@@ -214,7 +215,7 @@ def _check_score(m: Any, case: Case, start: Array, out: Outcome) -> bool:
         out.name += ", no finite optimum of constants"
         return True
     out.gap = round(float(flat - (w @ log_p) / w.sum()), 6)
-    if out.gap > WORSE and out.method in STEP_RULES:
+    if out.gap > WORSE and out.method in (*STEP_RULES, "natgrad"):
         out.name += " before it reached constants"  # after a given number of small steps
     elif out.gap > WORSE and out.method == "variational":
         out.name += ", q alone"  # at hyperparameters that were drawn

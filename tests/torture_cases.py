@@ -6,8 +6,8 @@ A seed makes a case. Errors are allowed by these rules alone, each a line of `ex
   InputError when the model is built, always.
 - `not a number`: an input or a target is NaN or infinite. InputError when built, always.
 - `unknown code`: a row is censored in a way that does not exist. InputError when built, always.
-- `prior too wide`: a kernel was given whose prior variance at some row is above 1,000 on the scale
-  of a logarithm, so that e^f has a mean beyond e^500 and the bound of the prior, from which plain
+- `prior too wide`: a kernel was given whose prior variance at some row is above 300 on the scale of
+  a logarithm, so that e^2f has a mean beyond e^600 and the bound of the prior, from which plain
   methods start, is −inf. NumericalError from the bound of the new model, from these methods and
   where q alone is asked for; the default method begins from smaller variances and must do it.
 """
@@ -252,6 +252,6 @@ def expected_error(case: Case, stage: str) -> tuple[str, type[Exception], bool] 
     if case.fault is not None:
         return (case.fault, InputError, True) if stage == "construct" else None
     plain = case.method not in ("profile", "natgrad")
-    if case.prior_variance > 1e3 and (stage == "evaluate" or (stage == "fit" and plain)):
+    if case.prior_variance > 300.0 and (stage == "evaluate" or (stage == "fit" and plain)):
         return "prior too wide", NumericalError, False
     return None

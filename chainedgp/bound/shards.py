@@ -291,7 +291,9 @@ class Shard:
     ) -> tuple[Any, int, int]:
         if self.fixed_nodes is not None:
             return self.fixed_nodes, 0, 0
-        wanted = task.likelihood.required_nodes(y, m, v, **kw)
+        wanted = self.levels[rows]
+        if not (self.frozen and task.likelihood.tries_nodes):
+            wanted = task.likelihood.required_nodes(y, m, v, **kw)
         self.wanted[rows] = wanted
         if not self.frozen:
             self.levels[rows] = wanted

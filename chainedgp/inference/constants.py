@@ -14,32 +14,54 @@ import numpy as np
 from ..means import Constant
 from .vector import FreeVector
 
-__all__ = ["set_nearly_constant", "worse_than_constants"]
+__all__ = ["SMALL", "set_nearly_constant", "shrink_variances", "worse_than_constants"]
 
 SLACK = 0.02  # nats a row
 SMALL = 0.1  # prior standard deviations, in the scale on which a latent varies
+MOST_STEPS = 200
 
 
 def worse_than_constants(model: Any) -> bool:
     """Whether the bound is below the log-likelihood of constant latents (moment estimates)."""
     shards = model._evaluator.shards
-    if not shards or shards[0].weights is not None:  # on a cluster, or another objective
+    if not shards:  # the rows are on a cluster
         return False
     flat = model._flat_score * model._evaluator.num_rows
     return bool(np.isfinite(flat)) and model.log_likelihood() < flat - SLACK * shards[0].num_rows
 
 
-def set_nearly_constant(model: Any) -> None:
-    """Small variances of kernels, the constants as means, q the prior; what is fixed stays."""
+def set_nearly_constant(model: Any, small: float = SMALL) -> None:
+    """Small variances of kernels, the constants as means, q the prior; what is fixed stays.
+
+    small : prior standard deviations in the scale on which a latent varies; 0 for such that the
+        bound is close to that of constant latents, where a fit cannot but end above it.
+    """
     for mean, value in zip(model.mean_functions, model._flat_latents, strict=True):
         if isinstance(mean, Constant) and not mean.value.is_fixed:
             mean.value[:] = value
-    vector, rows = FreeVector(model), np.asarray(model.X[:100], dtype=float)
-    x, variances = vector.read(), vector.kernel_variances
-    for _ in range(100):
-        typical = [float(np.mean(kernel.Kdiag(rows))) for kernel in model.kernels]
-        if np.all(typical <= (SMALL * np.asarray(model._latent_scales)) ** 2):
+    model._reset_q()
+    if small > 0.0:
+        shrink_variances(model, small)
+        return
+    vector = FreeVector(model)
+    x, variances = vector.read(), vector.variances_of(model.kernels)
+    for _ in range(MOST_STEPS):
+        if not worse_than_constants(model):
             break
         x[variances] -= 1.0
         vector.write(x)
-    model._reset_q()
+
+
+def shrink_variances(model: Any, most: float) -> bool:
+    """Divide the free variances of kernels till prior sds are `most` latent scales; if any was."""
+    vector, rows = FreeVector(model), np.asarray(model._sample.X[:100], dtype=float)
+    x, before = vector.read(), vector.read()
+    for kernel, scale in zip(model.kernels, model._latent_scales, strict=True):
+        variances = vector.variances_of([kernel])
+        for _ in range(MOST_STEPS):
+            typical = float(np.mean(kernel.Kdiag(rows)))
+            if not variances.any() or typical <= (most * scale) ** 2:
+                break
+            x[variances] -= 1.0
+            vector.write(x)
+    return bool(np.any(x != before))

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import checks
 from ..errors import InputError, QuadratureWarning
-from .constants import set_nearly_constant, worse_than_constants
+from .constants import SMALL, set_nearly_constant, worse_than_constants
 from .lbfgs import Outcome
 from .plain import fit_plain
 from .profile import fit_profile, fit_variational
@@ -94,8 +94,8 @@ class Fitting:
         try:
             arguments = monitor, method, max_iters, tolerance, settings
             outcome = _fit(model, *arguments)
-            whole_fit = settings is None and method != "variational"
-            if whole_fit and _has_gone_astray(model, monitor, outcome):
+            by_bound = method != "variational" and (settings is None or not settings.holdout)
+            if by_bound and _has_gone_astray(model, monitor, outcome):
                 outcome = _fit_again(model, outcome, *arguments)
         finally:
             monitor.close()
@@ -176,16 +176,20 @@ def _has_gone_astray(model: Any, monitor: Monitor, outcome: Outcome) -> bool:
 
 
 def _fit_again(model: Any, outcome: Outcome, monitor: Monitor, *arguments: Any) -> Outcome:
-    """Fit from nearly constant latents; the better of the two fits is kept."""
-    first, bound = model._snapshot(), model.log_likelihood() + model.log_prior()
-    trace = monitor.trace[:]
-    set_nearly_constant(model)
+    """Fit from nearly constant latents, then from ever more constant ones; the best fit is kept."""
     monitor.note("the fit was worse than constant latents: began again from nearly constant ones")
-    monitor.trace.clear()
-    again = _fit(model, monitor, *arguments)
-    if model.log_likelihood() + model.log_prior() >= bound:
-        return again
-    model._restore(first)
+    best, bound = model._snapshot(), model.log_likelihood() + model.log_prior()
+    trace = monitor.trace[:]
+    for small in (SMALL, 0.0):
+        set_nearly_constant(model, small)
+        monitor.trace.clear()
+        again = _fit(model, monitor, *arguments)
+        found = model.log_likelihood() + model.log_prior()
+        if found >= bound:
+            outcome, best, bound, trace = again, model._snapshot(), found, monitor.trace[:]
+        if not _has_gone_astray(model, monitor, again):
+            break
+    model._restore(best)
     monitor.trace[:] = trace
     return outcome
 

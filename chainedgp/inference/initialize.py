@@ -73,8 +73,10 @@ def start_latents(likelihood: Any, y: Array, metadata: Mapping[str, Array]) -> t
     return values, latent_scales(likelihood, y, values, kw)
 
 
-def flat_score(likelihood: Any, y: Array, metadata: Mapping[str, Array], values: Array) -> float:
-    """Mean of log p(y_i | constant latents), of at most 10,000 rows; inf where it is not finite.
+def flat_score(
+    likelihood: Any, y: Array, metadata: Mapping[str, Array], weights: Array | None, values: Array
+) -> float:
+    """Mean of w_i log p(y_i | constant latents), of at most 10,000 rows; inf where not finite.
 
     A fit whose bound is below it has gone astray. A bound far above it means that some noise
     vanishes, which only a continuous density allows.
@@ -84,6 +86,7 @@ def flat_score(likelihood: Any, y: Array, metadata: Mapping[str, Array], values:
     some = np.asarray(y[rows], dtype=float)
     with np.errstate(all="ignore"):
         score = likelihood.log_density(some, *(np.full(some.size, c) for c in values), **kw)
+        score = score if weights is None else score * np.asarray(weights[rows], dtype=float)
     mean = float(np.mean(score))
     return mean if np.isfinite(mean) else np.inf
 

@@ -14,6 +14,7 @@ import numpy as np
 from ..bound.evaluator import Evaluator
 from ..errors import NumericalError
 from ..linalg import Array
+from .constants import shrink_variances
 from .lbfgs import Outcome, minimise
 from .result import Monitor
 from .variational import InnerResult, find_q, start_from_q
@@ -27,6 +28,8 @@ ROUGH = 0.01  # the same for starts that are compared
 WITHOUT_LIMIT = 30.0  # nats per row above constant latents: a noise has shrunk by a factor of e³⁰
 TRIAL_STEPS = 50  # inner steps for one θ; sites-fixed gradients are exact wherever these end
 ROUGH_STEPS = 15  # the same for starts that are compared
+WIDEST = 10.0  # prior standard deviations to begin with, in the scale on which a latent varies
+SMALLER = "the given variances of kernels are far too large: began from smaller ones"
 # factors on the lengthscales of the first and of all other latents, for symmetric likelihoods
 STARTS = ((1.0, 1.0), (0.5, 0.2), (1.5, 0.1), (0.15, 0.2), (4.0, 0.5))
 
@@ -40,6 +43,7 @@ class ProfiledBound:
         self.vector = FreeVector(model)
         self.tolerance = LOOSEST
         self.inner: InnerResult | None = None
+        self.accepted = 0
         self.best: tuple[float, Array] | None = None
 
     def value(self, x: Array) -> float:
@@ -72,9 +76,7 @@ class ProfiledBound:
         if self.best is not None:
             decrease = self.best[0] - value
             self.tolerance = float(np.clip(0.1 * decrease, TIGHTEST, LOOSEST))
-        if self.inner is not None and self.inner.state.evaluation.raised:
-            # some rows want more nodes: give them now, between two line searches
-            self.evaluator.each("raise_nodes")
+        if self._change_nodes():
             again = self.value(x)
             if np.isfinite(again):
                 self.evaluator.each("commit")
@@ -92,6 +94,22 @@ class ProfiledBound:
             self.model._write_q(self.inner.state.q)
         self.monitor.point(bound, *counts)
         return value
+
+    def _change_nodes(self) -> bool:
+        """Give rows the nodes that they want, between two line searches; whether any changed.
+
+        Where it takes trials to know, after the accepted points number 1, 2, 4, 8, …
+        """
+        self.accepted += 1
+        if self.model.likelihood.tries_nodes:
+            now = self.model.num_nodes is None and self.accepted.bit_count() == 1
+            if now:
+                self.evaluator.each("freeze_nodes", False)
+            return now
+        raised = self.inner is not None and self.inner.state.evaluation.raised > 0
+        if raised:
+            self.evaluator.each("raise_nodes")
+        return raised
 
 
 def start_sites(model: Any) -> int:
@@ -141,7 +159,10 @@ def fit_profile(
     latent takes which part: a new model is then fitted roughly from several lengthscales first
     (if `several_starts`), and at the end q is also found from a cold start; the best bound is kept.
     """
-    cold = model.likelihood.symmetric and model._q_is_prior()
+    new = model._q_is_prior()
+    if new and shrink_variances(model, WIDEST):
+        monitor.note(SMALLER)
+    cold = model.likelihood.symmetric and new
     if cold and several_starts:
         _choose_start(model, monitor, max_iters)
     return _settle(*_maximise(model, monitor, max_iters, tolerance), cold)
@@ -186,12 +207,10 @@ def _minimise_from(objective: ProfiledBound, x: Array, tries: int = 15, **option
     try:
         return minimise(objective, x, **options)
     except NumericalError:
-        wide = objective.vector.kernel_variances
+        wide = objective.vector.variances_of(objective.model.kernels)
         if objective.best is not None or not tries or not wide.any():
             raise
-    note = "the bound is not finite at the given variances of kernels: began from smaller ones"
-    if note not in objective.monitor.notes:
-        objective.monitor.note(note)
+    objective.monitor.note(SMALLER)
     return _minimise_from(objective, np.where(wide, x - 4.0, x), tries - 1, **options)
 
 

@@ -115,8 +115,9 @@ class Monitor:
         self.stop_reason = reason
 
     def note(self, message: str) -> None:
-        """A warning that belongs to the result."""
-        self.notes.append(message)
+        """A warning that belongs to the result, once."""
+        if message not in self.notes:
+            self.notes.append(message)
 
     def close(self) -> None:
         """Take the progress bar down."""

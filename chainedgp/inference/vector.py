@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,8 @@ class FreeVector:
     """θ ↔ x: logarithms of positive parameters, others in units of their natural scale.
 
     Optimising the logarithm makes steps relative, so data on any scale look alike; Z is measured
-    in standard deviations of X and a mean in the scale on which its latent varies. Fixed entries
+    in standard deviations of X and a mean in the scale on which its latent varies. The logarithm of
+    a period has a scale too: over many periods a small change of one shifts the last. Fixed entries
     are left out; any other constraint goes through its own transformation. Leaves of q belong to
     the vector only with `with_q`.
     """
@@ -51,14 +53,13 @@ class FreeVector:
         self._ends = np.cumsum([0, *sizes])
         self.size = int(self._ends[-1])
 
-    @property
-    def kernel_variances(self) -> Array:
-        """Which coordinates are logarithms of variances of kernels, (size,) of bool."""
+    def variances_of(self, kernels: Iterable[Any]) -> Array:
+        """Which coordinates are logarithms of variances of some kernels, (size,) of bool."""
         which = np.zeros(self.size, dtype=bool)
-        kernels = {id(leaf) for kernel in self.model.kernels for leaf in _leaves(kernel)}
+        leaves = {id(leaf) for kernel in kernels for leaf in _leaves(kernel)}
         for block, part in self._parts(which):
             named = block.transform == "log" and block.leaf.name in ("variance", "variances")
-            part[:] = named and id(block.leaf) in kernels
+            part[:] = named and id(block.leaf) in leaves
         return which
 
     def _add(self, leaf: Any, scale: Array) -> None:
@@ -76,9 +77,7 @@ class FreeVector:
             # exactly Logexp: a subclass may have another domain
             log = type(constraint) in (Logexp, Exponent)
             if kept.size:
-                self.blocks.append(
-                    _Block(leaf, kept, "log" if log else constraint, np.ones(kept.size))
-                )
+                self.blocks.append(_Block(leaf, kept, "log" if log else constraint, scale[kept]))
         entries = np.flatnonzero(plain)
         if entries.size:
             self.blocks.append(_Block(leaf, entries, None, scale[entries]))
@@ -91,7 +90,7 @@ class FreeVector:
             if block.transform is None:
                 part[:] = values / block.scale
             elif block.transform == "log":
-                part[:] = np.log(values)
+                part[:] = np.log(values) / block.scale
             else:
                 part[:] = block.transform.finv(values)
         return x
@@ -106,7 +105,8 @@ class FreeVector:
             if block.transform is None:
                 values[block.entries] = part * block.scale
             elif block.transform == "log":
-                values[block.entries] = np.exp(np.clip(part, -FARTHEST, FARTHEST))
+                logs = np.clip(part * block.scale, -FARTHEST, FARTHEST)
+                values[block.entries] = np.exp(logs)
             else:
                 values[block.entries] = block.transform.f(part)
         for leaf, values in new.values():
@@ -121,7 +121,7 @@ class FreeVector:
             if block.transform is None:
                 part[:] = d * block.scale
             elif block.transform == "log":
-                part[:] = d * values
+                part[:] = d * values * block.scale
             else:
                 part[:] = block.transform.gradfactor(values, d)
         return g
@@ -155,7 +155,7 @@ def _leaves(part: Any) -> list[Any]:
 
 
 def _scales(model: Any) -> dict[int, Any]:
-    """Natural units of the unconstrained leaves, by identity."""
+    """Natural units of leaves, or of their logarithms, by identity; of all others 1."""
     X = getattr(model, "_sample", model).X  # rows at hand: all, or some of a Dask array's
     spread = input_spread(X)
     scales: dict[int, Any] = {id(leaf): spread for leaf in _leaves(getattr(model, "Z", None))}
@@ -168,4 +168,9 @@ def _scales(model: Any) -> dict[int, Any]:
         unit = unit if np.isfinite(unit) and unit > 0 else 1.0
         for leaf in _leaves(mean):
             scales[id(leaf)] = unit / spread if leaf.size == spread.size > 1 else unit
+    for leaf in (leaf for kernel in model.kernels for leaf in _leaves(kernel)):
+        if leaf.name == "period":
+            columns = getattr(leaf._parent_, "columns", slice(None))  # a GPy kernel has none
+            reach = spread[columns].max()
+            scales[id(leaf)] = np.minimum(1.0, leaf.values / reach)
     return scales

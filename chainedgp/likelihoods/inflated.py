@@ -152,8 +152,14 @@ class Inflated(Wrapper):
             nodes, unmet = np.maximum(nodes, least), unmet | beyond
         tried = np.flatnonzero(unmet | hit[self._shared].any(axis=0))
         if tried.size:
-            nodes[tried], unmet[tried] = self._tried(tried, y, means, variances, kw)
+            nodes[tried] = quadrature.tried(self._trial(y, means, variances, kw), tried)
+            unmet[tried] = nodes[tried] == quadrature.LEVELS[-1]
         return nodes, unmet
+
+    @property
+    def tries_nodes(self) -> bool:
+        """Always, where an atom shares its mass with the base; else as the base."""
+        return bool(np.any(self._shared)) or self._part.tries_nodes
 
     def distribution(self, *latents: Array, **kw: Any) -> Any:
         """The mixture: mean, var, cdf and ppf, as scipy.stats has them."""

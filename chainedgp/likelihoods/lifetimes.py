@@ -16,6 +16,7 @@ from .wrappers import ConstantLatent
 
 __all__ = ["LogLogistic", "LogLogisticSurvival", "LogNormalSurvival", "WeibullSurvival"]
 
+NARROWEST = 1e-9  # interval in z: its probability is the density times its width, to rounding
 CAP = 12.0  # of the log-hazard of a standard Weibull time
 
 
@@ -68,6 +69,28 @@ class _LogScale(Survival):
         with np.errstate(over="ignore"):
             return self._log_below(self._z(t, f, g))
 
+    def _log_between(self, low: Array, high: Array, *latents: Array, **kw: Any) -> Array:
+        """From the upper tail, as log S is exact to rounding close to 0 too, till it underflows."""
+        end = self.log_survival(high, *latents)
+        value = special.log_diff_exp(self.log_survival(low, *latents), end)
+        lost = end > -1e-290
+        if np.any(lost):
+            log_cdf = self.log_cdf(high, *latents), self.log_cdf(low, *latents)
+            value = np.where(lost, special.log_diff_exp(*log_cdf), value)
+        width = self._width(low, high, latents[1])
+        narrow = width < NARROWEST
+        if not np.any(narrow):
+            return value
+        log_hazard, slope, log_survival = self._standard(self._z(high, *latents))
+        with np.errstate(divide="ignore"):
+            here = log_hazard + log_survival + np.log(width) - 0.5 * slope * width
+        return np.where(narrow, here, value)
+
+    def _width(self, low: Array, high: Array, g: Array) -> Array:
+        """Of an interval of times, on the scale of z."""
+        with np.errstate(over="ignore"):
+            return self._k(g) * np.log(np.divide(high, low))
+
     def cdf(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
         """P(T ≤ y)."""
         return np.exp(self.log_cdf(y, f, g))
@@ -85,23 +108,27 @@ class _LogScale(Survival):
             z = self._z(y, f, g)
             log_hazard, slope = self._standard(z)[:2]
             right = np.where(code == RIGHT, -np.exp(log_hazard), 0.0)
-            terms = [(z, np.where(code == EXACT, slope, right))]
+            terms, density = [(z, np.where(code == EXACT, slope, right))], code == EXACT
             start = np.maximum(0.0 if entry is None else entry, TINY)
             if np.any(inner := (code == LEFT) | (code == INTERVAL)):
                 given = metadata.get("y_upper")
                 upper = y if np.all(code != INTERVAL) else censoring.upper_ends(given)
                 low, high = np.where(code == LEFT, start, y), np.where(code == LEFT, y, upper)
                 total = self._log_between(low, high, f, g)
+                narrow = inner & (self._width(low, high, g) < NARROWEST)
                 for t, sign in ((high, 1.0), (low, -1.0)):
                     z = self._z(t, f, g)
-                    u = sign * np.exp(special.minus(np.add(*self._standard(z)[::2]), total))
+                    log_hazard, slope, log_survival = self._standard(z)
+                    u = sign * np.exp(special.minus(log_hazard + log_survival, total))
+                    u = np.where(narrow, 0.5 * slope, u)
                     terms.append((z, np.where(inner, u, 0.0)))
+                density = density | narrow
             if entry is not None:
                 z = self._z(start, f, g)
                 terms.append((z, np.exp(self._standard(z)[0])))
             df = -self._k(g) * sum(u for _, u in terms)
             dg = sum(np.where(u == 0.0, 0.0, u * z) for z, u in terms)
-        return df, self._sign * (dg + (code == EXACT))
+        return df, self._sign * (dg + density)
 
     def _score(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:
         """The variance of z, more where e^z is large."""

@@ -149,6 +149,11 @@ class ConstantLatent(Wrapper):
         """As the base has it for a latent without variance."""
         return self.base._levels(y, *self._moments(means, variances, kw))
 
+    @property
+    def tries_nodes(self) -> bool:
+        """As the base."""
+        return self.base.tries_nodes
+
     def _moments(self, means: Array, variances: Array, kw: Any) -> tuple[Array, Array, Any]:
         """Moments (n, b) of the base's latents, the constant with zero variance."""
         full, base_kw = self._full(tuple(means.T), kw)

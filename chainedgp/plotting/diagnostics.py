@@ -131,10 +131,11 @@ def plot_trace(
 
 
 def plot_relevance(model: Any, *, ax: Any = None) -> Axes:
-    """How much each input matters to each latent: ARD relevances, one bar per input and latent.
+    """How much each input matters to each latent: one bar per input and latent.
 
-    The bar is the standard deviation, a priori, of the latent's change per standard deviation of
-    the input: for an RBF kernel σ s_d / ℓ_d. An input with a short bar could be left out.
+    The bar is how much the posterior mean of the latent changes per standard deviation of the
+    input, root mean square over the rows of the data. An input with short bars for all latents
+    could be left out: `loo` of a model without it tells.
     """
     table = grids.relevances(model)  # (D, b)
     D, b = table.shape

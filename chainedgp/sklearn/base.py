@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from difflib import get_close_matches
 from types import FunctionType
 from typing import Any
@@ -26,6 +27,7 @@ from ..model import ChainedGP
 from ..predictive import Predictive
 
 __all__ = [
+    "BESIDE",
     "ChainedGPEstimator",
     "WithQuantiles",
     "defaulting_to",
@@ -34,6 +36,8 @@ __all__ = [
 ]
 
 TIMES = ("y_upper", "entry")  # metadata in the units of y
+BESIDE = dict.fromkeys(("censored", "entry", "exposure", "trials", "y_upper"))  # to be routed
+STANDARDISED = " (standardised)"
 ABSTRACT = ("Likelihood", "Survival")
 NOT_BY_NAME = (*ABSTRACT, "ConstantLatent", "Hurdle", "Inflated", "ScipyLikelihood")
 
@@ -88,7 +92,8 @@ class ChainedGPEstimator(BaseEstimator):
 
     Attributes
     ----------
-    model_ : the fitted `ChainedGP`, in standardised units if `standardize`.
+    model_ : the fitted `ChainedGP`; if `standardize`, in standardised units, and the columns of a
+        frame are then called so: predict and plot with data in these units alone.
     result_ : how the fit ended.
     n_iter_, n_features_in_, feature_names_in_ : as everywhere in scikit-learn.
     """
@@ -123,21 +128,27 @@ class ChainedGPEstimator(BaseEstimator):
         self, X: Array, y: Array, likelihood: Any, weights: Array, metadata: Mapping[str, Any]
     ) -> Any:
         """Build and fit the model on rows of positive weight."""
+        self._given = sorted(metadata)
         X, y, weights, metadata = _merged(X, y, weights, metadata)
         self._set_units(X, y, weights, likelihood)
         given = self._scaled_metadata(metadata)
+        names = getattr(self, "feature_names_in_", None)
+        kernels = self.kernels
+        if self.standardize and names is not None:
+            kernels = _placed(kernels, [str(name) for name in names])
+            names = [f"{name}{STANDARDISED}" for name in names]
         if not (weights == 1.0).all():
             given[WEIGHTS] = weights
         self.model_ = ChainedGP(
             self._scaled_X(X),
             (y - self._shift) / self._scale,
             likelihood,
-            kernels=self.kernels,
+            kernels=kernels,
             mean_functions=self.mean_functions,
             Y_metadata=given,
             num_inducing=self.num_inducing,
             num_threads=self.num_threads,
-            input_names=getattr(self, "feature_names_in_", None),
+            input_names=names,
         )
         options: dict[str, Any] = {}
         if self.batch_size is not None:
@@ -185,6 +196,15 @@ class ChainedGPEstimator(BaseEstimator):
 
     def _log_density(self, X: Any, y: Array, metadata: Mapping[str, Any]) -> Array:
         """log p(y) of the rows (n,), of what was seen where they are censored."""
+        missing = [key for key in getattr(self, "_given", []) if key not in metadata]
+        if missing:
+            names = ", ".join(missing)
+            raise InputError(
+                f"score needs {names}, which fit was given, one value per row. In searches and "
+                "cross-validation scikit-learn hands it to score only with metadata routing: "
+                "sklearn.set_config(enable_metadata_routing=True) and "
+                f"estimator.set_fit_request({missing[0]}=True).set_score_request({missing[0]}=True)."
+            )
         z = (y - self._shift) / self._scale
         value = self._predictive(X, metadata).logpdf(z[:, None])[:, 0]
         exact = np.asarray(metadata.get("censored", 0)) == 0  # others are probabilities
@@ -233,6 +253,18 @@ def rows_of_weight(X: Array, sample_weight: Any) -> tuple[Array, Array]:
     if not kept.any():
         raise InputError("sample_weight must have a weight that is not zero; all are zero.")
     return kept, weights[kept]
+
+
+def _placed(kernels: Any, names: list[str]) -> Any:
+    """Copies of kernels with the numbers of columns for their names."""
+    if kernels is None:
+        return None
+    several = isinstance(kernels, Sequence)
+    copies = [deepcopy(kernel) for kernel in (kernels if several else [kernels])]
+    for kernel in copies:
+        if hasattr(kernel, "name_columns"):
+            kernel.name_columns(names)
+    return copies if several else copies[0]
 
 
 def _merged(

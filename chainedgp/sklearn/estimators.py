@@ -13,6 +13,7 @@ from ..errors import InputError
 from ..likelihoods import Likelihood, Softmax
 from ..linalg import Array
 from .base import (
+    BESIDE,
     ChainedGPEstimator,
     WithQuantiles,
     defaulting_to,
@@ -35,6 +36,8 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
     """
 
     __init__ = defaulting_to("het_gaussian")
+    # names that scikit-learn can be told to hand over; it does not see those behind **metadata
+    __metadata_request__fit = __metadata_request__predict = __metadata_request__score = BESIDE
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
