@@ -182,6 +182,7 @@ def _check_predictions(m: Any, case: Case) -> bool:
     for j, latent in enumerate(m.latents):  # y is of the size of exp(1 / shape) or of exp(sigma)
         sign = {"log_shape": -1.0, "log_nu": -1.0, "log_sigma": 1.0}.get(latent, 0.0)
         huge |= bool((sign * f[:, j] + abs(sign) * 7.0 * np.sqrt(v[:, j])).max() > 5.0)
+    huge |= m.likelihood.parameter_values().get("log_shape", 0.0) < -5.0
     quantiles = np.hstack(m.predict_quantiles(X, (2.5, 50.0, 97.5), metadata))
     draws = m.posterior_samples(X, 3, 0, metadata)
     for what, values in (("quantile", quantiles), ("draw", draws)):

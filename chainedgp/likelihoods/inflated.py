@@ -158,8 +158,8 @@ class Inflated(Wrapper):
 
     @property
     def tries_nodes(self) -> bool:
-        """Always, where an atom shares its mass with the base; else as the base."""
-        return bool(np.any(self._shared)) or self._part.tries_nodes
+        """Where an atom shares its mass with the base, and beyond the limits of both."""
+        return True
 
     def distribution(self, *latents: Array, **kw: Any) -> Any:
         """The mixture: mean, var, cdf and ppf, as scipy.stats has them."""
