@@ -530,3 +530,20 @@ def test_five_latents_are_recovered():
         assert correlation(means[:, k], F[:, k]) > 0.9
     p = m.predictive(X[:5]).pdf(np.arange(5.0))
     np.testing.assert_allclose(p.sum(1), 1.0, atol=1e-4)
+
+
+def test_log_sum_exp_of_two_has_the_slopes_of_differences():
+    rng = np.random.default_rng(3)
+    means, variances = rng.normal(size=(6, 2)), rng.uniform(0.1, 2.0, (6, 2))
+
+    def value(m, v):
+        return integrals.expected_log_sum_exp(m, v, 20)[0]
+
+    _, dmeans, dvariances = integrals.expected_log_sum_exp(means, variances, 20)
+    for j in range(2):
+        step = np.zeros(2)
+        step[j] = 1e-5
+        by_mean = value(means + step, variances) - value(means - step, variances)
+        by_variance = value(means, variances + step) - value(means, variances - step)
+        np.testing.assert_allclose(dmeans[j], by_mean / 2e-5, rtol=1e-7)
+        np.testing.assert_allclose(dvariances[j], by_variance / 2e-5, rtol=1e-6)
