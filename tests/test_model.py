@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 import warnings
 
@@ -736,6 +737,38 @@ def test_prediction_leaves_the_model_alone(fitted):
     fitted.predict_quantiles(fitted.X[:3])
     fitted.posterior_samples(fitted.X[:3], rng=0)
     assert_same(fitted_state(fitted), before, rtol=0)
+
+
+def answers(m):
+    """A bound, predictions, and those after q was found."""
+    m = m.copy()
+    bound, mean = m.log_likelihood(), m.predict(m.X)[0]
+    m.optimize(only="variational", messages=False)
+    return bound, m.log_likelihood(), mean, m.posterior_samples(m.X[:3], 2, 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python, where threads live
+@pytest.mark.parametrize("way", ["fork", "spawn"])
+def test_another_process_gives_the_same_bits(way):
+    if way not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {way} on this system")
+    m = simple(60, num_threads=2)
+    m._evaluator.shards[0].chunk_rows = 16
+    here = answers(m)  # so that threads of this process exist before the other begins
+    with multiprocessing.get_context(way).Pool(1) as pool:
+        there = pool.apply_async(answers, (m,)).get(timeout=120)
+    for a, b in zip(here, there, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.filterwarnings("ignore::chainedgp.errors.ConvergenceWarning")
+def test_the_global_generator_is_left_alone():
+    before = np.random.get_state()[1].copy()
+    m = simple(30)
+    m.optimize("natgrad", batch_size=10, epochs=1, messages=False)
+    m.optimize_restarts(2, max_iters=2, messages=False)
+    m.posterior_samples(m.X, 2)
+    assert (np.random.get_state()[1] == before).all()
 
 
 def test_threads_may_predict_at_once(fitted):
