@@ -717,7 +717,7 @@ def test_blocks_of_rows_change_nothing(fitted, monkeypatch):
 def test_generators_are_respected(fitted):
     X = np.linspace(-2, 2, 4)[:, None]
     np.random.seed(0)  # noqa: NPY002
-    state = np.random.get_state()[1].copy()  # noqa: NPY002
+    state = np.random.get_state()[1].copy()  # noqa: NPY002  # noqa: NPY002
     for method in (fitted.posterior_samples, fitted.posterior_samples_f):
         a = method(X, size=3, rng=5)
         np.testing.assert_array_equal(a, method(X, size=3, rng=np.random.default_rng(5)))
@@ -763,12 +763,12 @@ def test_another_process_gives_the_same_bits(way):
 
 @pytest.mark.filterwarnings("ignore::chainedgp.errors.ConvergenceWarning")
 def test_the_global_generator_is_left_alone():
-    before = np.random.get_state()[1].copy()
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
     m = simple(30)
     m.optimize("natgrad", batch_size=10, epochs=1, messages=False)
     m.optimize_restarts(2, max_iters=2, messages=False)
     m.posterior_samples(m.X, 2)
-    assert (np.random.get_state()[1] == before).all()
+    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
 
 
 def test_threads_may_predict_at_once(fitted):
