@@ -44,8 +44,8 @@ def hazard_terms(
 
     Returns 1 for exact rows, else 0; terms (above, below, log t), the coefficients of H(a) and
     −log H′(a); log(upper/lower) of rows whose probability is that of an interval, else inf. All of
-    the shape of y. Left-censored and interval rows as the log-logistic has them: log P(T ≤ t) is
-    −softplus(−a) = log H′(a).
+    the shape of y. Left-censored and interval rows are right for the log-logistic alone, where
+    log P(T ≤ t) is −softplus(−a) = log H′(a).
     """
     log_y = np.log(y)
     code = codes(censored) + np.zeros_like(log_y)

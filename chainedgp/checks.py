@@ -127,13 +127,13 @@ def as_metadata(
     }
     weights = values.pop(WEIGHTS, None)
     likelihood.check_metadata(values)
-    exposure = values.get("exposure")
-    if exposure is not None and (exposure <= 0.0).any():
-        first = int(np.flatnonzero(exposure <= 0.0)[0])
-        raise InputError(
-            f"{name}['exposure'] must be positive; row {first} is {exposure[first]}. Leave out "
-            "rows without exposure; give exp(offset) where there is a log-exposure."
-        )
+    for key in set(likelihood.positive_metadata) & set(values):
+        if (values[key] <= 0.0).any():
+            first = int(np.flatnonzero(values[key] <= 0.0)[0])
+            raise InputError(
+                f"{name}[{key!r}] must be positive; row {first} is {values[key][first]}. Leave "
+                f"out rows without {key}; give exp(…) where there is a logarithm of it."
+            )
     if weights is not None and (weights < 0).any():
         first = int(np.flatnonzero(weights < 0)[0])
         raise InputError(
@@ -166,7 +166,8 @@ def check_order(X: Any, given: Mapping[str, Any]) -> None:
         other: Any = getattr(value, "index", None)
         if not hasattr(other, "equals") or len(other) != len(index) or other.equals(index):
             continue
-        if index.is_unique and other.isin(index).all():
+        comparable = index.is_unique and other.is_unique and index.nlevels == other.nlevels
+        if comparable and other.isin(index).all():
             raise InputError(
                 f"{name} has the rows of X in another order, by its index. Give "
                 f"{name}.loc[X.index], or {name}.to_numpy() if the rows do belong together."

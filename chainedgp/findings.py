@@ -47,7 +47,7 @@ def convergence(e: Evidence) -> Finding:
     """Gradient of the bound in the free hyperparameters, distance of q from its optimum."""
     model = e.model
     model.objective_function_gradients()
-    slopes = np.abs(FreeVector(model).gradient())
+    slopes = np.abs(FreeVector(model).slopes())
     steepest = float(slopes.max()) if slopes.size else 0.0
     q = tuple(replace(part, precision=np.linalg.inv(part.S)) for part in e.left.q)
     gap = predicted_gap(replace(e.left.state, q=q))

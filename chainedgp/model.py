@@ -100,6 +100,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
     ) -> None:
         super().__init__(checks.as_name(name))
         self._flat_score = np.inf  # mean log-density of the rows at constant latents
+        self._total_weight = 1.0
         self.num_nodes = None if num_nodes is None else checks.positive_int(num_nodes, "num_nodes")
         self.num_threads = thread_count(num_threads)
         self._jitter = checked_jitter(jitter)
@@ -147,6 +148,8 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         values, scales = start_latents(self.likelihood, y, metadata)
         self._flat_latents, self._latent_scales = values, scales
         self._flat_score = flat_score(self.likelihood, y, metadata, weights, values)
+        mean_weight = 1.0 if weights is None else float(np.mean(weights))
+        self._total_weight = mean_weight * self._evaluator.num_rows
         if parts[0] is None:
             parts[0] = default_kernels(X, scales, self.likelihood.symmetric)
         if parts[1] is None:

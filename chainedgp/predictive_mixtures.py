@@ -41,7 +41,7 @@ def gives_with_density(likelihood: Likelihood, hook: str) -> bool:
     """Whether the hook was given for this density, and not for one that a subclass replaced."""
     cls = type(likelihood)
     owner = next((parent for parent in cls.__mro__ if hook in vars(parent)), None)
-    return owner is not None and owner.log_density is cls.log_density  # type: ignore[attr-defined]
+    return owner is not None and getattr(owner, "log_density", None) is cls.log_density
 
 
 class GaussianLatents:

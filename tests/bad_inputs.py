@@ -109,7 +109,7 @@ BAD = {
     "weights negative": ({"Y_metadata": {"weights": changed(np.ones(N), 8, -1)}}, ["weights", "8"]),
     "exposure is 0": (
         {"likelihood": L.Poisson(), "Y": 1.0 + 0 * Y, "Y_metadata": {"exposure": changed(Y, 3, 0)}},
-        ["exposure", "positive", "log-exposure"],
+        ["exposure", "positive", "logarithm"],
     ),
     # constants
     "jitter is 0": ({"jitter": 0.0}, ["jitter", "between"]),

@@ -282,3 +282,17 @@ def test_intervals_too_narrow_for_differences_have_the_density_times_their_width
         for w in (1.01e-9, 0.99e-9)
     )
     np.testing.assert_allclose(above, below, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["WeibullSurvival", "LogNormalSurvival", "LogLogisticSurvival"])
+def test_left_censored_rows_of_a_small_shape_have_the_cdf(name):
+    lik = getattr(likelihoods, name)()
+    y, left = np.array([2.0]), {"censored": np.array([-1.0])}
+    for g in (-6.0, -5.0, 0.0):
+        g *= lik._sign
+        found = lik.log_density(y, 0.0, g, **left)
+        np.testing.assert_allclose(found, lik.log_cdf(y, 0.0, g), rtol=1e-12)
+        slope = (
+            lik.log_density(y, 0.0, g + 1e-5, **left) - lik.log_density(y, 0.0, g - 1e-5, **left)
+        ) / 2e-5
+        np.testing.assert_allclose(lik.dlog_density(y, 0.0, g, **left)[1], slope, rtol=1e-6)

@@ -251,5 +251,7 @@ def test_rows_in_another_order_are_refused():
     weights = {"weights": pd.Series(1.0, X.index[::-1])}
     with pytest.raises(InputError, match=r"^Y_metadata\['weights'\] has the rows"):
         cgp.ChainedGP(X, y, cgp.likelihoods.HetGaussian(), Y_metadata=weights)
-    for fine in (y, y.reset_index(drop=True), y.to_numpy()[::-1]):
+    twice = y.set_axis([*X.index[:11], "a"])
+    levels = y.set_axis(pd.MultiIndex.from_product([X.index, [0]]))
+    for fine in (y, y.reset_index(drop=True), y.to_numpy()[::-1], twice, levels):
         cgp.ChainedGP(X, fine, cgp.likelihoods.HetGaussian())

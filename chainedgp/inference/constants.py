@@ -17,7 +17,6 @@ __all__ = ["SMALL", "set_nearly_constant", "shrink_variances", "worse_than_const
 
 SLACK = 0.02  # nats a row
 SMALL = 0.1  # prior standard deviations, in the scale on which a latent varies
-MOST_STEPS = 200
 
 
 def worse_than_constants(model: Any) -> bool:
@@ -26,7 +25,7 @@ def worse_than_constants(model: Any) -> bool:
     if not shards:  # the rows are on a cluster
         return False
     flat = model._flat_score * model._evaluator.num_rows
-    return bool(np.isfinite(flat)) and model.log_likelihood() < flat - SLACK * shards[0].num_rows
+    return bool(np.isfinite(flat)) and model.log_likelihood() < flat - SLACK * model._total_weight
 
 
 def set_nearly_constant(model: Any, small: float = SMALL) -> None:
@@ -43,23 +42,29 @@ def set_nearly_constant(model: Any, small: float = SMALL) -> None:
         return
     vector = FreeVector(model)
     x, variances = vector.read(), vector.variances_of(model.kernels)
-    for _ in range(MOST_STEPS):
-        if not worse_than_constants(model):
-            break
-        x[variances] -= 1.0
+    last = -np.inf
+    # smaller ones help no more once what is fixed has the rest of the variance
+    while worse_than_constants(model) and model.log_likelihood() > last + 1e-3 and variances.any():
+        last = model.log_likelihood()
+        x[variances] -= 4.0
         vector.write(x)
 
 
 def shrink_variances(model: Any, most: float) -> bool:
-    """Divide the free variances of kernels till prior sds are `most` latent scales; if any was."""
+    """Divide the free variances of kernels till prior sds are `most` latent scales; if any was.
+
+    A kernel whose variance comes from elsewhere, from a fixed part say, is left as it is.
+    """
     vector, rows = FreeVector(model), np.asarray(model._sample.X[:100], dtype=float)
     x, before = vector.read(), vector.read()
     for kernel, scale in zip(model.kernels, model._latent_scales, strict=True):
-        variances = vector.variances_of([kernel])
-        for _ in range(MOST_STEPS):
-            typical = float(np.mean(kernel.Kdiag(rows)))
-            if not variances.any() or typical <= (most * scale) ** 2:
+        variances, last = vector.variances_of([kernel]), np.inf
+        while (typical := float(np.mean(kernel.Kdiag(rows)))) > (most * scale) ** 2:
+            if not variances.any() or typical > 0.9 * last:
+                x[variances] = before[variances]
+                vector.write(x)
                 break
+            last = typical
             x[variances] -= 1.0
             vector.write(x)
     return bool(np.any(x != before))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import checks
-from ..errors import InputError, QuadratureWarning
+from ..errors import InputError, NumericalError, QuadratureWarning
 from .constants import SMALL, set_nearly_constant, worse_than_constants
 from .lbfgs import Outcome
 from .plain import fit_plain
@@ -183,7 +183,10 @@ def _fit_again(model: Any, outcome: Outcome, monitor: Monitor, *arguments: Any) 
     for small in (SMALL, 0.0):
         set_nearly_constant(model, small)
         monitor.trace.clear()
-        again = _fit(model, monitor, *arguments)
+        try:
+            again = _fit(model, monitor, *arguments)
+        except NumericalError:
+            continue
         found = model.log_likelihood() + model.log_prior()
         if found >= bound:
             outcome, best, bound, trace = again, model._snapshot(), found, monitor.trace[:]

@@ -72,7 +72,7 @@ def minimise(
     if not np.isfinite(value):
         raise NumericalError(NOT_FINITE)
     gradient = objective.gradient()
-    value = objective.accept(x, value)
+    value, gradient = _accepted(objective, x, value, gradient)
     pairs: deque[tuple[Array, Array]] = deque(maxlen=MEMORY)
     gains: deque[float] = deque(maxlen=WINDOW)
     free, kinked = np.ones(x.size), np.asarray(kinked, dtype=int)
@@ -99,12 +99,19 @@ def minimise(
         s, y = new_x - x, new_gradient - gradient
         if s @ y > 1e-12 * np.linalg.norm(s) * np.linalg.norm(y):
             pairs.append((s, y))
-        x, gradient = new_x, new_gradient
-        value = objective.accept(x, new_value)
+        x = new_x
+        value, gradient = _accepted(objective, x, new_value, new_gradient)
+        gradient = gradient * free
         if len(gains) == WINDOW and sum(gains) < tolerance:
             gained = f"{WINDOW} iterations gained less than {tolerance:g}"
             return Outcome(x, value, iteration + 1, True, gained)
     return Outcome(x, value, max_iters, False, f"{max_iters} iterations were not enough")
+
+
+def _accepted(objective: Objective, x: Array, value: float, gradient: Array) -> tuple[float, Array]:
+    """Accept x; where that changes the value there, the gradient is taken anew."""
+    now = objective.accept(x, value)
+    return now, gradient if now == value else objective.gradient()
 
 
 def _direction(

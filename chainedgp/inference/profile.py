@@ -81,9 +81,11 @@ class ProfiledBound:
             if np.isfinite(again):
                 self.evaluator.each("commit")
                 value = again
+            self.evaluator.each("freeze_nodes", True)
         self.best = (value, x.copy())
         bound = -value - self.model.log_prior()
-        most = (self.model._flat_score + WITHOUT_LIMIT) * self.evaluator.num_rows
+        flat = self.model._flat_score * self.evaluator.num_rows
+        most = flat + WITHOUT_LIMIT * self.model._total_weight
         if bound > most and self.model.likelihood.support in ("real", "positive", "unit"):
             self.monitor.stop(
                 "the bound grows without limit, because some noise vanishes: targets are repeated "
@@ -96,13 +98,14 @@ class ProfiledBound:
         return value
 
     def _change_nodes(self) -> bool:
-        """Give rows the nodes that they want, between two line searches; whether any changed.
+        """Give rows the nodes that they want, between two line searches; False if all have them.
 
-        Where it takes trials to know, after the accepted points number 1, 2, 4, 8, …
+        Where it takes trials to know, after the accepted points number 2, 4, 8, …
         """
         self.accepted += 1
         if self.model.likelihood.tries_nodes:
-            now = self.model.num_nodes is None and self.accepted.bit_count() == 1
+            power = self.accepted > 1 and self.accepted.bit_count() == 1
+            now = self.model.num_nodes is None and power
             if now:
                 self.evaluator.each("freeze_nodes", False)
             return now

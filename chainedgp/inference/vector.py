@@ -126,6 +126,14 @@ class FreeVector:
                 part[:] = block.transform.gradfactor(values, d)
         return g
 
+    def slopes(self) -> Array:
+        """`gradient`, but per unit of a logarithm wherever x is one, whatever its scale."""
+        g = self.gradient()
+        for block, part in self._parts(g):
+            if block.transform == "log":
+                part /= block.scale
+        return g
+
     @property
     def groups(self) -> list[Array]:
         """Indices of the coordinates of each kind: neither of these, inducing inputs, q."""

@@ -42,6 +42,7 @@ class Likelihood(Declared, Expected, Conditional):
     domains: {"nu": "above_one"}; "positive" where nothing is said, "real" for any number.
     exact_expectation, quadrature_latent, node_limits: about nodes, see `expectations.Expected`.
     symmetric: the latents play the same role, so they must start differently.
+    positive_metadata: names of metadata that must be positive.
 
     Keyword-only arguments of `log_density` that are not parameters are metadata: one value per row,
     (n,); those with a default are optional. In every signature, kw = parameters and metadata.
@@ -53,6 +54,7 @@ class Likelihood(Declared, Expected, Conditional):
     support: str = "real"
     symmetric: bool = False
     atoms: tuple[float, ...] = ()
+    positive_metadata: tuple[str, ...] = ()
 
     def log_density(self, y: Array, *latents: Array, **kw: Any) -> Array:
         """The log-density log p(y | f_1, …, f_b; θ), broadcast shape of y and the latents."""

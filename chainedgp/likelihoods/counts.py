@@ -24,6 +24,7 @@ class Poisson(Family):
 
     latents: tuple[str, ...] = ("log_rate",)
     support = "counts"
+    positive_metadata = ("exposure",)
     exact_expectation = True
     scipy_name = "poisson"
 
@@ -120,6 +121,7 @@ class NegativeBinomial(Family):
 
     latents = ("log_mean", "log_dispersion")
     support = "counts"
+    positive_metadata = ("exposure",)
     scipy_name = "nbinom"
     node_limits = (0.5,)
 

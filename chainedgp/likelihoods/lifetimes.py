@@ -38,7 +38,7 @@ class _LogScale(Survival):
         return np.exp(np.clip(self._sign * np.asarray(g), -700.0, 700.0))
 
     def _z(self, t: Array, f: Array, g: Array) -> Array:
-        log_t = np.where(np.greater(t, 0.0), np.log(np.clip(t, TINY, 1e300)), -np.inf)
+        log_t = np.where(np.greater(t, TINY), np.log(np.clip(t, TINY, 1e300)), -np.inf)
         return self._k(g) * (log_t - f)
 
     def distribution(self, f: Array, g: Array, **metadata: Metadata) -> Any:
@@ -90,7 +90,7 @@ class _LogScale(Survival):
     def _width(self, low: Array, high: Array, g: Array) -> Array:
         """Of an interval of times, on the scale of z."""
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            return self._k(g) * np.log(np.divide(high, low))
+            return self._k(g) * np.log1p(np.subtract(high, low) / low)
 
     def cdf(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
         """P(T ≤ y)."""
@@ -130,6 +130,27 @@ class _LogScale(Survival):
             df = -self._k(g) * sum(u for _, u in terms)
             dg = sum(np.where(u == 0.0, 0.0, u * z) for z, u in terms)
         return df, self._sign * (dg + density)
+
+    def _by_hazard(
+        self,
+        hazard: Callable[..., integrals.Moments],
+        y: Array,
+        means: Array,
+        variances: Array,
+        nodes: int,
+        metadata: dict[str, Metadata],
+    ) -> tuple[Array, integrals.Moments]:
+        """E[log p] from a cumulative hazard of z, exact in f, for k = e^g; and widths of intervals.
+
+        See `censoring.hazard_terms` and `integrals.expected_hazard_sum`.
+        """
+        exact, terms, width = censoring.hazard_terms(y, **metadata)
+        value, dmeans, dvariances = integrals.expected_hazard_sum(
+            hazard, terms, means, variances, nodes
+        )
+        value += exact * (means[:, 1] - np.log(y))
+        dmeans[1] += exact
+        return width, (value, dmeans, dvariances)
 
     def _score(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:
         """The variance of z, more where e^z is large."""
@@ -175,12 +196,9 @@ class LogLogisticSurvival(_LogScale):
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **metadata: Metadata
     ) -> Averages:
         """E[log p], exact in f, `nodes` Gauss–Hermite nodes in g; shapes as in `Likelihood`."""
-        exact, terms, width = censoring.hazard_terms(y, **metadata)
-        value, dmeans, dvariances = integrals.expected_hazard_sum(
-            integrals.logistic_hazard, terms, means, variances, nodes
+        width, (value, dmeans, dvariances) = self._by_hazard(
+            integrals.logistic_hazard, y, means, variances, nodes, metadata
         )
-        value += exact * (means[:, 1] - np.log(y))
-        dmeans[1] += exact
         wide = np.flatnonzero(np.isfinite(width))
         if wide.size:  # an empty interval has probability 0, not NaN
             log_width = np.log(np.maximum(width[wide], TINY))
@@ -256,18 +274,16 @@ class WeibullSurvival(_LogScale):
     def _exact_in_f(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **metadata: Metadata
     ) -> Averages:
-        exact, terms, _ = censoring.hazard_terms(y, **metadata)
-        value, dmeans, dvariances = integrals.expected_hazard_sum(
-            integrals.gumbel_hazard(CAP), terms, means, variances, nodes
-        )
-        value += exact * (means[:, 1] - np.log(y))
-        dmeans[1] += exact
-        return packed(value, dmeans, dvariances)
+        hazard = integrals.gumbel_hazard(CAP)
+        return packed(*self._by_hazard(hazard, y, means, variances, nodes, metadata)[1])
 
     def _in_interval(self, y: Array, metadata: dict[str, Metadata]) -> Array:
-        """Rows (n,) left-censored or known to an interval."""
+        """Rows (n,) left-censored, or known to an interval that ends."""
         code = censoring.codes(metadata.get("censored")) + np.zeros(len(y))
-        return (code == LEFT) | (code == INTERVAL)
+        interval = code == INTERVAL
+        if interval.any():
+            interval &= np.isfinite(censoring.upper_ends(metadata.get("y_upper")))
+        return (code == LEFT) | interval
 
     def _score(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:
         """As of z; where f is integrated, as of log E_f[e^z] in g alone."""

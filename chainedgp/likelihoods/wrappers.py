@@ -41,6 +41,7 @@ class Wrapper(Likelihood):
             )
         self.base, self.support, self.atoms = base, base.support, base.atoms
         self.num_categories = base.num_categories
+        self.positive_metadata = base.positive_metadata
 
     def _given(self) -> tuple[str, ...]:
         told = "base" in inspect.signature(type(self).__init__).parameters  # else by the class

@@ -62,7 +62,7 @@ def plot_map(
     table = values.reshape(len(y), len(x))
     image = ax.pcolormesh(x, y, table, cmap="cividis", shading="gouraud", rasterized=True)
     lines = None
-    if np.ptp(table) > 0.0:
+    if np.ptp(table) > 1e-9 * np.abs(table).max():
         lines = ax.contour(
             x, y, table, levels=7, colors="white", linewidths=0.5, linestyles="solid", alpha=0.7
         )

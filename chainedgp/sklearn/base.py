@@ -128,7 +128,7 @@ class ChainedGPEstimator(BaseEstimator):
         self, X: Array, y: Array, likelihood: Any, weights: Array, metadata: Mapping[str, Any]
     ) -> Any:
         """Build and fit the model on rows of positive weight."""
-        self._given = sorted(metadata)
+        self._fit_metadata = sorted(metadata)
         X, y, weights, metadata = _merged(X, y, weights, metadata)
         self._set_units(X, y, weights, likelihood)
         given = self._scaled_metadata(metadata)
@@ -196,14 +196,18 @@ class ChainedGPEstimator(BaseEstimator):
 
     def _log_density(self, X: Any, y: Array, metadata: Mapping[str, Any]) -> Array:
         """log p(y) of the rows (n,), of what was seen where they are censored."""
-        missing = [key for key in getattr(self, "_given", []) if key not in metadata]
+        missing = [key for key in getattr(self, "_fit_metadata", []) if key not in metadata]
         if missing:
-            names = ", ".join(missing)
+            asked = ", ".join(f"{key}=True" for key in missing if key in BESIDE)
             raise InputError(
-                f"score needs {names}, which fit was given, one value per row. In searches and "
-                "cross-validation scikit-learn hands it to score only with metadata routing: "
-                "sklearn.set_config(enable_metadata_routing=True) and "
-                f"estimator.set_fit_request({missing[0]}=True).set_score_request({missing[0]}=True)."
+                f"score needs {', '.join(missing)}, which fit was given, one value per row."
+                + (
+                    " In searches and cross-validation scikit-learn hands it to score only with "
+                    "metadata routing: sklearn.set_config(enable_metadata_routing=True) and "
+                    f"estimator.set_fit_request({asked}).set_score_request({asked})."
+                    if asked
+                    else ""
+                )
             )
         z = (y - self._shift) / self._scale
         value = self._predictive(X, metadata).logpdf(z[:, None])[:, 0]
