@@ -73,7 +73,8 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         cores available to the process.
     missing : "raise", or "drop" to leave out the rows whose target is NaN.
     input_names : D names of the columns of X, for prints, plots and the `active_dims` of kernels;
-        None takes those of a data frame.
+        None takes those of a data frame. Frames to predict at must have the columns of the frame
+        that the model was built with or, if that was an array, of these names.
 
     Raises
     ------
