@@ -547,3 +547,10 @@ def test_log_sum_exp_of_two_has_the_slopes_of_differences():
         by_variance = value(means, variances + step) - value(means, variances - step)
         np.testing.assert_allclose(dmeans[j], by_mean / 2e-5, rtol=1e-7)
         np.testing.assert_allclose(dvariances[j], by_variance / 2e-5, rtol=1e-6)
+
+
+def test_quantiles_of_negative_binomials_end_whatever_the_mean():
+    lik = liks.NegativeBinomial()
+    f, g = np.meshgrid([-700.0, 0.0, 60.0, 300.0, 1e4], [-1e4, -18.0, 0.0, 18.0, 1e4])
+    q = lik.ppf(np.full(f.size, 0.5), f.ravel(), g.ravel())
+    assert q.shape == (25,) and not np.isnan(q).any() and (q >= 0.0).all()

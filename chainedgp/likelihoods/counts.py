@@ -126,8 +126,9 @@ class NegativeBinomial(Family):
     node_limits = (0.5,)
 
     def _arguments(self, f: Array, g: Array, *, exposure: Any = 1.0) -> Arrays:
-        g = np.maximum(g, -18.0)  # Poisson, but p = r/(r + μ) keeps its digits
-        return np.exp(-g), expit(-(f + np.log(exposure) + g))
+        g = np.clip(g, -18.0, 600.0)  # Poisson below, but p = r/(r + μ) keeps its digits
+        a = np.minimum(f + np.log(exposure), np.log(1e15))  # beyond, scipy's ppf may never end
+        return np.exp(-g), expit(-(a + g))
 
     def log_density(self, y: Array, f: Array, g: Array, *, exposure: Any = 1.0) -> Array:
         """As in the class docstring."""
