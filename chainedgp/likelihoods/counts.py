@@ -127,8 +127,13 @@ class NegativeBinomial(Family):
 
     def _arguments(self, f: Array, g: Array, *, exposure: Any = 1.0) -> Arrays:
         g = np.clip(g, -18.0, 600.0)  # Poisson below, but p = r/(r + μ) keeps its digits
-        a = np.minimum(f + np.log(exposure), np.log(1e15))  # beyond, scipy's ppf may never end
-        return np.exp(-g), expit(-(a + g))
+        return np.exp(-g), expit(-(f + np.log(exposure) + g))
+
+    def ppf(self, q: Array, f: Array, g: Array, *, exposure: Any = 1.0) -> Array:
+        """Quantiles; in proportion to the mean where it is above 1e15: scipy's may never end."""
+        a = f + np.log(exposure)
+        capped = np.minimum(a, np.log(1e15))
+        return super().ppf(q, capped, g) * np.exp(np.minimum(a - capped, 600.0))
 
     def log_density(self, y: Array, f: Array, g: Array, *, exposure: Any = 1.0) -> Array:
         """As in the class docstring."""
