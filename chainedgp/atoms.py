@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from . import integrals, quadrature, special
+from . import integrals, quadrature
 from .expectations import rows_of
+from .gaussian_expectations import expected_softplus
 
 __all__ = ["Bound", "WithAtoms", "ZeroTruncated", "expected_log_z", "expected_share"]
 
@@ -165,7 +166,7 @@ def expected_share(
 
     def at(rows: slice, *latents: Array) -> tuple[Array, Array, Array]:
         log_p = rest.log_density(y[rows], *latents, **rows_of(kw, rows))
-        return special.expected_softplus(np.maximum(log_p, -1e300) - m_h[rows], v_h[rows])
+        return expected_softplus(np.maximum(log_p, -1e300) - m_h[rows], v_h[rows])
 
     def slopes(rows: slice, *latents: Array) -> tuple[Array, ...]:
         _, slope, bend = at(rows, *latents)

@@ -15,7 +15,12 @@ from .bound.sparse import Prior, make_prior
 from .construction import as_mean, checked_jitter, checked_likelihood, one_per_latent
 from .errors import InputError, NumericalError
 from .faults import check_density
-from .inference.initialize import default_kernels, default_means, start_latents
+from .inference.initialize import (
+    default_kernels,
+    default_means,
+    start_latents,
+    start_parameters,
+)
 from .inference.lbfgs import minimise
 from .inference.result import Monitor, OptimizationResult
 from .inference.vector import FreeVector
@@ -76,6 +81,7 @@ class LaplaceGP(Prediction, ParamzModel):
         check_density(self.likelihood, self._y, self._metadata)
         self.jitter = checked_jitter(jitter)
         self._a = np.zeros(self._y.size)  # K⁻¹(f̂ − m) at the last accepted parameters
+        start_parameters(self.likelihood, self._y, self._metadata)
         values, scales = start_latents(self.likelihood, self._y, self._metadata)
         kernels = one_per_latent(kernel, 1, "kernel", "a kernel", as_kernel)
         means = one_per_latent(mean_function, 1, "mean_function", "a mean function", as_mean)

@@ -20,6 +20,7 @@ import numpy as np
 from scipy.special import erfcx, ndtr
 
 from . import quadrature, special
+from .gaussian_expectations import expected_log1p_square, expected_softplus
 
 __all__ = [
     "LOG_SUM_LIMITS",
@@ -77,7 +78,7 @@ def expected_log_tail(r: Array, v: Array, mean: Array, variance: Array, nodes: i
     scale2 = scale * scale
     delta, kappa = r * scale, v * scale2
     out = np.empty((5, r.size))
-    term, ddelta, dkappa = special.expected_log1p_square(delta, kappa)
+    term, ddelta, dkappa = expected_log1p_square(delta, kappa)
     delta *= ddelta
     kappa *= dkappa
     slope = -0.5 * delta - kappa  # in t
@@ -128,7 +129,7 @@ def expected_hazard_sum(
 
 def logistic_hazard(mu: Array, spread: Array, above: Array, below: Array) -> Moments:
     """For `expected_hazard_sum`: H(a) = softplus(a), log H′(a) = −softplus(−a)."""
-    term, dmu, dspread = special.expected_softplus(mu, spread, terms=12)
+    term, dmu, dspread = expected_softplus(mu, spread, terms=12)
     for part in (term, dmu, dspread):
         part *= above + below
     term -= below * mu  # softplus(−a) = softplus(a) − a
@@ -136,29 +137,25 @@ def logistic_hazard(mu: Array, spread: Array, above: Array, below: Array) -> Mom
     return term, dmu, dspread
 
 
-def gumbel_hazard(cap: float) -> Callable[..., Moments]:
+def gumbel_hazard(mu: Array, spread: Array, above: Array, below: Array, *, cap: float) -> Moments:
     """For `expected_hazard_sum`: H(a) = e^a, a straight line from cap on; H′(a) = e^min(a, cap).
 
     With c = (cap − mu)/sd, T = E max(a − cap, 0) and E₁ = E[e^a; a < cap]:
     E H = E₁ + e^cap (T + Φ(−c)) and E log H′ = mu − T.
     """
-
-    def hazard(mu: Array, spread: Array, above: Array, below: Array) -> Moments:
-        sd = np.sqrt(np.maximum(spread, quadrature.VARIANCE_FLOOR))
-        c = (cap - mu) / sd
-        beyond, peak = ndtr(-c), np.exp(-0.5 * c * c - special.HALF_LOG_2PI)
-        T = sd * peak - (cap - mu) * beyond
-        shift = c - sd  # E₁ = exp(mu + spread/2) Φ(shift) = ½ exp(cap − c²/2) erfcx(−shift/√2)
-        near = np.exp(np.minimum(mu + 0.5 * spread, cap)) * ndtr(shift)
-        far = np.exp(cap - 0.5 * c * c) * erfcx(np.maximum(-shift, 0.0) * np.sqrt(0.5)) * 0.5
-        E1, top = np.where(shift > 0.0, near, far), np.exp(cap)
-        return (
-            above * (E1 + top * (T + beyond)) - below * (mu - T),
-            above * (E1 + top * beyond) - below * (1.0 - beyond),
-            0.5 * (above * E1 + below * peak / sd),
-        )
-
-    return hazard
+    sd = np.sqrt(np.maximum(spread, quadrature.VARIANCE_FLOOR))
+    c = (cap - mu) / sd
+    beyond, peak = ndtr(-c), np.exp(-0.5 * c * c - special.HALF_LOG_2PI)
+    T = sd * peak - (cap - mu) * beyond
+    shift = c - sd  # E₁ = exp(mu + spread/2) Φ(shift) = ½ exp(cap − c²/2) erfcx(−shift/√2)
+    near = np.exp(np.minimum(mu + 0.5 * spread, cap)) * ndtr(shift)
+    far = np.exp(cap - 0.5 * c * c) * erfcx(np.maximum(-shift, 0.0) * np.sqrt(0.5)) * 0.5
+    E1, top = np.where(shift > 0.0, near, far), np.exp(cap)
+    return (
+        above * (E1 + top * (T + beyond)) - below * (mu - T),
+        above * (E1 + top * beyond) - below * (1.0 - beyond),
+        0.5 * (above * E1 + below * peak / sd),
+    )
 
 
 def expected_log_sum_exp(means: Array, variances: Array, nodes: int) -> Moments:
@@ -169,7 +166,7 @@ def expected_log_sum_exp(means: Array, variances: Array, nodes: int) -> Moments:
     """
     if means.shape[1] == 2:
         first, second = means.T
-        value, slope, bend = special.expected_softplus(second - first, variances.sum(axis=1))
+        value, slope, bend = expected_softplus(second - first, variances.sum(axis=1))
         return first + value, np.stack([1.0 - slope, slope]), np.stack([bend, bend])
     value, dmeans, dvariances, size = _sums(means, variances, nodes, None, -np.inf)
     return size - value, -dmeans, -dvariances

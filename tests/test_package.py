@@ -22,7 +22,8 @@ PACKAGE = ROOT / "chainedgp"
 # A module may import modules of its own layer or of lower ones. Layers from below:
 LAYERS = [
     {"_version", "errors"},
-    {"checks", "domains", "linalg", "numeric", "parameters", "priors", "quadrature", "special"}
+    {"checks", "domains", "gaussian_expectations", "linalg", "numeric", "parameters", "priors"}
+    | {"quadrature", "special"}
     | {"tables", "atoms", "censoring", "conditional", "declared", "expectations", "faults"}
     | {"integrals", "scipy_families"},
     {"kernels", "likelihoods", "means"},

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import expit, log_expit
 
 from .. import integrals, special
+from ..gaussian_expectations import expected_softplus
 from .base import Array, Arrays, Averages, Family, packed
 
 __all__ = ["Beta", "BetaMeanPrecision"]
@@ -62,7 +63,7 @@ class Beta(Family):
         logs = np.log(y), np.log1p(-y)
         value, dmeans, dvariances = integrals.expected_stirling_sum(means, variances, nodes)
         # ½ (g − softplus(g − f))
-        term, slope, curvature = special.expected_softplus(m_g - m_f, total)
+        term, slope, curvature = expected_softplus(m_g - m_f, total)
         value += 0.5 * (m_g - term) - (logs[0] + logs[1] + special.HALF_LOG_2PI)
         dmeans[0] += 0.5 * slope
         dmeans[1] += 0.5 * (1.0 - slope)
@@ -72,7 +73,7 @@ class Beta(Family):
         for i, log_target in enumerate(logs):
             m, v, k = means[:, i], variances[:, i], 1 - i
             rho, dm, dv = integrals.expected_of_exp(special.stirling_remainder, m, v, nodes)
-            term, slope, curvature = special.expected_softplus(means[:, k] - m - v, total)
+            term, slope, curvature = expected_softplus(means[:, k] - m - v, total)
             size = np.exp(m + 0.5 * v)
             slope *= size
             curvature *= size

@@ -9,6 +9,7 @@ from scipy.special import erfcx, expit, log_expit, log_ndtr, logit, ndtr, ndtri
 
 from .. import integrals, special
 from ..errors import InputError
+from ..gaussian_expectations import expected_softplus
 from .base import Array, Arrays, Averages, Family, Likelihood, packed
 
 __all__ = ["Bernoulli", "HetProbit", "Ordinal", "Softmax"]
@@ -42,7 +43,7 @@ class Bernoulli(Family):
     def expected_log_density(self, y: Array, means: Array, variances: Array, **kw: Any) -> Averages:
         """−E log(1 + e^{−sf}), exact for every variance."""
         sign = 2.0 * y - 1.0
-        value, slope, bend = special.expected_softplus(-sign * means[:, 0], variances[:, 0])
+        value, slope, bend = expected_softplus(-sign * means[:, 0], variances[:, 0])
         return packed(-value, (sign * slope,), (-bend,))
 
     def conditional_variance(self, f: Array) -> Array:
@@ -165,7 +166,7 @@ class Ordinal(_Classes):
 
     `cutpoint` = c_1 is real, `gap_k` = c_{k+1} − c_k positive. Between the ends l < u of class y
     log p = −softplus(f − u) − softplus(l − f) + log(1 − e^{l−u}), so that the expectation is
-    closed (`special.expected_softplus`).
+    closed (`gaussian_expectations.expected_softplus`).
     """
 
     latents = ("score",)
@@ -215,8 +216,8 @@ class Ordinal(_Classes):
     ) -> Averages:
         """E[log p]: closed, `nodes` unused."""
         k, low, high, width = self._ends(y, cuts)
-        one, above, bend = special.expected_softplus(means[:, 0] - high, variances[:, 0])
-        two, below, other = special.expected_softplus(low - means[:, 0], variances[:, 0])
+        one, above, bend = expected_softplus(means[:, 0] - high, variances[:, 0])
+        two, below, other = expected_softplus(low - means[:, 0], variances[:, 0])
         dtheta = self._slopes(k, above, below, width)
         value = special.log1mexp(-width) - one - two
         return packed(value, (below - above,), (-(bend + other),), dtheta)

@@ -9,6 +9,7 @@ from scipy.special import betaln, expit, gammaln, log_expit, logit, pdtr, xlogy
 
 from .. import special
 from ..errors import InputError
+from ..gaussian_expectations import expected_softplus
 from .base import Array, Arrays, Averages, Family, packed
 
 __all__ = ["AdditivePoisson", "Binomial", "NegativeBinomial", "Poisson"]
@@ -78,7 +79,7 @@ class AdditivePoisson(Poisson):
     log p = y (log E + f + softplus(g − f)) − E (e^f + e^g) − log y!; log_rate_1 f, log_rate_2 g.
 
     The expectation is closed: E[e^f] = exp(m + v/2), and g − f is Gaussian, so that
-    E softplus(g − f) is `special.expected_softplus`. No nodes, any variance.
+    E softplus(g − f) is `gaussian_expectations.expected_softplus`. No nodes, any variance.
     """
 
     latents: tuple[str, ...] = ("log_rate_1", "log_rate_2")
@@ -100,7 +101,7 @@ class AdditivePoisson(Poisson):
     ) -> Averages:
         """E[log p] in closed form (`nodes` is not used); shapes as in `Likelihood`."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
-        term, slope, curvature = special.expected_softplus(m_g - m_f, v_f + v_g)
+        term, slope, curvature = expected_softplus(m_g - m_f, v_f + v_g)
         rates = exposure * np.exp(means.T + 0.5 * variances.T)  # (2, n)
         value = y * (m_f + term) - rates.sum(0) + (xlogy(y, exposure) - gammaln(y + 1.0))
         dmeans = np.stack([y * (1.0 - slope), y * slope]) - rates
@@ -179,7 +180,7 @@ class Binomial(Family):
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, trials: Any
     ) -> Averages:
         """E[log p] = y m − trials E softplus(f) + log C: closed, `nodes` unused."""
-        value, slope, bend = special.expected_softplus(means[:, 0], variances[:, 0])
+        value, slope, bend = expected_softplus(means[:, 0], variances[:, 0])
         value = self.log_density(y, np.zeros(1), trials=trials) + trials * (np.log(2.0) - value)
         value += y * means[:, 0]
         return packed(value, (y - trials * slope,), (-trials * bend,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -172,8 +173,8 @@ class LogLogisticSurvival(_LogScale):
         interval  −softplus(a) − softplus(−a_upper) + log(1 − e^{−u})
 
     and + softplus(a_entry) for truncation, where u = e^g log(upper/lower) has no f in it. So in
-    every case f, being Gaussian, is integrated exactly (`special.expected_softplus`), and only g
-    by Gauss–Hermite nodes.
+    every case f, being Gaussian, is integrated exactly (`integrals.expected_hazard_sum`), and only
+    g by Gauss–Hermite nodes.
     """
 
     latents = ("log_median", "log_shape")
@@ -274,7 +275,7 @@ class WeibullSurvival(_LogScale):
     def _exact_in_f(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **metadata: Metadata
     ) -> Averages:
-        hazard = integrals.gumbel_hazard(CAP)
+        hazard = partial(integrals.gumbel_hazard, cap=CAP)
         return packed(*self._by_hazard(hazard, y, means, variances, nodes, metadata)[1])
 
     def _in_interval(self, y: Array, metadata: dict[str, Metadata]) -> Array:

@@ -20,7 +20,7 @@ class HetStudentT(Family):
     log p = lgamma((ν+1)/2) − lgamma(ν/2) − ½ log(νπ) − g/2 − (ν+1)/2 · log(1 + (y−f)²/(ν e^g)).
 
     The expectation is exact in f, for every width of q(f) against the scale
-    (`special.expected_log1p_square`); Gauss–Hermite in g alone. While it is fitted ν > 1; every
+    (`integrals.expected_log_tail`); Gauss–Hermite in g alone. While it is fitted ν > 1; every
     method takes any ν > 0.
     """
 
