@@ -319,11 +319,9 @@ def _as_float(value: Any, name: str, remedy: str = COLUMNS) -> Array:
     except (TypeError, ValueError) as error:
         ragged = "inhomogeneous" in str(error)
         reason = "its rows differ in length" if ragged else error
-        codes = "Encode categories as numbers (for example one column each, pandas.get_dummies)"
-        codes = codes if remedy is COLUMNS else remedy.format(it=name)
         raise InputError(
-            f"{name} could not be read as numbers ({reason}). {codes}; leave out or impute what is "
-            "missing, and give rows of equal length."
+            f"{name} could not be read as numbers ({reason}). {remedy.format(it=name)}; leave out "
+            "or impute what is missing, and give rows of equal length."
         ) from None
 
 

@@ -32,6 +32,7 @@ from .inference.initialize import (
     default_means,
     flat_score,
     start_latents,
+    start_parameters,
     warn_of_scaling,
 )
 from .kernels import Kernel, as_kernel
@@ -100,8 +101,6 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         input_names: Sequence[str] | None = None,
     ) -> None:
         super().__init__(checks.as_name(name))
-        self._flat_score = np.inf  # mean log-density of the rows at constant latents
-        self._total_weight = 1.0
         self.num_nodes = None if num_nodes is None else checks.positive_int(num_nodes, "num_nodes")
         self.num_threads = thread_count(num_threads)
         self._jitter = checked_jitter(jitter)
@@ -140,21 +139,26 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         self._X, self._y, self._metadata, self._weights = rows
         self._mark_stale()
 
+    def _take_constants(self) -> None:
+        """Constant latents from the targets, what they score, and the scales of the latents."""
+        _, y, metadata, weights = self._sample
+        self._flat_latents, self._latent_scales = start_latents(self.likelihood, y, metadata)
+        self._flat_score = flat_score(self.likelihood, y, metadata, weights, self._flat_latents)
+        mean_weight = 1.0 if weights is None else float(np.mean(weights))
+        self._total_weight = mean_weight * self._evaluator.num_rows
+
     def _make_parts(self, kernels: Any, means: Any) -> tuple[list[Kernel], list[MeanFunction]]:
-        b, (X, y, metadata, weights) = len(self.latents), self._sample
+        b, X = len(self.latents), self._sample.X
         parts = [
             one_per_latent(kernels, b, "kernels", "a kernel", as_kernel),
             one_per_latent(means, b, "mean_functions", "a mean function", as_mean),
         ]
-        values, scales = start_latents(self.likelihood, y, metadata)
-        self._flat_latents, self._latent_scales = values, scales
-        self._flat_score = flat_score(self.likelihood, y, metadata, weights, values)
-        mean_weight = 1.0 if weights is None else float(np.mean(weights))
-        self._total_weight = mean_weight * self._evaluator.num_rows
+        start_parameters(self.likelihood, self._sample.y, self._sample.metadata)
+        self._take_constants()
         if parts[0] is None:
-            parts[0] = default_kernels(X, scales, self.likelihood.symmetric)
+            parts[0] = default_kernels(X, self._latent_scales, self.likelihood.symmetric)
         if parts[1] is None:
-            parts[1] = default_means(values)
+            parts[1] = default_means(self._flat_latents)
         for kernel in parts[0]:
             kernel.name_columns(self.input_names)
             kernel.check_columns(X.shape[1])
@@ -243,10 +247,16 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
 
         save(self, path, data)
 
+    def rename_inputs(self, names: Sequence[str]) -> None:
+        """Other names for the columns of X, which frames to predict at must have from now on."""
+        self.input_names = checks.as_column_names(names, self._X.shape[1])
+        self._column_names = tuple(self.input_names)
+
     def set_data(self, X: Any, Y: Any, Y_metadata: Any = None) -> None:
         """New rows for the same model; parameters and q stay, as a warm start."""
         columns = self._column_names or self._X.shape[1]
         self._take_rows(X, Y, Y_metadata, columns=columns)
+        self._take_constants()
 
     # ---- θ and q as the core sees them ----------------------------------------------------------
 

@@ -18,7 +18,11 @@ from chainedgp.bound.evaluator import Evaluator
 from chainedgp.bound.shards import Shard
 from chainedgp.errors import ConvergenceWarning, InputError, NumericalError
 from chainedgp.inference import lbfgs, steps
-from chainedgp.inference.constants import set_nearly_constant, worse_than_constants
+from chainedgp.inference.constants import (
+    set_nearly_constant,
+    shrink_variances,
+    worse_than_constants,
+)
 from chainedgp.inference.stochastic import Batches, Settings
 from chainedgp.inference.vector import FreeVector
 
@@ -661,6 +665,34 @@ def test_a_free_variance_beside_a_wide_fixed_one_is_left():
     result = m.optimize()
     assert m.kernels[0].parts[1].variance.values[0] > 1e-6
     assert not any("far too large" in note for note in result.warnings)
+
+
+def test_a_wide_free_variance_comes_down_to_a_fixed_one():
+    X, y = data(60)
+    kernel = kernels.RBF(2, variance=1e4) + kernels.RBF(2, variance=1e9)
+    kernel.parts[0].variance.fix()
+    m = cgp.ChainedGP(X, y, likelihoods.Gaussian(), kernel, num_inducing=5)
+    assert shrink_variances(m, 10.0)
+    assert 1e2 < m.kernels[0].parts[1].variance.values[0] < 2e3
+    endless = kernels.Linear(2, 1e300) + kernels.RBF(2)  # its variance overflows
+    with np.errstate(over="ignore"):
+        m = cgp.ChainedGP(1e10 * X, y, likelihoods.Gaussian(), endless, num_inducing=5)
+    assert shrink_variances(m, 10.0)
+    assert np.mean(m.kernels[0].Kdiag(m.X)) < 2.0 * (10.0 * m._latent_scales[0]) ** 2
+
+
+def test_new_data_are_compared_with_their_own_constants():
+    X, y = data(60)
+    m = cgp.ChainedGP(X, y, likelihoods.Gaussian(), num_inducing=10)
+    m.optimize()
+    variance = float(m.likelihood.variance[0])
+    m.set_data(X[:40], 100.0 * y[:40])
+    assert float(m.likelihood.variance[0]) == variance  # parameters stay
+    result = m.optimize()
+    again = cgp.ChainedGP(X[:40], 100.0 * y[:40], likelihoods.Gaussian(), num_inducing=10)
+    assert m._latent_scales == pytest.approx(again._latent_scales)
+    assert m._total_weight == 40.0
+    assert not any("constant latents" in note for note in result.warnings)
 
 
 def test_large_weights_are_no_vanishing_noise():

@@ -50,21 +50,22 @@ def set_nearly_constant(model: Any, small: float = SMALL) -> None:
         vector.write(x)
 
 
+@np.errstate(over="ignore")
 def shrink_variances(model: Any, most: float) -> bool:
     """Divide the free variances of kernels till prior sds are `most` latent scales; if any was.
 
-    A kernel whose variance comes from elsewhere, from a fixed part say, is left as it is.
+    A kernel is divided as long as it helps: what a fixed part gives to the variance stays.
     """
     vector, rows = FreeVector(model), np.asarray(model._sample.X[:100], dtype=float)
-    x, before = vector.read(), vector.read()
+    x, shrunk = vector.read(), False
     for kernel, scale in zip(model.kernels, model._latent_scales, strict=True):
-        variances, last = vector.variances_of([kernel]), np.inf
-        while (typical := float(np.mean(kernel.Kdiag(rows)))) > (most * scale) ** 2:
-            if not variances.any() or typical > 0.9 * last:
-                x[variances] = before[variances]
+        step = np.where(vector.variances_of([kernel]), 1.0, 0.0)
+        size = float(np.mean(kernel.Kdiag(rows)))
+        while size > (most * scale) ** 2:
+            vector.write(x - step)
+            last, size = size, float(np.mean(kernel.Kdiag(rows)))
+            if not size < 0.9 * last:
                 vector.write(x)
                 break
-            last = typical
-            x[variances] -= 1.0
-            vector.write(x)
-    return bool(np.any(x != before))
+            x, shrunk = vector.read(), True
+    return shrunk

@@ -20,6 +20,7 @@ __all__ = [
     "input_spread",
     "latent_scales",
     "start_latents",
+    "start_parameters",
     "warn_of_scaling",
 ]
 
@@ -54,23 +55,41 @@ def default_means(values: Sequence[float] | Array) -> list[Any]:
     return [Constant(float(value)) for value in values]
 
 
-def start_latents(likelihood: Any, y: Array, metadata: Mapping[str, Array]) -> tuple[Array, Array]:
-    """Constant starts (b,) of the latents, and the scales (b,) on which they vary.
+def start_parameters(likelihood: Any, y: Array, metadata: Mapping[str, Array]) -> None:
+    """Set the parameters of the likelihood that its author or user left open."""
+    kw = _some_rows(likelihood, y, metadata)[1]
+    for key, now in likelihood.parameter_values().items():
+        if kw[key] != now:
+            getattr(likelihood, key)[:] = kw[key]
 
-    Parameters of the likelihood that its author or user left open are set on the way.
-    """
-    rows = slice(None, None, max(1, y.size // SPREAD_ROWS))
-    y = np.asarray(y[rows], dtype=float)
-    kw = {key: value[rows] for key, value in metadata.items()}
-    given = likelihood.parameter_values()
-    for key, value in likelihood.initial_parameters(y, **given, **kw).items():
-        leaf = getattr(likelihood, key)
-        if not leaf.is_fixed:
-            leaf[:] = value
-    kw.update(likelihood.parameter_values())
+
+def start_latents(likelihood: Any, y: Array, metadata: Mapping[str, Array]) -> tuple[Array, Array]:
+    """Constant starts (b,) of the latents, and the scales (b,) on which they vary."""
+    y, kw = _some_rows(likelihood, y, metadata)
     values = np.asarray(likelihood.initial_latents(y, **kw), dtype=float)
     values = np.where(np.isfinite(values), values, 0.0)
     return values, latent_scales(likelihood, y, values, kw)
+
+
+def _every(y: Array) -> slice:
+    """Rows to start from, at most about 10,000 of them."""
+    return slice(None, None, max(1, y.size // SPREAD_ROWS))
+
+
+def _some_rows(
+    likelihood: Any, y: Array, metadata: Mapping[str, Array]
+) -> tuple[Array, dict[str, Any]]:
+    """Targets of these rows, and the keywords of the likelihood's methods there.
+
+    Parameters that its author or user left open are such as suit the targets.
+    """
+    rows = _every(y)
+    y = np.asarray(y[rows], dtype=float)
+    kw = {**likelihood.parameter_values(), **{key: v[rows] for key, v in metadata.items()}}
+    for key, value in likelihood.initial_parameters(y, **kw).items():
+        if not getattr(likelihood, key).is_fixed:
+            kw[key] = float(value)
+    return y, kw
 
 
 def flat_score(
@@ -81,9 +100,8 @@ def flat_score(
     A fit whose bound is below it has gone astray. A bound far above it means that some noise
     vanishes, which only a continuous density allows.
     """
-    rows = slice(None, None, max(1, y.size // SPREAD_ROWS))
-    kw = {**likelihood.parameter_values(), **{key: v[rows] for key, v in metadata.items()}}
-    some = np.asarray(y[rows], dtype=float)
+    rows = _every(y)
+    some, kw = _some_rows(likelihood, y, metadata)
     with np.errstate(all="ignore"):
         score = likelihood.log_density(some, *(np.full(some.size, c) for c in values), **kw)
         score = score if weights is None else score * np.asarray(weights[rows], dtype=float)

@@ -98,7 +98,7 @@ class ProfiledBound:
         return value
 
     def _change_nodes(self) -> bool:
-        """Give rows the nodes that they want, between two line searches; False if all have them.
+        """Give rows the nodes that they want, between two line searches; whether some may change.
 
         Where it takes trials to know, after the accepted points number 2, 4, 8, …
         """

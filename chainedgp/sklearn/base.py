@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from difflib import get_close_matches
 from types import FunctionType
 from typing import Any
@@ -38,6 +37,11 @@ __all__ = [
 TIMES = ("y_upper", "entry")  # metadata in the units of y
 BESIDE = dict.fromkeys(("censored", "entry", "exposure", "trials", "y_upper"))  # to be routed
 STANDARDISED = " (standardised)"
+ROUTING = (
+    " In searches and cross-validation scikit-learn hands it to score only with metadata routing: "
+    "sklearn.set_config(enable_metadata_routing=True) and "
+    "estimator.set_fit_request({0}).set_score_request({0})."
+)
 ABSTRACT = ("Likelihood", "Survival")
 NOT_BY_NAME = (*ABSTRACT, "ConstantLatent", "Hurdle", "Inflated", "ScipyLikelihood")
 
@@ -133,23 +137,21 @@ class ChainedGPEstimator(BaseEstimator):
         self._set_units(X, y, weights, likelihood)
         given = self._scaled_metadata(metadata)
         names = getattr(self, "feature_names_in_", None)
-        kernels = self.kernels
-        if self.standardize and names is not None:
-            kernels = _placed(kernels, [str(name) for name in names])
-            names = [f"{name}{STANDARDISED}" for name in names]
         if not (weights == 1.0).all():
             given[WEIGHTS] = weights
         self.model_ = ChainedGP(
             self._scaled_X(X),
             (y - self._shift) / self._scale,
             likelihood,
-            kernels=kernels,
+            kernels=self.kernels,
             mean_functions=self.mean_functions,
             Y_metadata=given,
             num_inducing=self.num_inducing,
             num_threads=self.num_threads,
             input_names=names,
         )
+        if self.standardize and names is not None:  # so that it refuses frames in other units
+            self.model_.rename_inputs([f"{name}{STANDARDISED}" for name in names])
         options: dict[str, Any] = {}
         if self.batch_size is not None:
             seed = self.random_state
@@ -196,18 +198,12 @@ class ChainedGPEstimator(BaseEstimator):
 
     def _log_density(self, X: Any, y: Array, metadata: Mapping[str, Any]) -> Array:
         """log p(y) of the rows (n,), of what was seen where they are censored."""
-        missing = [key for key in getattr(self, "_fit_metadata", []) if key not in metadata]
+        missing = [key for key in self._fit_metadata if key not in metadata]
         if missing:
-            asked = ", ".join(f"{key}=True" for key in missing if key in BESIDE)
+            routed = ", ".join(f"{key}=True" for key in missing if key in BESIDE)
+            advice = ROUTING.format(routed) if routed else ""
             raise InputError(
-                f"score needs {', '.join(missing)}, which fit was given, one value per row."
-                + (
-                    " In searches and cross-validation scikit-learn hands it to score only with "
-                    "metadata routing: sklearn.set_config(enable_metadata_routing=True) and "
-                    f"estimator.set_fit_request({asked}).set_score_request({asked})."
-                    if asked
-                    else ""
-                )
+                f"score needs {', '.join(missing)}, which fit was given, one value per row.{advice}"
             )
         z = (y - self._shift) / self._scale
         value = self._predictive(X, metadata).logpdf(z[:, None])[:, 0]
@@ -257,18 +253,6 @@ def rows_of_weight(X: Array, sample_weight: Any) -> tuple[Array, Array]:
     if not kept.any():
         raise InputError("sample_weight must have a weight that is not zero; all are zero.")
     return kept, weights[kept]
-
-
-def _placed(kernels: Any, names: list[str]) -> Any:
-    """Copies of kernels with the numbers of columns for their names."""
-    if kernels is None:
-        return None
-    several = isinstance(kernels, Sequence)
-    copies = [deepcopy(kernel) for kernel in (kernels if several else [kernels])]
-    for kernel in copies:
-        if hasattr(kernel, "name_columns"):
-            kernel.name_columns(names)
-    return copies if several else copies[0]
 
 
 def _merged(
