@@ -328,27 +328,26 @@ def _chandrupatla(
 
 
 def _solve_integer(cdf: Function, q: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """The smallest integers with F ≥ q, (N,): steps that double from `start`, then bisection."""
+    """The smallest integers with F ≥ q, (N,), to nine digits: growing steps, then bisection."""
     q = q - 1e-14  # F is a sum of many rounded terms
     middle = np.floor(start)
     enough = cdf(middle, np.arange(len(q))) >= q
     low, high = np.where(enough, -1.0, middle), np.where(enough, middle, np.inf)
-    step = 1.0
+    step = first = np.maximum(1.0, np.floor(1e-8 * middle))
     while len(i := np.flatnonzero((low < 0.0) & (high > 0.0) & enough)):  # downwards
-        trial = np.maximum(high[i] - step, -1.0)
+        trial = np.maximum(high[i] - step[i], -1.0)
         over = (trial >= 0.0) & (cdf(np.maximum(trial, 0.0), i) >= q[i])
         high[i] = np.where(over, trial, high[i])
         low[i] = np.where(over, -1.0, trial)
         enough[i] = over
-        step *= 2.0
-    step = 1.0
+        step = 4.0 * step
+    step = first
     while len(i := np.flatnonzero(np.isinf(high) & np.isfinite(low))):  # upwards; inf has no end
-        trial = low[i] + step
+        trial = low[i] + step[i]
         over = cdf(trial, i) >= q[i]
         high[i], low[i] = np.where(over, trial, np.inf), np.where(over, low[i], trial)
-        step *= 2.0
-    # beyond 2⁵³ not every integer is a number
-    while len(i := np.flatnonzero(high - low > np.maximum(1.0, 1e-15 * high))):
+        step = 4.0 * step
+    while len(i := np.flatnonzero(high - low > np.maximum(1.0, 1e-9 * high))):
         trial = np.floor(0.5 * (low[i] + high[i]))
         over = cdf(trial, i) >= q[i]
         high[i], low[i] = np.where(over, trial, high[i]), np.where(over, low[i], trial)

@@ -702,3 +702,27 @@ def test_large_weights_are_no_vanishing_noise():
         X, y, likelihoods.HetGaussian(), num_inducing=10, Y_metadata=weights
     ).optimize()
     assert result.converged
+
+
+def test_a_line_far_from_zero_is_found_from_its_level_and_slope():
+    rng = np.random.default_rng(0)
+    X = 1e6 + rng.uniform(-10.0, 10.0, (80, 1))
+    y = 3.0 * (X[:, 0] - 1e6) + rng.standard_normal(80)
+    line = cgp.means.Linear(1)
+    m = cgp.ChainedGP(X, y, likelihoods.Gaussian(), mean_functions=line, num_inducing=5)
+    vector = FreeVector(m)
+    x = vector.read() + 0.1
+    vector.write(x)
+    np.testing.assert_allclose(vector.read(), x, rtol=1e-8)
+    ends = []
+    for step in (1e-5, -1e-5):
+        vector.write(x + step * np.cos(np.arange(x.size)))
+        ends.append(m.log_likelihood())
+    vector.write(x)
+    m.objective_function_gradients()
+    slope = vector.gradient() @ np.cos(np.arange(x.size))
+    assert slope == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-4)
+    m.optimize()
+    (mean,), line = m.mean_functions, np.polyfit(X[:, 0] - 1e6, y, 1)
+    assert mean.weights.values == pytest.approx(line[:1], rel=1e-2)
+    assert mean.evaluate(np.array([[1e6]]))[0] == pytest.approx(line[1:], abs=0.05)

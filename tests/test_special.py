@@ -5,6 +5,7 @@ from functools import cache
 import mpmath as mp
 import numpy as np
 import pytest
+from scipy import stats
 
 from chainedgp import special
 from chainedgp.gaussian_expectations import expected_log1p_square, expected_softplus
@@ -148,3 +149,14 @@ def test_expected_log1p_square_is_right_relative_to_itself_near_zero(mean, varia
         ]
     values = expected_log1p_square(np.array([mean]), np.array([variance]))
     np.testing.assert_allclose(np.ravel(values), references, rtol=1e-11)
+
+
+@pytest.mark.parametrize("alpha, beta", [(2e10, 5e13), (3e11, 1.1e10), (4e16, 1e16)])
+def test_the_beta_cdf_of_large_shapes(alpha, beta):
+    mean, sd = alpha / (alpha + beta), np.sqrt(alpha * beta / (alpha + beta) ** 3)
+    y = mean + sd * np.array([-6.0, -2.0, -0.5, 0.1, 0.4, 3.0, 7.0])
+    ours, theirs = special.beta_cdf(np.r_[y, 0.0, 1.0], alpha, beta), stats.beta(alpha, beta).cdf(y)
+    np.testing.assert_allclose(ours[:-2], theirs, atol=1e-10 + 1e-16 / sd)
+    assert ours[-2:].tolist() == [0.0, 1.0]
+    first_order = stats.norm.cdf((y - mean) / sd)  # the correction is needed
+    assert (alpha + beta > 1e16) or np.abs(first_order - ours[:-2]).max() > 1e-8

@@ -31,6 +31,7 @@ __all__ = ["Settings", "fit_natgrad", "fit_step_rule", "read_settings"]
 NATURAL_STEP = 0.05
 THETA_RATE = 0.005
 FINAL_STEPS = 2  # full passes for q at the end
+BATCH_NODES = 20  # of a batch where trials would choose them: its noise is larger than their error
 SUBSET_SHARE = 0.5  # most of the work that the fit to a subset may take
 
 
@@ -73,9 +74,13 @@ class Batches:
                 for start in range(0, order.size, self.size):
                     yield np.sort(order[start : start + self.size])
 
-    def evaluator(self, rows: Array) -> tuple[Evaluator, float]:
-        """An evaluator of some rows, metadata and weights with them, and their scale N/B."""
+    def evaluator(self, rows: Array, *, trials: bool = False) -> tuple[Evaluator, float]:
+        """An evaluator of some rows, metadata and weights with them, and their scale N/B.
+
+        trials : whether nodes are chosen by trials, where a likelihood needs these.
+        """
         m = self.model
+        few = BATCH_NODES if m.likelihood.tries_nodes and not trials else None
         metadata = {name: value[rows] for name, value in m._metadata.items()}
         weights = None if m._weights is None else m._weights[rows]
         shard = Shard(
@@ -83,7 +88,7 @@ class Batches:
             np.asarray(m._y[rows], dtype=float),
             metadata,
             weights,
-            nodes=m.num_nodes,
+            nodes=m.num_nodes or few,
             num_threads=m.num_threads,
         )
         return Evaluator([shard]), self.rows.size / rows.size
@@ -261,7 +266,7 @@ def _subset_start(
         evaluations = start_sites(model)
         return float(evaluations), q_from_gram(model._evaluator.gram())
     rows = np.sort(settings.rng.choice(N, n0, replace=False))
-    subset = Batches(model, Settings(n0, 1.0, settings.rng)).evaluator(rows)[0]
+    subset = Batches(model, Settings(n0, 1.0, settings.rng)).evaluator(rows, trials=True)[0]
     whole, model.__dict__["_evaluator"] = model._evaluator, subset
     most = max(20 if n0 < N else 100, int(SUBSET_SHARE * settings.epochs * N / n0))
     watch = Monitor("subset", False, lambda point: point.likelihood_evaluations >= most)

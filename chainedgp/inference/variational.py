@@ -20,6 +20,7 @@ from ..linalg import Array, cholesky
 __all__ = ["InnerResult", "find_q", "predicted_gap", "start_from_q"]
 
 SHORTEST_STEP = 2.0**-12
+LOWEST = -1e100  # a bound to start from: squares of lower ones overflow
 NEAR = 1e-3  # nats from the optimum
 STALL = 6  # steps that together must raise the bound by the tolerance
 ANDERSON_AFTER = 5  # plain steps before acceleration
@@ -101,7 +102,7 @@ def _start(evaluator: Evaluator) -> State:
             state = evaluator.evaluate(q_from_gram(gram), gram)
         except NumericalError:
             continue
-        if np.isfinite(state.bound):
+        if state.bound > LOWEST:
             evaluator.each("accept", 0.0)
             return state
     raise NumericalError(NOT_FINITE)

@@ -33,9 +33,10 @@ class FreeVector:
 
     Optimising the logarithm makes steps relative, so data on any scale look alike; Z is measured
     in standard deviations of X and a mean in the scale on which its latent varies. The logarithm of
-    a period has a scale too: over many periods a small change of one shifts the last. Fixed entries
-    are left out; any other constraint goes through its own transformation. Leaves of q belong to
-    the vector only with `with_q`.
+    a period has a scale too: over many periods a small change of one shifts the last. A bias beside
+    slopes stands for the level at the centre of X: where X is far from 0, as years are, a slope
+    would move all of the line. Fixed entries are left out; any other constraint goes through its
+    own transformation. Leaves of q belong to the vector only with `with_q`.
     """
 
     def __init__(self, model: Any, *, with_q: bool = False) -> None:
@@ -52,6 +53,23 @@ class FreeVector:
         sizes = [block.entries.size for block in self.blocks]
         self._ends = np.cumsum([0, *sizes])
         self.size = int(self._ends[-1])
+        self._levels = self._find_levels()
+
+    def _find_levels(self) -> list[tuple[Array, Array, Array]]:
+        """Of free lines: where x has bias and weights, and the centre of X in units of x."""
+        indices: Any = np.arange(self.size)
+        where = {
+            id(block.leaf): (block, i)
+            for block, i in self._parts(indices)
+            if block.transform is None and block.entries.size == block.leaf.size
+        }
+        rows, levels = _some_rows(self.model), []
+        for mean in self.model.mean_functions:
+            pair = [where.get(id(getattr(mean, name, None))) for name in ("bias", "weights")]
+            if None not in pair:
+                (bias, i), (weights, j) = pair
+                levels.append((i, j, rows.mean(0) * weights.scale / bias.scale))
+        return levels
 
     def variances_of(self, kernels: Iterable[Any]) -> Array:
         """Which coordinates are logarithms of variances of some kernels, (size,) of bool."""
@@ -93,11 +111,16 @@ class FreeVector:
                 part[:] = np.log(values) / block.scale
             else:
                 part[:] = block.transform.finv(values)
+        for bias, weights, centre in self._levels:
+            x[bias] += x[weights] @ centre
         return x
 
     def write(self, x: Array) -> None:
         """Set the model's parameters from x, leaf by leaf (a leaf write is always consistent)."""
         new: dict[int, tuple[Any, Array]] = {}
+        x = np.array(x)
+        for bias, weights, centre in self._levels:
+            x[bias] -= x[weights] @ centre
         for block, part in self._parts(x):
             leaf, values = new.setdefault(
                 id(block.leaf), (block.leaf, np.array(block.leaf.values).ravel())
@@ -124,6 +147,8 @@ class FreeVector:
                 part[:] = d * values * block.scale
             else:
                 part[:] = block.transform.gradfactor(values, d)
+        for bias, weights, centre in self._levels:
+            g[weights] -= g[bias] * centre
         return g
 
     def slopes(self) -> Array:
@@ -162,12 +187,18 @@ def _leaves(part: Any) -> list[Any]:
     return list(part.flattened_parameters) if hasattr(part, "flattened_parameters") else [part]
 
 
+def _some_rows(model: Any) -> Array:
+    """About a hundred rows of X."""
+    X = getattr(model, "_sample", model).X
+    return np.asarray(X[:: max(1, X.shape[0] // 100)], dtype=float)
+
+
 def _scales(model: Any) -> dict[int, Any]:
     """Natural units of leaves, or of their logarithms, by identity; of all others 1."""
     X = getattr(model, "_sample", model).X  # rows at hand: all, or some of a Dask array's
     spread = input_spread(X)
     scales: dict[int, Any] = {id(leaf): spread for leaf in _leaves(getattr(model, "Z", None))}
-    rows = np.asarray(X[:: max(1, X.shape[0] // 100)], dtype=float)
+    rows = _some_rows(model)
     # a given kernel may have any variance: the data tell how far a mean has to go
     units = getattr(model, "_latent_scales", None)
     if units is None:

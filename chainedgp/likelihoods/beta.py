@@ -34,6 +34,11 @@ class Beta(Family):
     def _arguments(self, f: Array, g: Array) -> Arrays:
         return np.exp(f), np.exp(g)
 
+    def cdf(self, y: Array, f: Array, g: Array) -> Array:
+        """Of the distribution."""
+        with np.errstate(all="ignore"):
+            return special.beta_cdf(y, *self._arguments(f, g))
+
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
         """As in the class docstring."""
         alpha, beta = np.exp(f), np.exp(g)
@@ -106,6 +111,10 @@ class BetaMeanPrecision(Family):
 
     def _arguments(self, f: Array, g: Array) -> Arrays:
         return np.exp(g + log_expit(f)), np.exp(g + log_expit(np.negative(f)))
+
+    def cdf(self, y: Array, f: Array, g: Array) -> Array:
+        """Of the distribution."""
+        return _BETA.cdf(y, g + log_expit(f), g + log_expit(np.negative(f)))
 
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
         """That of `Beta`."""
