@@ -7,6 +7,7 @@ import sys
 import textwrap
 import warnings
 from collections import deque
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from chainedgp import kernels, likelihoods, means, priors
 from chainedgp.bound.evaluator import Evaluator
 from chainedgp.bound.shards import Shard
 from chainedgp.errors import ConvergenceWarning, InputError, NumericalError
-from chainedgp.inference import lbfgs, steps
+from chainedgp.inference import lbfgs, plain, steps
 from chainedgp.inference.constants import (
     set_nearly_constant,
     shrink_variances,
@@ -726,3 +727,24 @@ def test_a_line_far_from_zero_is_found_from_its_level_and_slope():
     (mean,), line = m.mean_functions, np.polyfit(X[:, 0] - 1e6, y, 1)
     assert mean.weights.values == pytest.approx(line[:1], rel=1e-2)
     assert mean.evaluate(np.array([[1e6]]))[0] == pytest.approx(line[1:], abs=0.05)
+
+
+def test_conjugate_gradients_are_conjugate():
+    """On a quadratic of condition 1,000, where steepest descent takes thousands of steps."""
+    curvatures = np.geomspace(1.0, 1e3, 20)
+
+    class Quadratic:
+        monitor = SimpleNamespace(stop_reason=None)
+
+        def value(self, x):
+            self.x = x
+            return 0.5 * float(curvatures @ x**2)
+
+        def gradient(self):
+            return curvatures * self.x
+
+        def accept(self, x, value):
+            return value
+
+    outcome = plain._scg(Quadratic(), np.ones(20), 150, 1e-12)
+    assert outcome.value < 1e-8

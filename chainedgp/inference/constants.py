@@ -13,10 +13,29 @@ import numpy as np
 
 from .vector import FreeVector
 
-__all__ = ["SMALL", "set_nearly_constant", "shrink_variances", "worse_than_constants"]
+__all__ = [
+    "NO_LIMIT",
+    "SMALL",
+    "grows_without_limit",
+    "set_nearly_constant",
+    "shrink_variances",
+    "worse_than_constants",
+]
 
 SLACK = 0.02  # nats a row
+MOST = 30.0  # nats a row above constant latents: a noise has shrunk by a factor of e³⁰
 SMALL = 0.1  # prior standard deviations, in the scale on which a latent varies
+
+NO_LIMIT = (
+    "the bound grows without limit, because some noise vanishes: targets are repeated exactly, or "
+    "a prior on the noise is needed"
+)
+
+
+def grows_without_limit(model: Any, bound: float) -> bool:
+    """Whether a bound is so far above that of constant latents that only a vanishing noise can."""
+    most = model._flat_score * model._evaluator.num_rows + MOST * model._total_weight
+    return bool(bound > most) and model.likelihood.support in ("real", "positive", "unit")
 
 
 def worse_than_constants(model: Any) -> bool:

@@ -8,11 +8,14 @@ import numpy as np
 
 from ..errors import NOT_FINITE, NumericalError
 from ..linalg import Array
+from .constants import NO_LIMIT, grows_without_limit
 from .lbfgs import Outcome, minimise
 from .result import Monitor
 from .vector import FreeVector
 
 __all__ = ["PlainBound", "fit_plain"]
+
+SCG_WINDOW = 30  # steps that must gain something: single ones may be short
 
 
 class PlainBound:
@@ -45,7 +48,10 @@ class PlainBound:
         if self.best is None or value < self.best[0]:
             self.best = (value, x.copy())
         counts = self.model._evaluator.num_likelihood, self.model._evaluator.num_theta
-        self.monitor.point(-value - self.model.log_prior(), *counts)
+        bound = -value - self.model.log_prior()
+        if grows_without_limit(self.model, bound):
+            self.monitor.stop(NO_LIMIT)
+        self.monitor.point(bound, *counts)
         return value
 
 
@@ -84,7 +90,7 @@ def _scg(objective: PlainBound, x: Array, max_iters: int, tolerance: float) -> O
     gradient = objective.gradient()
     objective.accept(x, value)
     direction, beta, recent = -gradient, 1.0, [value]
-    success = True
+    success, again = True, False
     for iteration in range(max_iters):
         if reason := objective.monitor.stop_reason:
             return Outcome(x, value, iteration, False, reason)
@@ -113,12 +119,15 @@ def _scg(objective: PlainBound, x: Array, max_iters: int, tolerance: float) -> O
         if success:
             new_gradient = objective.gradient()
             x, value = trial, objective.accept(trial, new)
-            turn = max(0.0, float((gradient - new_gradient) @ new_gradient) / -slope)
+            turn = max(0.0, float((new_gradient - gradient) @ new_gradient) / -slope)
             direction, gradient = -new_gradient + turn * direction, new_gradient
             recent.append(value)
-            if len(recent) > 10 and recent[-11] - value < tolerance:
-                gained = f"10 steps gained less than {tolerance:g}"
-                return Outcome(x, value, iteration + 1, True, gained)
+            if len(recent) > SCG_WINDOW and recent[-SCG_WINDOW - 1] - value < tolerance:
+                if again:
+                    gained = f"{SCG_WINDOW} steps gained less than {tolerance:g}, twice"
+                    return Outcome(x, value, iteration + 1, True, gained)
+                # short steps gain little wherever they are: once more along the gradient
+                again, recent, beta, direction = True, [value], 1e-3, -gradient
         beta = float(
             np.clip(beta * (4.0 if ratio < 0.25 else 0.5 if ratio > 0.75 else 1.0), 1e-15, 1e60)
         )

@@ -14,7 +14,7 @@ import numpy as np
 from ..bound.evaluator import Evaluator
 from ..errors import NumericalError
 from ..linalg import Array
-from .constants import shrink_variances
+from .constants import NO_LIMIT, grows_without_limit, shrink_variances
 from .lbfgs import Outcome, minimise
 from .result import Monitor
 from .variational import InnerResult, find_q, start_from_q
@@ -25,7 +25,6 @@ __all__ = ["ProfiledBound", "fit_profile", "fit_variational", "start_sites"]
 LOOSEST, TIGHTEST = 1.0, 1e-6  # inner tolerances in nats
 FINAL_TOLERANCE = 1e-7
 ROUGH = 0.01  # the same for starts that are compared
-WITHOUT_LIMIT = 30.0  # nats per row above constant latents: a noise has shrunk by a factor of e³⁰
 TRIAL_STEPS = 50  # inner steps for one θ; sites-fixed gradients are exact wherever these end
 ROUGH_STEPS = 15  # the same for starts that are compared
 WIDEST = 10.0  # prior standard deviations to begin with, in the scale on which a latent varies
@@ -84,13 +83,8 @@ class ProfiledBound:
             self.evaluator.each("freeze_nodes", True)
         self.best = (value, x.copy())
         bound = -value - self.model.log_prior()
-        flat = self.model._flat_score * self.evaluator.num_rows
-        most = flat + WITHOUT_LIMIT * self.model._total_weight
-        if bound > most and self.model.likelihood.support in ("real", "positive", "unit"):
-            self.monitor.stop(
-                "the bound grows without limit, because some noise vanishes: targets are repeated "
-                "exactly, or a prior on the noise is needed"
-            )
+        if grows_without_limit(self.model, bound):
+            self.monitor.stop(NO_LIMIT)
         counts = self.evaluator.num_likelihood, self.evaluator.num_theta
         if self.inner is not None and self.monitor.checkpoint_is_due():
             self.model._write_q(self.inner.state.q)
