@@ -101,6 +101,11 @@ class Evaluator:
             tuple(priors), theta.likelihood, dict(theta.parameters), next(_keys), scale=scale
         )
 
+    def take(self, shard: Shard, scale: float) -> None:
+        """Other rows from now on, at the same θ; `scale` multiplies their sums."""
+        self.shards = [shard]
+        self._task = replace(self.task, scale=scale, key=next(_keys))
+
     @property
     def task(self) -> Task:
         """The current θ as it is sent to shards."""

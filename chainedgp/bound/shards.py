@@ -39,6 +39,7 @@ class Shard:
     ----------
     X : (n, D) array or memmap; Y : (n,); metadata : dict of (n,) arrays; weights : (n,) or None.
     nodes : quadrature nodes per dimension, or None to choose them row by row.
+    threads_of : a shard whose threads, with the arrays that they keep, are used on.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Shard:
         nodes: int | None = None,
         num_threads: int = 1,
         chunk_rows: int = CHUNK_ROWS,
+        threads_of: Shard | None = None,
     ) -> None:
         self.X, self.y, self.metadata, self.weights = X, y, dict(metadata), weights
         self.fixed_nodes = nodes
@@ -64,6 +66,8 @@ class Shard:
         self._cache_key: int | None = None
         self._cache_bytes = 0
         self._pool: tuple[tuple[int, int], ThreadPoolExecutor] | None = None
+        if threads_of is not None:
+            self._pool = threads_of._pool
 
     def __getstate__(self) -> dict[str, Any]:
         self.drop_cache()  # closures cannot be pickled, and a copy must not share them

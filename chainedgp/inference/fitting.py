@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import checks
 from ..errors import InputError, NumericalError, QuadratureWarning
+from ..linalg import one_blas_thread
 from .constants import SMALL, set_nearly_constant, worse_than_constants
 from .lbfgs import Outcome
 from .plain import fit_plain
@@ -149,6 +150,7 @@ class Fitting:
         return model.last_result
 
 
+@one_blas_thread()  # all along: BLAS's own threads wait by spinning, for the next product
 def _fit(
     model: Any,
     monitor: Monitor,

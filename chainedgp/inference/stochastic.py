@@ -60,6 +60,7 @@ class Batches:
         held = round(N * (settings.holdout or 0.0))
         self.held, self.rows = np.sort(order[:held]), np.sort(order[held:])
         self.size = min(settings.batch_size, self.rows.size)
+        self._last: Shard | None = None
 
     def epochs(self) -> Iterator[Array]:
         """Row numbers of one batch after another, without end; each epoch a new order."""
@@ -74,8 +75,8 @@ class Batches:
                 for start in range(0, order.size, self.size):
                     yield np.sort(order[start : start + self.size])
 
-    def evaluator(self, rows: Array, *, trials: bool = False) -> tuple[Evaluator, float]:
-        """An evaluator of some rows, metadata and weights with them, and their scale N/B.
+    def shard(self, rows: Array, *, trials: bool = False) -> Shard:
+        """Some rows, metadata and weights with them, on the threads of the last ones.
 
         trials : whether nodes are chosen by trials, where a likelihood needs these.
         """
@@ -83,15 +84,20 @@ class Batches:
         few = BATCH_NODES if m.likelihood.tries_nodes and not trials else None
         metadata = {name: value[rows] for name, value in m._metadata.items()}
         weights = None if m._weights is None else m._weights[rows]
-        shard = Shard(
+        self._last = Shard(
             np.asarray(m.X[rows], dtype=float),
             np.asarray(m._y[rows], dtype=float),
             metadata,
             weights,
             nodes=m.num_nodes or few,
             num_threads=m.num_threads,
+            threads_of=self._last,
         )
-        return Evaluator([shard]), self.rows.size / rows.size
+        return self._last
+
+    def scale(self, rows: Array) -> float:
+        """N/B: what a batch stands for."""
+        return self.rows.size / rows.size
 
     def held_out_score(self) -> float:
         """NLPD of the held-out rows."""
@@ -164,10 +170,11 @@ def fit_natgrad(model: Any, monitor: Monitor, settings: Settings) -> Outcome:
     rate = settings.learning_rate or THETA_RATE
     reason = FINISHED
     gram = _natural(q)
+    evaluator = Evaluator([])
+    evaluator.set_hyperparameters(model._theta())
     try:
         for step, rows in run:
-            evaluator, scale = run.batches.evaluator(rows)
-            evaluator.set_hyperparameters(model._theta(), scale)
+            evaluator.take(run.batches.shard(rows), run.batches.scale(rows))
             state = evaluator.evaluate(q, gram)
             model._evaluator.num_likelihood += rows.size / model.X.shape[0]
             evaluator.each("accept", 0.0)
@@ -209,6 +216,7 @@ def _theta_step(
         return moved, q_from_gram(moved)
     except NumericalError:
         vector.write(x)
+        evaluator.set_hyperparameters(model._theta())
         return gram, q
 
 
@@ -266,7 +274,8 @@ def _subset_start(
         evaluations = start_sites(model)
         return float(evaluations), q_from_gram(model._evaluator.gram())
     rows = np.sort(settings.rng.choice(N, n0, replace=False))
-    subset = Batches(model, Settings(n0, 1.0, settings.rng)).evaluator(rows, trials=True)[0]
+    batches = Batches(model, Settings(n0, 1.0, settings.rng))
+    subset = Evaluator([batches.shard(rows, trials=True)])
     whole, model.__dict__["_evaluator"] = model._evaluator, subset
     most = max(20 if n0 < N else 100, int(SUBSET_SHARE * settings.epochs * N / n0))
     watch = Monitor("subset", False, lambda point: point.likelihood_evaluations >= most)
@@ -302,10 +311,11 @@ def fit_step_rule(model: Any, monitor: Monitor, method: str, settings: Settings)
     vector, rule = FreeVector(model, with_q=True), RULES[method]()
     rate = settings.learning_rate or rule.learning_rate
     reason = FINISHED
+    evaluator = Evaluator([])
     try:
         for step, rows in run:
-            evaluator, scale = run.batches.evaluator(rows)
-            evaluator.set_hyperparameters(model._theta(), scale)
+            evaluator.set_hyperparameters(model._theta())
+            evaluator.take(run.batches.shard(rows), run.batches.scale(rows))
             state = evaluator.evaluate(model._q(), gradient=True)
             model._evaluator.num_likelihood += rows.size / model.X.shape[0]
             evaluator.each("accept", 0.0)
