@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from chainedgp import special
+from chainedgp import likelihoods, special
 from chainedgp.gaussian_expectations import expected_log1p_square, expected_softplus
 
 
@@ -160,3 +160,12 @@ def test_the_beta_cdf_of_large_shapes(alpha, beta):
     assert ours[-2:].tolist() == [0.0, 1.0]
     first_order = stats.norm.cdf((y - mean) / sd)  # the correction is needed
     assert (alpha + beta > 1e16) or np.abs(first_order - ours[:-2]).max() > 1e-8
+
+
+def test_beta_quantiles_of_shapes_beyond_all_numbers():
+    beta = likelihoods.Beta()
+    assert np.array_equal(beta.ppf([0.025, 0.975], 2.0, -1e4), [1.0, 1.0])
+    assert np.all(beta.ppf([0.025, 0.975], -1e4, 2.0) < 1e-300)
+    assert np.isfinite(beta.ppf(0.5, -1e4, -1e4))  # where scipy's distribution raises an error
+    expected = stats.beta(np.exp(1.0), np.exp(0.5)).ppf([0.1, 0.9])
+    np.testing.assert_allclose(beta.ppf([0.1, 0.9], 1.0, 0.5), expected, rtol=1e-12)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit, log_expit
+from scipy.special import betaincinv, expit, log_expit
 
 from .. import integrals, special
 from ..gaussian_expectations import expected_softplus
@@ -38,6 +38,10 @@ class Beta(Family):
         """Of the distribution."""
         with np.errstate(all="ignore"):
             return special.beta_cdf(y, *self._arguments(f, g))
+
+    def ppf(self, q: Array, f: Array, g: Array) -> Array:
+        """Of the distribution; shapes beyond all numbers count as the last number."""
+        return betaincinv(*(np.exp(np.clip(x, -700.0, 700.0)) for x in (f, g)), q)
 
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
         """As in the class docstring."""
@@ -115,6 +119,10 @@ class BetaMeanPrecision(Family):
     def cdf(self, y: Array, f: Array, g: Array) -> Array:
         """Of the distribution."""
         return _BETA.cdf(y, g + log_expit(f), g + log_expit(np.negative(f)))
+
+    def ppf(self, q: Array, f: Array, g: Array) -> Array:
+        """Of the distribution."""
+        return _BETA.ppf(q, g + log_expit(f), g + log_expit(np.negative(f)))
 
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
         """That of `Beta`."""
