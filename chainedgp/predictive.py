@@ -135,7 +135,8 @@ class Predictive(SurvivalCurves):
         factor = 1.0 if np.isinf(shape) else shape / (shape - 1.0) if shape > 1.0 else np.inf
         exists = np.where(shape > 0.5, 1.0, np.nan)
         with np.errstate(over="ignore"):
-            return np.stack([m_f * exists, np.exp(m_g + 0.5 * v_g) * factor, v_f * exists])
+            noise = np.exp(np.maximum(m_g + 0.5 * v_g, -700.0))  # above 0: ∞ times it is ∞
+        return np.stack([m_f * exists, noise * factor, v_f * exists])
 
     def _has_no_mean(self) -> bool:
         """Whether E[y] is infinite for every Gaussian q: a log-shape is below 0 sometimes."""

@@ -718,3 +718,11 @@ def test_bad_moments_of_q_are_refused():
         Predictive(HetGaussian(), np.zeros((3, 1)), np.ones((3, 1)))
     with pytest.raises(InputError, match="negative"):
         Predictive(HetGaussian(), np.zeros((3, 2)), -np.ones((3, 2)))
+
+
+def test_no_variance_is_infinite_whatever_the_scale():
+    heavy = HetStudentT(nu=1.5)
+    variances = heavy.conditional_variance(np.zeros(2), np.array([-1e4, 1.0]), nu=1.5)
+    assert np.isposinf(variances).all()
+    with pytest.warns(MomentWarning):
+        assert np.isposinf(one(heavy, [0.0, -1e4], [1.0, 0.1]).variance).all()

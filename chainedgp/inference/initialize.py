@@ -36,14 +36,17 @@ def input_spread(X: Array) -> Array:
 
 
 def default_kernels(X: Array, scales: Sequence[float] | Array, symmetric: bool) -> list[Any]:
-    """One ARD RBF per latent: lengthscale √D standard deviations, variance the latent's scale².
+    """One ARD RBF per latent, variance the latent's scale², lengthscale √D standard deviations.
 
-    In D dimensions typical distances grow with √D. Latents that play the same role start with
-    different lengthscales, or they would stay equal for ever.
+    In D dimensions typical distances grow with √D. In fewer than four the start is shorter: a long
+    one takes what is rough for noise, and may stay with that; in more, rows would be too far apart
+    to tell of each other. Latents that play the same role start with different lengthscales, or
+    they would stay equal for ever.
     """
     D = X.shape[1]
     base = np.sqrt(D) * input_spread(X)
-    factors = np.geomspace(2.0, 0.5, len(scales)) if symmetric else np.ones(len(scales))
+    few = np.full(len(scales), min(1.0, D / 4.0))
+    factors = np.geomspace(2.0, 0.5, len(scales)) if symmetric else few
     return [
         RBF(D, variance=s * s, lengthscale=base * f, ARD=True)
         for s, f in zip(scales, factors, strict=True)

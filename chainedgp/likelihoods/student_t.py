@@ -78,8 +78,9 @@ class HetStudentT(Family):
 
     def conditional_variance(self, f: Array, g: Array, *, nu: float) -> Array:
         """e^g ν/(ν − 2), infinite for ν ≤ 2."""
-        factor = nu / (nu - 2.0) if nu > 2.0 else np.inf
-        return np.exp(g) * factor + np.zeros_like(f)
+        if nu <= 2.0:  # whatever e^g, which may be 0 to rounding
+            return np.full(np.broadcast_shapes(np.shape(f), np.shape(g)), np.inf)
+        return np.exp(g) * (nu / (nu - 2.0)) + np.zeros_like(f)
 
     def cdf(self, y: Array, f: Array, g: Array, *, nu: float) -> Array:
         """P(Y ≤ y | f, g; ν)."""
