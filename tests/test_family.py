@@ -8,7 +8,7 @@ from scipy import integrate, stats
 from scipy.special import expit, ndtr
 
 import chainedgp as cgp
-from chainedgp import integrals, quadrature, special
+from chainedgp import integrals, numeric, quadrature, special
 from chainedgp import likelihoods as liks
 from chainedgp.errors import InputError
 from chainedgp.likelihoods import Likelihood
@@ -554,3 +554,17 @@ def test_quantiles_of_negative_binomials_end_whatever_the_mean():
     f, g = np.meshgrid([-700.0, 0.0, 60.0, 300.0, 1e4], [-1e4, -18.0, 0.0, 18.0, 1e4])
     q = lik.ppf(np.full(f.size, 0.5), f.ravel(), g.ravel())
     assert q.shape == (25,) and not np.isnan(q).any() and (q >= 0.0).all()
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-3, 1e-8])
+def test_slopes_by_differences_of_targets_that_hardly_vary(size):
+    rng = np.random.default_rng(0)
+    y, f = size * rng.normal(size=(2, 200))
+
+    def log_p(f):  # logistic
+        z = (y - f) / size
+        return -z - 2.0 * np.logaddexp(0.0, -z)
+
+    exact = np.tanh(0.5 * (y - f) / size) / size
+    found = numeric.difference(log_p, f, 1e-4)
+    np.testing.assert_allclose(found, exact, atol=1e-9 / size)
