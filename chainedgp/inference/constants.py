@@ -17,6 +17,7 @@ __all__ = [
     "NO_LIMIT",
     "SMALL",
     "grows_without_limit",
+    "rows_without_noise",
     "set_nearly_constant",
     "shrink_variances",
     "worse_than_constants",
@@ -24,6 +25,8 @@ __all__ = [
 
 SLACK = 0.02  # nats a row
 MOST = 30.0  # nats a row above constant latents: a noise has shrunk by a factor of e³⁰
+SHARPEST = 1e13
+CONTINUOUS = ("real", "positive", "unit")
 SMALL = 0.1  # prior standard deviations, in the scale on which a latent varies
 
 NO_LIMIT = (
@@ -35,7 +38,21 @@ NO_LIMIT = (
 def grows_without_limit(model: Any, bound: float) -> bool:
     """Whether a bound is so far above that of constant latents that only a vanishing noise can."""
     most = model._flat_score * model._evaluator.num_rows + MOST * model._total_weight
-    return bool(bound > most) and model.likelihood.support in ("real", "positive", "unit")
+    return bool(bound > most) and model.likelihood.support in CONTINUOUS
+
+
+def rows_without_noise(model: Any) -> np.ndarray:
+    """Indices of rows that tell a latent to within 3e-7 of the scale on which it varies.
+
+    By the precision of their sites, which a fit by sites leaves in the model.
+    """
+    shards = model._evaluator.shards
+    if model.likelihood.support not in CONTINUOUS or not shards or not shards[0].has_sites():
+        return np.empty(0, dtype=int)
+    precision = shards[0].sites()[1].T * np.square(model._latent_scales)  # (n, b)
+    if model._weights is not None:
+        precision = precision / np.maximum(model._weights, 1e-300)[:, None]
+    return np.flatnonzero((precision > SHARPEST).any(axis=1))
 
 
 def worse_than_constants(model: Any) -> bool:
