@@ -46,6 +46,8 @@ def read(path):
 
 def draw_panel(axes, dataset, scores, with_paper):
     models = [name for name in ORDER if name in scores]
+    quartiles = [np.percentile(scores[name], [25, 75]) for name in models]
+    top = max(high + 5.0 * (high - low) for low, high in quartiles)
     for k, name in enumerate(models):
         chained = name.startswith("CH")
         colour = SEQUENCE[0] if chained else COLOURS["orange"]
@@ -60,6 +62,13 @@ def draw_panel(axes, dataset, scores, with_paper):
             low, middle, high = PAPER[dataset, name]
             axes.fill_between([k + 0.3, k + 0.45], low, high, color="#bbbbbb", lw=0)
             axes.plot([k + 0.3, k + 0.45], [middle, middle], color="black", lw=1.0)
+        far = [value for value in scores[name] if value > top]
+        if far:  # would flatten all boxes
+            words = ", ".join(f"{value:.1f}" for value in far)
+            axes.text(k, top, f"↑ {words}", ha="center", va="top", fontsize=7, color=colour)
+    if max(max(scores[name]) for name in models) > top:
+        least = min(min(scores[name]) for name in models)
+        axes.set_ylim(least - 0.05 * (top - least), top)
     axes.set_xticks(range(len(models)), models)
     axes.set_xlim(-0.5, len(models) - 0.3)
     axes.set_title(f"{dataset} ({len(scores[models[0]])} runs)", fontsize=9)
@@ -75,13 +84,13 @@ def draw(protocol, table, path):
         rows, columns, figsize=(2.9 * columns, 2.6 * rows), layout="constrained", squeeze=False
     )
     for axis, name in zip(axes.flat, names, strict=False):
-        draw_panel(axis, name, table[name], protocol == "code")
+        draw_panel(axis, name, table[name], protocol.startswith("code"))
     for axis in axes.flat[len(names) :]:
         axis.set_visible(False)
     for axis in axes[:, 0]:
         axis.set_ylabel("NLPD (lower is better)", fontsize=8)
-    note = "\ngrey: quartiles in the paper" if protocol == "code" else ""
-    figure.suptitle(f"protocol: {protocol}{note}", fontsize=9)
+    note = "\ngrey: quartiles in the paper" if protocol.startswith("code") else ""
+    figure.suptitle(f"protocol: {protocol.replace('_', ', ')}{note}", fontsize=9)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
