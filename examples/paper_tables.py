@@ -335,7 +335,8 @@ def run_all(arguments, path):
 def plus_minus(values):
     values = np.asarray(values, dtype=float)
     error = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else np.nan
-    return f"{values.mean():.2f} ± {error:.2f}"
+    form = ".2f" if abs(values.mean()) < 1e5 else ".1e"
+    return f"{values.mean():{form}} ± {error:{form}}"
 
 
 def render(path):
@@ -346,17 +347,19 @@ def render(path):
     lines = []
     for models in (("G", "CHG", "Lt", "Vt", "CHt"), ("G", "LSurv", "VSurv", "CHSurv", "truth")):
         for score in ("nlpd", "mae"):
-            lines += ["", f"| {score.upper()} | runs | " + " | ".join(models) + " |"]
-            lines += ["|---|---|" + "---|" * len(models)]
+            rows = []
             for data in PAPER:
                 if not set(PAPER[data]) <= set(models) or data not in scores:
                     continue
                 found = scores[data]
-                runs = max(len(rows) for rows in found.values())
+                runs = max(map(len, found.values()))
                 cells = [
                     cell(score, found.get(model, []), PAPER[data].get(model)) for model in models
                 ]
-                lines.append(f"| {data} | {runs} | " + " | ".join(cells) + " |")
+                rows.append(f"| {data} | {runs} | " + " | ".join(cells) + " |")
+            if rows:
+                lines += ["", f"| {score.upper()} | runs | " + " | ".join(models) + " |"]
+                lines += ["|---|---|" + "---|" * len(models), *rows]
     return "\n".join(lines[1:]) + "\n"
 
 
