@@ -650,6 +650,8 @@ def fitted():
     X = inputs(80, D=1)
     y = np.sin(2 * X[:, 0]) + 0.3 * np.random.default_rng(3).normal(size=80)
     m = cgp.ChainedGP(X, y, L.HetGaussian(), num_inducing=8)
+    for kernel in m.kernels:
+        kernel.lengthscale[:] = 1.2
     m.optimize(only="variational")
     return m
 
