@@ -760,3 +760,10 @@ def test_rows_at_which_the_noise_vanishes_are_told_of(monkeypatch):
     monkeypatch.setattr(fitting, "rows_without_noise", lambda model: np.array([3, 7]))
     with pytest.warns(ConvergenceWarning, match="noise vanishes at 2 of 60 rows, the first is 3"):
         assert "m.check()" in m.optimize().warnings[0]
+
+
+def test_natural_gradients_leave_q_settled():
+    X, y = data(3000)
+    m = cgp.ChainedGP(X, y, likelihoods.HetGaussian(), num_inducing=10)
+    bound = m.optimize("natgrad", epochs=2.0, batch_size=100, rng=0).bound
+    assert m.optimize(only="variational").bound - bound < 2e-5 * 3000

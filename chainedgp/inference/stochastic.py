@@ -30,7 +30,8 @@ __all__ = ["Settings", "fit_natgrad", "fit_step_rule", "read_settings"]
 
 NATURAL_STEP = 0.05
 THETA_RATE = 0.005
-FINAL_STEPS = 2  # full passes for q at the end
+FINAL_STEPS = 12  # most full passes for q at the end
+FINAL_GAP = 1e-5  # nats a row that they may leave
 BATCH_NODES = 20  # of a batch where trials would choose them: its noise is larger than their error
 SUBSET_SHARE = 0.5  # most of the work that the fit to a subset may take
 
@@ -298,7 +299,7 @@ def _settle(model: Any) -> None:
     evaluator: Evaluator = model._evaluator
     start_sites(model)
     try:
-        inner = find_q(evaluator, 1e-3, FINAL_STEPS)
+        inner = find_q(evaluator, max(1e-3, FINAL_GAP * evaluator.num_rows), FINAL_STEPS)
     except NumericalError:
         return
     evaluator.each("commit")
