@@ -25,7 +25,7 @@ __all__ = [
 
 SLACK = 0.02  # nats a row
 MOST = 30.0  # nats a row above constant latents: a noise has shrunk by a factor of e³⁰
-SHARPEST = 1e13
+SHARPEST = 1e26  # precision, in latent scales: beyond it the latent itself is rounded
 CONTINUOUS = ("real", "positive", "unit")
 SMALL = 0.1  # prior standard deviations, in the scale on which a latent varies
 
@@ -36,18 +36,24 @@ NO_LIMIT = (
 
 
 def grows_without_limit(model: Any, bound: float) -> bool:
-    """Whether a bound is so far above that of constant latents that only a vanishing noise can."""
-    most = model._flat_score * model._evaluator.num_rows + MOST * model._total_weight
-    return bool(bound > most) and model.likelihood.support in CONTINUOUS
+    """Whether a noise vanishes: a bound far above that of constant latents can have no other cause.
+
+    Or a bound above it at all, where some rows tell a latent more precisely than numbers can.
+    """
+    if model.likelihood.support not in CONTINUOUS:
+        return False
+    flat = model._flat_score * model._evaluator.num_rows
+    most = flat + MOST * model._total_weight
+    return bool(bound > most) or bool(bound > flat and rows_without_noise(model).size)
 
 
 def rows_without_noise(model: Any) -> np.ndarray:
-    """Indices of rows that tell a latent to within 3e-7 of the scale on which it varies.
+    """Indices of rows that tell a latent to within 1e-13 of the scale on which it varies.
 
-    By the precision of their sites, which a fit by sites leaves in the model.
+    By the precision of their sites; none where a fit has no sites, or they are on a cluster.
     """
     shards = model._evaluator.shards
-    if model.likelihood.support not in CONTINUOUS or not shards or not shards[0].has_sites():
+    if not shards or not shards[0].has_sites():
         return np.empty(0, dtype=int)
     precision = shards[0].sites()[1].T * np.square(model._latent_scales)  # (n, b)
     if model._weights is not None:

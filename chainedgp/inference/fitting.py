@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import checks
-from ..errors import ConvergenceWarning, InputError, NumericalError, QuadratureWarning
+from ..errors import InputError, NumericalError, QuadratureWarning
 from ..linalg import one_blas_thread
-from .constants import SMALL, rows_without_noise, set_nearly_constant, worse_than_constants
+from .constants import SMALL, set_nearly_constant, worse_than_constants
 from .lbfgs import Outcome
 from .plain import fit_plain
 from .profile import fit_profile, fit_variational
@@ -105,7 +105,6 @@ class Fitting:
             model._evaluator.num_theta - before[1],
         )
         _warn_of_quadrature(model, monitor)
-        _warn_of_noise(model, monitor)
         model.last_result = monitor.result(
             converged=outcome.converged,
             reason=outcome.reason,
@@ -246,16 +245,3 @@ def _warn_of_quadrature(model: Any, monitor: Monitor) -> None:
         )
         monitor.note(text)
         warnings.warn(text, QuadratureWarning, stacklevel=3)
-
-
-def _warn_of_noise(model: Any, monitor: Monitor) -> None:
-    """Say so where the sites of some rows are so precise that no noise is left there."""
-    rows = rows_without_noise(model)
-    if rows.size and not monitor.stop_reason:
-        text = (
-            f"the noise vanishes at {rows.size} of {len(model.X)} rows, the first is {rows[0]}: "
-            "targets are repeated exactly, or the noise follows single rows. Predictions near them "
-            "are far too sure. Put a prior on the noise, or give fewer latents; see m.check()."
-        )
-        monitor.note(text)
-        warnings.warn(text, ConvergenceWarning, stacklevel=3)
