@@ -50,7 +50,7 @@ def convergence(e: Evidence) -> Finding:
     slopes = np.abs(FreeVector(model).slopes())
     steepest = float(slopes.max()) if slopes.size else 0.0
     q = tuple(replace(part, precision=np.linalg.inv(part.S)) for part in e.left.q)
-    gap = predicted_gap(replace(e.left.state, q=q))
+    gap = predicted_gap(model._evaluator, replace(e.left.state, q=q))
     result = getattr(model, "last_result", None)
     values = {"gradient": steepest, "gap": gap}
     told = "it was never optimised" if result is None else f"its last fit {result.status}"

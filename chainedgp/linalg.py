@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -35,9 +35,14 @@ BLOCK = 64  # rows of a triangular matrix that are multiplied at once
 
 
 def cholesky(K: Array, what: str) -> Array:
-    """Lower Cholesky factor of K (M, M); a NumericalError that names `what` when there is none."""
-    L, info = lapack.dpotrf(K, lower=1, clean=1)
-    if info != 0 or not np.isfinite(L[-1, -1]):
+    """Lower Cholesky factor of K (M, M); a NumericalError that names `what` when there is none.
+
+    numpy's, because scipy's holds the GIL: those of several latents are made side by side.
+    """
+    L = np.full((1, 1), np.nan)
+    with suppress(np.linalg.LinAlgError):
+        L = np.asarray(np.linalg.cholesky(K), dtype=float)
+    if not np.isfinite(L[-1, -1]):
         raise NumericalError(
             f"{what} is not positive definite to working precision: two inducing inputs may "
             "coincide, a lengthscale may be very long, or the data very badly scaled. "
@@ -47,15 +52,38 @@ def cholesky(K: Array, what: str) -> Array:
 
 
 def invert_lower(L: Array) -> Array:
-    """Inverse of a lower triangular matrix (M, M), C-ordered for the products with chunks of rows.
+    """Inverse of a lower triangular matrix (M, M), for the products with chunks of rows.
 
     scipy's triangular solve holds the GIL, numpy's matmul does not: one inverse for every
-    evaluation lets all chunks of rows run in parallel.
+    evaluation lets all chunks of rows run in parallel. By halves,
+
+        [A 0; C B]⁻¹ = [A⁻¹ 0; −B⁻¹ C A⁻¹ B⁻¹],
+
+    it is itself made of products but for the last, small ones.
     """
-    L_inv, info = lapack.dtrtri(L, lower=1)
-    if info != 0:
-        raise NumericalError("a triangular factor is singular: a variance has underflowed to 0.")
-    return np.ascontiguousarray(np.tril(L_inv))
+    L_inv = np.zeros(L.shape)
+    _invert_lower(L, L_inv)
+    return L_inv
+
+
+def _invert_lower(L: Array, out: Array) -> None:
+    """Write the inverse into `out`, which is zero above its diagonal."""
+    M = len(L)
+    if M <= 2 * BLOCK:
+        upper, info = lapack.dtrtri(L.T, lower=0)
+        if info != 0:
+            raise NumericalError(
+                "a triangular factor is singular: a variance has underflowed to 0."
+            )
+        out[:] = upper.T
+        return
+    half = M // 2
+    A, C, B = L[:half, :half], L[half:, :half], L[half:, half:]
+    _invert_lower(A, out[:half, :half])
+    _invert_lower(B, out[half:, half:])
+    CA = C @ out[:half, :half]
+    np.negative(CA, out=CA)
+    np.matmul(out[half:, half:], CA, out=out[half:, :half])
 
 
 _local = threading.local()

@@ -29,7 +29,6 @@ from chainedgp import model as model_module
 from chainedgp.bound import evaluator as evaluator_module
 from chainedgp.bound import shards as shards_module
 from chainedgp.bound import sparse
-from chainedgp.bound.evaluator import q_from_gram
 from chainedgp.bound.shards import Shard
 
 
@@ -367,7 +366,7 @@ def sites_fixed_errors(m, sites):
         evaluator.set_hyperparameters(m._theta())
         evaluator.each("load_sites", sites)
         gram = evaluator.gram()
-        return evaluator.evaluate(q_from_gram(gram), gram)
+        return evaluator.evaluate(evaluator.gaussians(gram), gram)
 
     start = state()
     evaluator.each("accept", 0.0)
@@ -458,7 +457,7 @@ def test_at_the_optimal_q_the_two_gradients_agree():
     sites = np.array(evaluator.shards[0].sites("proposal"))
     evaluator.each("load_sites", sites)
     gram = evaluator.gram()
-    state = evaluator.evaluate(q_from_gram(gram), gram)
+    state = evaluator.evaluate(evaluator.gaussians(gram), gram)
     evaluator.each("accept", 0.0)
     fixed = evaluator.gradient(state, sites_fixed=True)
     plain = evaluator.gradient(state, sites_fixed=False)

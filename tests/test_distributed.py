@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import chainedgp as cgp
-from chainedgp.bound.evaluator import Evaluator, q_from_gram
+from chainedgp.bound.evaluator import Evaluator
 from chainedgp.bound.shards import Shard
 from chainedgp.errors import InputError
 from chainedgp.likelihoods import HetGaussian, HetStudentT, LogLogisticSurvival
@@ -162,7 +162,7 @@ def test_messages_are_small_whatever_the_number_of_rows(client):
         m._evaluator.each("start_sites", 2)
         before = evaluator.bytes_sent + evaluator.bytes_received
         gram = evaluator.gram()
-        state = evaluator.evaluate(q_from_gram(gram), gram)
+        state = evaluator.evaluate(evaluator.gaussians(gram), gram)
         evaluator.each("accept", 0.0)
         evaluator.gradient(state, sites_fixed=True)
         moved.append(evaluator.bytes_sent + evaluator.bytes_received - before)

@@ -20,7 +20,7 @@ from .shards import Shard
 from .sparse import KernelGradient, Prior, make_prior, reverse_prior
 from .sums import Evaluation, Gram, Task
 
-__all__ = ["Evaluator", "Gradient", "Hyperparameters", "State", "q_from_gram"]
+__all__ = ["Evaluator", "Gradient", "Hyperparameters", "State"]
 
 LARGE = 200  # inducing inputs from which the (M, M) work of latents is worth a thread each
 
@@ -125,6 +125,11 @@ class Evaluator:
     def positive_proposal(self, q: Sequence[Gaussian]) -> Gram:
         """Natural parameters of a full step without the sites of negative precision."""
         return self._sum("positive_proposal", replace(self.task, q=tuple(q)))
+
+    def gaussians(self, gram: Gram) -> tuple[Gaussian, ...]:
+        """q of every latent from its natural parameters."""
+        with one_blas_thread():
+            return tuple(self.over_latents(from_natural, gram.b, gram.Lam))
 
     def evaluate(
         self,
@@ -237,9 +242,3 @@ def _add_site_factors(
     H += lower_triangle_product(2.0 * Pi, Lam)
     factors = np.column_stack([q.S_minus_I, q.mu, Pi, S_mu_bar])
     return upper_product(prior.L_inv.T, factors), S_mu_bar
-
-
-def q_from_gram(gram: Gram) -> tuple[Gaussian, ...]:
-    """q of every latent from its natural parameters."""
-    with one_blas_thread():
-        return tuple(from_natural(b, Lam) for b, Lam in zip(gram.b, gram.Lam, strict=True))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import checks
-from ..bound.evaluator import Evaluator, State, q_from_gram
+from ..bound.evaluator import Evaluator
 from ..bound.gaussian import Gaussian
 from ..bound.shards import Shard
 from ..bound.sums import Gram
@@ -176,18 +176,14 @@ def fit_natgrad(model: Any, monitor: Monitor, settings: Settings) -> Outcome:
     try:
         for step, rows in run:
             evaluator.take(run.batches.shard(rows), run.batches.scale(rows))
-            state = evaluator.evaluate(q, gram)
+            state = evaluator.evaluate(q, gram, gradient=True)
             model._evaluator.num_likelihood += rows.size / model.X.shape[0]
-            evaluator.each("accept", 0.0)
-            evaluator.each("take_proposal")
-            ahead = state.proposal()
-            gradient = evaluator.gradient(State(q, state.evaluation, ahead), sites_fixed=True)
+            gradient = evaluator.gradient(state, sites_fixed=False)
             model._write_gradients(gradient)
             model._add_prior_gradients()
             decay = run.decay(step)
-            gram, q = _natural_step(gram, ahead, q, NATURAL_STEP * decay)
-            move = rate * decay * rule.step(vector.gradient())
-            gram, q = _theta_step(model, vector, move, evaluator, gram, q)
+            gram, q = _natural_step(evaluator, gram, state.proposal(), q, NATURAL_STEP * decay)
+            _theta_step(vector, rate * decay * rule.step(vector.gradient()), model, evaluator)
             if run.ends_epoch(step):
                 model._write_q(q)  # for the held-out score and a checkpoint
             run.record(step, state.bound)
@@ -199,44 +195,19 @@ def fit_natgrad(model: Any, monitor: Monitor, settings: Settings) -> Outcome:
     return Outcome(np.empty(0), np.nan, run.total, False, reason)
 
 
-def _theta_step(
-    model: Any,
-    vector: FreeVector,
-    step: Array,
-    evaluator: Evaluator,
-    gram: Gram,
-    q: tuple[Gaussian, ...],
-) -> tuple[Gram, tuple[Gaussian, ...]]:
-    """Move θ by a step and carry the sites over; stay where that fails."""
-    x, old = vector.read(), evaluator.task.priors
-    means = [prior.mean.evaluate(prior.Z)[0] for prior in old]
+def _theta_step(vector: FreeVector, step: Array, model: Any, evaluator: Evaluator) -> None:
+    """Move θ by a step, q(v) as it is; stay where that fails."""
+    x = vector.read()
     vector.write(x + step)
     try:
         evaluator.set_hyperparameters(model._theta())
-        moved = _carry(gram, old, means, evaluator.task.priors)
-        return moved, q_from_gram(moved)
     except NumericalError:
         vector.write(x)
         evaluator.set_hyperparameters(model._theta())
-        return gram, q
-
-
-def _carry(gram: Gram, old: Any, means: list[Array], new: Any) -> Gram:
-    """Whitened natural parameters at the new θ of the same sites on u: Λ' = TᵀΛT, T = L⁻¹L'.
-
-    The linear term belongs to u itself, so a mean function that moves by δ at Z takes Λδ from it.
-    """
-    Lam, b = [], []
-    for Lm, bj, before, mean, after in zip(gram.Lam, gram.b, old, means, new, strict=True):
-        T = before.L_inv @ after.L
-        shift = before.L_inv @ (after.mean.evaluate(after.Z)[0] - mean)
-        Lam.append(T.T @ Lm @ T)
-        b.append(T.T @ (bj - Lm @ shift))
-    return Gram(Lam, b)
 
 
 def _natural_step(
-    gram: Gram, ahead: Gram, q: tuple[Gaussian, ...], rho: float
+    evaluator: Evaluator, gram: Gram, ahead: Gram, q: tuple[Gaussian, ...], rho: float
 ) -> tuple[Gram, tuple[Gaussian, ...]]:
     """(1 − ρ) λ + ρ λ⁺ on the sums, halved while q does not exist."""
     for _ in range(10):
@@ -245,7 +216,7 @@ def _natural_step(
             [(1.0 - rho) * a + rho * c for a, c in zip(gram.b, ahead.b, strict=True)],
         )
         try:
-            return mixed, q_from_gram(mixed)
+            return mixed, evaluator.gaussians(mixed)
         except NumericalError:
             rho *= 0.5
     return gram, q
@@ -273,7 +244,7 @@ def _subset_start(
     n0 = min(N, max(2000, 20 * M))
     if not model._q_is_prior():
         evaluations = start_sites(model)
-        return float(evaluations), q_from_gram(model._evaluator.gram())
+        return float(evaluations), model._evaluator.gaussians(model._evaluator.gram())
     rows = np.sort(settings.rng.choice(N, n0, replace=False))
     batches = Batches(model, Settings(n0, 1.0, settings.rng))
     subset = Evaluator([batches.shard(rows, trials=True)])
@@ -282,7 +253,7 @@ def _subset_start(
     watch = Monitor("subset", False, lambda point: point.likelihood_evaluations >= most)
     try:
         fit_profile(model, watch, 1000, tolerance=0.1)
-        q = q_from_gram(_scaled(subset.gram(), N / n0))
+        q = subset.gaussians(_scaled(subset.gram(), N / n0))
     finally:
         model.__dict__["_evaluator"] = whole
         model._mark_stale()

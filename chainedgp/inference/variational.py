@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..bound.evaluator import Evaluator, State, q_from_gram
+from ..bound.evaluator import Evaluator, State
 from ..bound.gaussian import Gaussian, symmetric_kl
 from ..bound.sums import Gram
 from ..errors import NOT_FINITE, NumericalError
@@ -49,7 +49,7 @@ def find_q(evaluator: Evaluator, tolerance: float, max_steps: int = 500) -> Inne
     rho, gap = 1.0, np.inf
     bounds: deque[float] = deque(maxlen=STALL + 1)
     for step in range(max_steps):
-        gap = predicted_gap(state)
+        gap = predicted_gap(evaluator, state)
         if gap <= tolerance:
             return InnerResult(state, gap, step, True)
         bounds.append(state.bound)
@@ -99,7 +99,7 @@ def _start(evaluator: Evaluator) -> State:
             evaluator.each(*repair)
         try:
             gram = evaluator.gram()
-            state = evaluator.evaluate(q_from_gram(gram), gram)
+            state = evaluator.evaluate(evaluator.gaussians(gram), gram)
         except NumericalError:
             continue
         if state.bound > LOWEST:
@@ -108,10 +108,10 @@ def _start(evaluator: Evaluator) -> State:
     raise NumericalError(NOT_FINITE)
 
 
-def predicted_gap(state: State) -> float:
+def predicted_gap(evaluator: Evaluator, state: State) -> float:
     """½[KL(q‖q⁺) + KL(q⁺‖q)], q⁺ the full step: about how far the bound is below its maximum."""
     try:
-        ahead = q_from_gram(state.proposal())
+        ahead = evaluator.gaussians(state.proposal())
     except NumericalError:
         return np.inf
     return sum(symmetric_kl(q, q_plus) for q, q_plus in zip(state.q, ahead, strict=True))
@@ -120,7 +120,7 @@ def predicted_gap(state: State) -> float:
 def _try(evaluator: Evaluator, state: State, target: Gram) -> State | None:
     """The state at natural parameters `target`, or None if q fails or the bound falls."""
     try:
-        q = q_from_gram(target)
+        q = evaluator.gaussians(target)
     except NumericalError:
         return None
     new = evaluator.evaluate(q, target)
