@@ -119,12 +119,12 @@ def upper_product(U: Array, K: Array, out: Array | None = None) -> Array:
     return out
 
 
-def lower_triangle_product(B: Array, C: Array) -> Array:
-    """The lower triangle of B C (M, M); above it there is anything."""
+def lower_triangle_product(B: Array, C: Array, *, lower: bool = False) -> Array:
+    """The lower triangle of B C (M, M); above it there is anything. lower : whether C is."""
     out = np.zeros((len(B), C.shape[1]))
     for i in range(0, len(B), BLOCK):
-        rows = slice(i, i + BLOCK)
-        np.matmul(B[rows], C[:, : i + BLOCK], out=out[rows, : i + BLOCK])
+        columns, k = slice(i, i + BLOCK), slice(i if lower else 0, None)
+        np.matmul(B[i:, k], C[k, columns], out=out[i:, columns])
     return out
 
 

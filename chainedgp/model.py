@@ -11,7 +11,7 @@ from paramz import Model
 from . import checks
 from .assessment import Assessment
 from .bound.evaluator import Evaluator, Gradient, Hyperparameters, State
-from .bound.gaussian import Gaussian, from_root, root_gradient
+from .bound.gaussian import Gaussian, from_packed_root, root_gradient
 from .bound.shards import Shard
 from .construction import (
     as_mean,
@@ -37,7 +37,7 @@ from .inference.initialize import (
 )
 from .kernels import Kernel, as_kernel
 from .likelihoods import Likelihood
-from .linalg import Array, cholesky, one_blas_thread, pack_lower, unpack_lower
+from .linalg import Array, cholesky, one_blas_thread, pack_lower
 from .means import MeanFunction
 from .parameters import LargeParam, LatentList, ParamzModel
 from .plotting.methods import Plotting
@@ -283,8 +283,8 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         return [part.values for part in param]
 
     def _q(self) -> tuple[Gaussian, ...]:
-        q = zip(self._columns(self.q_mu), self._columns(self.q_sqrt), self._sizes, strict=True)
-        return tuple(from_root(np.array(mu), unpack_lower(root, M)) for mu, root, M in q)
+        columns = self._columns(self.q_mu), self._columns(self.q_sqrt)
+        return tuple(self._evaluator.over_latents(from_packed_root, *columns))
 
     def _q_is_prior(self) -> bool:
         """Whether q is N(0, I), as in a new model."""

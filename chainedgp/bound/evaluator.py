@@ -186,7 +186,8 @@ class Evaluator:
         """work(…) of every latent's parts, on the threads of the rows where it is long enough."""
         jobs = list(zip(*parts, strict=True))
         if self._large and len(self.shards) == 1:
-            return list(self.shards[0].in_threads(work, jobs))
+            with one_blas_thread():
+                return list(self.shards[0].in_threads(work, jobs))
         return [work(*job) for job in jobs]
 
     def _left(self, q: Sequence[Gaussian]) -> tuple[Array, ...]:

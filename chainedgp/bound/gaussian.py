@@ -7,9 +7,16 @@ from functools import cached_property
 
 import numpy as np
 
-from ..linalg import Array, cholesky, invert_lower, lower_triangle_product, pack_lower
+from ..linalg import Array, cholesky, invert_lower, lower_triangle_product, pack_lower, unpack_lower
 
-__all__ = ["Gaussian", "from_natural", "from_root", "root_gradient", "symmetric_kl"]
+__all__ = [
+    "Gaussian",
+    "from_natural",
+    "from_packed_root",
+    "from_root",
+    "root_gradient",
+    "symmetric_kl",
+]
 
 
 @dataclass(frozen=True)
@@ -60,11 +67,17 @@ def from_root(mu: Array, root: Array) -> Gaussian:
     return Gaussian(mu, root @ root.T, log_det, root=root)
 
 
+def from_packed_root(mu: Array, packed: Array) -> Gaussian:
+    """The same from columns of parameters: μ and the lower triangle of R row by row."""
+    return from_root(np.array(mu), unpack_lower(packed, mu.size))
+
+
 def root_gradient(q: Gaussian, G: Array) -> Array:
     """∂L/∂R with S = RRᵀ and ∂E/∂S = G, packed: the lower triangle of 2 G R − R + diag(1/R_ii)."""
     if q.root is None:
         raise RuntimeError("this q was not made from a root")
-    d_root = lower_triangle_product(2.0 * G, q.root) - q.root
+    d_root = lower_triangle_product(2.0 * G, q.root, lower=True)
+    d_root -= q.root
     d_root.flat[:: q.root.shape[0] + 1] += 1.0 / np.diag(q.root)
     return pack_lower(d_root)
 
