@@ -101,7 +101,9 @@ def test_chunk_size_changes_nothing(chunk_rows, monkeypatch):
 
     monkeypatch.setattr(model_module, "Shard", Chunked)
     m = small_model("HetStudentT", n=40)
-    assert m._evaluator.shards[0].chunk_rows == chunk_rows
+    chunks = m._evaluator.shards[0]._slices(10)
+    assert max(rows.stop - rows.start for rows in chunks) <= chunk_rows
+    assert sum(rows.stop - rows.start for rows in chunks) == 40
     assert_same(fitted_state(m), reference)
 
 
@@ -125,7 +127,8 @@ def test_number_of_threads_changes_no_bit(monkeypatch):
     results = []
     for threads in (1, 2, 5):
         m = small_model("HetStudentT", n=100, num_threads=threads)
-        assert m._evaluator.shards[0].num_threads == threads
+        shard = m._evaluator.shards[0]
+        assert shard.num_threads == threads and len(shard._slices(10)) >= 7
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             m.optimize(max_iters=3)
@@ -298,6 +301,7 @@ def test_blas_threads_are_as_before_after_an_exception(threads, monkeypatch):
         before = blas_threads()
         m = simple(60, likelihood=Failing(), num_threads=threads)
         m._evaluator.shards[0].chunk_rows = 10
+        assert len(m._evaluator.shards[0]._slices(10)) > 2
         for call in (m.log_likelihood, m.optimize, lambda: m.optimize("lbfgsb")):
             with pytest.raises(RuntimeError, match="inside"):
                 call()
@@ -756,6 +760,7 @@ def test_another_process_gives_the_same_bits(way):
         pytest.skip(f"no {way} on this system")
     m = simple(60, num_threads=2)
     m._evaluator.shards[0].chunk_rows = 16
+    assert len(m._evaluator.shards[0]._slices(10)) > 2
     here = answers(m)  # so that threads of this process exist before the other begins
     with multiprocessing.get_context(way).Pool(1) as pool:
         there = pool.apply_async(answers, (m,)).get(timeout=120)

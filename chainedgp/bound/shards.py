@@ -26,7 +26,8 @@ from .sums import Evaluation, Gradients, Gram, Task
 
 __all__ = ["Shard"]
 
-CHUNK_ROWS = 1024  # at most; with M = 100 an array of a chunk, (M, n), has 0.8 MB
+CHUNK_ROWS = 2048  # at most: longer ones leave the cache, in shorter ones threads wait for the GIL
+CHUNK_SIZE = 2**19  # numbers in an array of a chunk, (M, n), where M is large: 4 MB
 FEWEST_ROWS = 256  # of a chunk, where fewer than two chunks would leave a thread idle
 NARROW = 30.0  # precision of a narrow site, relative to the prior's
 CACHE_BYTES = 128 * 2**20  # projections kept between the passes at the same hyperparameters
@@ -355,11 +356,17 @@ class Shard:
     def _map(self, work: Callable[[Task, slice], Any], task: Task) -> Iterator[Any]:
         """Results of all chunks in the order of the rows; at most a few are in flight."""
         self._new_key(task.key)
-        pairs = -(-self.num_rows // (2 * self.chunk_rows))  # of chunks of the same size
-        size = max(FEWEST_ROWS, -(-self.num_rows // (2 * pairs)))
+        M = max(len(prior.Z) for prior in task.priors)
+        return self.in_threads(work, [(task, rows) for rows in self._slices(M)])
+
+    def _slices(self, M: int) -> list[slice]:
+        """The rows of every chunk: an even number of equal parts, for two threads or more."""
+        fewest = min(FEWEST_ROWS, self.chunk_rows)
+        most = min(self.chunk_rows, max(fewest, CHUNK_SIZE // M))
+        pairs = -(-self.num_rows // (2 * most))
+        size = max(fewest, -(-self.num_rows // (2 * pairs)))
         starts = range(0, self.num_rows, size)
-        slices = [slice(i, min(i + size, self.num_rows)) for i in starts]
-        return self.in_threads(work, [(task, rows) for rows in slices])
+        return [slice(i, min(i + size, self.num_rows)) for i in starts]
 
     def in_threads(
         self, work: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]
