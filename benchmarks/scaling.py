@@ -1,9 +1,11 @@
-"""One evaluation (value and all gradients) of many rows: time per row, and memory.
+"""One evaluation (value and all gradients) of many rows: time per row, threads and memory.
 
     python benchmarks/scaling.py [--largest 1000000] [--threads 1] [--memmap]
 
 Time per row from N = 10,000 on, D = 8, M = 100: constant within 15 %. Memory that an evaluation
-adds to data and sites at the largest N with M = 200: less than 250 MB. In each round every size
+adds to data and sites at the largest N with M = 200, before anything else has asked for any: less
+than 250 MB. Two threads against one, in turn, least times: 1.6 times as fast at n = 10,000, 1.7 at
+100,000, D = 18 (on two idle cores). In each round every size
 evaluates as many rows as the largest has, small ones by repetition, so that all see the same
 machine; the median over rounds counts, in processor time, which other work on the machine disturbs
 less than the wall's. --memmap reads X and y from disk. Exits with 1 on a miss.
@@ -25,6 +27,7 @@ sys.path.append(str(Path(__file__).parent / "peers"))
 from serve import memory, reset_peak
 
 TOLERANCE, MEGABYTES, ROUNDS = 0.15, 250.0, 3
+TWO_THREADS = {10_000: 1.6, 100_000: 1.7}
 
 
 def on_disk(model: ChainedGP, folder: str) -> ChainedGP:
@@ -50,6 +53,17 @@ def added_memory(model: ChainedGP) -> float:
     return memory("VmHWM") - before
 
 
+def two_threads(n: int) -> float:
+    """How many times as fast as one thread two are."""
+    models = [make_model("HetGaussian", n, 100, 18, threads) for threads in (1, 2)]
+    times = [[clock(lambda m=m: evaluate(m))[0] for m in models] for _ in range(1_000_000 // n)]
+    one, two = np.min(times, axis=0)
+    print(
+        f"two threads at n = {n}: {one / two:.2f} times as fast   bar {TWO_THREADS[n]}", flush=True
+    )
+    return one / two
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--largest", type=int, default=1_000_000)
@@ -63,6 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
             model = make_model("HetGaussian", n, M, 8, options.threads)
             return on_disk(model, folder) if options.memmap else model
 
+        added = added_memory(made(options.largest, 200))
         models = [made(n, 100) for n in sizes]
 
         def per_row(model: ChainedGP) -> np.ndarray:
@@ -74,11 +89,10 @@ def main(arguments: list[str] | None = None) -> int:
         for n, (wall, processor) in zip(sizes, medians, strict=True):
             print(f"N = {n:8d}: {wall:6.2f} µs per row, {processor:6.2f} of processor", flush=True)
         spread = medians[:, 1].max() / medians[:, 1].min() - 1.0
-        del models
-        added = added_memory(made(options.largest, 200))
     print(f"time per row varies by {100 * spread:.0f} %   bar {100 * TOLERANCE:.0f} %")
     print(f"memory added at N = {options.largest}, M = 200: {added:.0f} MB   bar {MEGABYTES:.0f}")
-    return int(spread > TOLERANCE or added > MEGABYTES)
+    missed = [n for n in TWO_THREADS if n <= options.largest and two_threads(n) < TWO_THREADS[n]]
+    return int(spread > TOLERANCE or added > MEGABYTES or bool(missed))
 
 
 if __name__ == "__main__":
