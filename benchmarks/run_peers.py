@@ -36,6 +36,12 @@ BARS = {  # (likelihood, n, M) -> times faster than GPflow and GPyTorch
     ("HetStudentT", 10_000, 100): (10, 8),
     ("HetStudentT", 1000, 500): (2, 2),
 }
+LOOKS = {  # in figures: name and colour
+    "ours": ("chainedgp", "C0"),
+    "gpflow": ("GPflow", "C1"),
+    "gpflow closed": ("GPflow, closed form", "C2"),
+    "gpytorch": ("GPyTorch", "C3"),
+}
 MODULES = {"ours": "chainedgp", "gpflow": "gpflow", "gpytorch": "gpytorch", "gpy": "GPy"}
 
 
@@ -210,26 +216,41 @@ def draw(rows: list[Row], kind: str, path: Path) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import FuncFormatter, LogLocator
 
-    figure, axes = plt.subplots(1, 5, figsize=(17, 3.6), layout="constrained")
-    panels = [
-        ("n", "N", kind),
-        ("M", "M", kind),
-        ("D", "D", kind),
-        ("nodes", "nodes", kind),
-        ("n", "N", "memory"),
+    panels = [  # key, group, value, and what the others are there
+        ("n", "N", kind, "M = 100, D = 18"),
+        ("M", "M", kind, "N = 2,000, D = 18"),
+        ("D", "D", kind, "N = 2,000, M = 100"),
+        ("nodes", "nodes", kind, "HetStudentT, N = 1,000"),
+        ("n", "N", "memory", "M = 100, D = 18"),
     ]
-    for axis, (key, group, value) in zip(axes, panels, strict=True):
+    labels = {
+        "n": "rows N",
+        "M": "inducing inputs M",
+        "D": "inputs D",
+        "nodes": "nodes a dimension",
+    }
+    figure, axes = plt.subplots(1, 5, figsize=(15, 3.0), layout="constrained")
+    for axis, (key, group, value, title) in zip(axes, panels, strict=True):
         wanted = {tuple(case) for case in GROWTH[group]}
         chosen = [r for r in rows if tuple(r[field] for field in Case._fields) in wanted]
-        for name in dict.fromkeys(r["library"] for r in chosen):
+        for name, (label, color) in LOOKS.items():
             points = sorted((r[key], r[value]) for r in chosen if r["library"] == name)
-            x, y = zip(*points, strict=True)
-            scale = 1.0 if value == "memory" else 1e3
-            axis.loglog(x, scale * np.array(y), "o-", label=name)
-        axis.set_xlabel(f"{'rows ' if group == 'N' else ''}{group}")
+            if points:
+                x, y = np.transpose(points)
+                scale = 1.0 if value == "memory" else 1e3
+                axis.loglog(x, scale * y, "o-", label=label, color=color, markersize=4)
+        ticks = sorted({r[key] for r in chosen})
+        axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        axis.minorticks_off()
+        axis.yaxis.set_major_locator(LogLocator(10, (1.0, 2.0, 5.0), numticks=20))
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
+        axis.set_xlabel(labels[key])
         axis.set_ylabel("memory added, MB" if value == "memory" else f"{kind} time, ms")
-    axes[0].legend(frameon=False)
+        axis.set_title(title, fontsize="medium")
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.savefig(path, dpi=150)
 
 
