@@ -1,4 +1,4 @@
-"""Where a scalar parameter may lie: positive, real, above one."""
+"""Where parameters and targets may lie: positive, real, above one …"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from paramz.transformations import Logexp
 
 from .errors import InputError
 
-__all__ = ["DOMAINS", "OUTSIDE", "AboveOne", "make_parameter"]
+__all__ = ["CONTINUOUS", "DOMAINS", "OUTSIDE", "AboveOne", "make_parameter"]
 
 
 class AboveOne(Logexp):
@@ -46,6 +46,7 @@ DOMAINS: dict[str, type[Logexp] | None] = {"positive": Logexp, "real": None, "ab
 LOWEST = {"positive": 0.0, "real": -np.inf, "above_one": 1.0}
 
 
+CONTINUOUS = ("real", "positive", "unit")  # supports of targets that have a density
 OUTSIDE = {  # what to do with targets outside the support
     "positive": "For zeros use Inflated(…); for negative numbers a likelihood of real numbers, "
     "such as HetGaussian.",

@@ -10,7 +10,7 @@ from scipy.special import chdtrc, logit
 
 from .bound.evaluator import Evaluator
 from .bound.shards import Shard
-from .domains import AboveOne
+from .domains import CONTINUOUS, AboveOne
 from .evidence import Evidence, Finding, graded, listed, worst
 from .inference.inducing import more_inducing
 from .inference.initialize import input_spread, latent_scales
@@ -367,7 +367,7 @@ def noise(e: Evidence) -> Finding:
     lik, y = e.model.likelihood, e.y[e.rows]
     metadata = e.metadata(e.rows)
     seen = ~np.isin(y, lik.atoms) & (metadata.get("censored", np.zeros(len(y))) == 0)
-    if lik.support not in ("real", "positive", "unit") or not seen.any():
+    if lik.support not in CONTINUOUS or not seen.any():
         return Finding("noise", "ok", "Not asked: the targets are not continuous.")
     left = e.left
     q = Predictive(lik, left.means[e.rows], left.variances[e.rows], metadata)

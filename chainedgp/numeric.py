@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from .atoms import WithAtoms
-from .domains import OUTSIDE
+from .domains import CONTINUOUS, OUTSIDE
 from .errors import InputError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def tabulate(likelihood: Likelihood, latents: tuple, kw: dict[str, Any]) -> Any:
             values = likelihood.log_density(y, *arrays, **kw)
         return np.where(np.isnan(values), -np.inf, values)
 
-    if likelihood.support in ("real", "positive", "unit"):
+    if likelihood.support in CONTINUOUS:
         hints = np.stack([np.broadcast_to(a, shape) for a in arrays])
         if not (atoms := likelihood.atoms):
             return Continuous(log_p, shape, likelihood.support, hints)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import quadrature
+from .domains import CONTINUOUS
 from .errors import InputError
 from .predictive_mixtures import GaussianLatents
 from .predictive_nodes import log_expectation
@@ -172,7 +173,7 @@ def pit_ends(predictive: Any, y: np.ndarray, metadata: dict[str, Any]) -> tuple[
     """
     lower = upper = predictive.cdf(y[:, None])[:, 0]
     likelihood = predictive._likelihood
-    if likelihood.atoms or likelihood.support not in ("real", "positive", "unit"):
+    if likelihood.atoms or likelihood.support not in CONTINUOUS:
         lower = predictive.cdf(np.nextafter(y[:, None], -np.inf))[:, 0]  # below a jump
     censored = metadata.get("censored", np.zeros(len(y)))
     if (censored == 2).any():

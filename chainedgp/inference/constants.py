@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..domains import CONTINUOUS
 from .vector import FreeVector
 
 __all__ = [
@@ -26,7 +27,6 @@ __all__ = [
 SLACK = 0.02  # nats a row
 MOST = 30.0  # nats a row above constant latents: a noise has shrunk by a factor of e³⁰
 SHARPEST = 1e26  # precision, in latent scales: beyond it the latent itself is rounded
-CONTINUOUS = ("real", "positive", "unit")
 SMALL = 0.1  # prior standard deviations, in the scale on which a latent varies
 
 NO_LIMIT = (

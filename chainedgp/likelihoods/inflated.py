@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import integrals, quadrature, special
 from ..atoms import Bound, WithAtoms, ZeroTruncated, expected_log_z, expected_share
+from ..domains import CONTINUOUS
 from ..errors import InputError
 from .base import Array, Arrays, Averages, Likelihood, rows_of
 from .beta import Beta
@@ -16,8 +17,6 @@ from .counts import Poisson
 from .wrappers import Wrapper
 
 __all__ = ["Hurdle", "Inflated", "ZeroInflatedPoisson", "ZeroOneInflatedBeta"]
-
-CONTINUOUS = ("real", "positive", "unit")
 
 
 class Inflated(Wrapper):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import numeric
+from ..domains import CONTINUOUS
 from ..errors import InputError
 from ..likelihoods.base import Likelihood
 from ..quadrature import LEVELS
@@ -18,7 +19,6 @@ __all__ = ["check_likelihood"]
 
 Array = np.ndarray
 DRAWS = 2000
-CONTINUOUS = ("real", "positive", "unit")
 
 
 def check_likelihood(
