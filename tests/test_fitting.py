@@ -18,7 +18,7 @@ from chainedgp import kernels, likelihoods, means, priors
 from chainedgp.bound.evaluator import Evaluator
 from chainedgp.bound.shards import Shard
 from chainedgp.errors import ConvergenceWarning, InputError, NumericalError
-from chainedgp.inference import lbfgs, plain, steps
+from chainedgp.inference import lbfgs, plain, steps, stochastic
 from chainedgp.inference.constants import (
     grows_without_limit,
     rows_without_noise,
@@ -377,6 +377,34 @@ def test_batches_cover_every_row_once_in_an_epoch(tmp_path):
         rows = np.concatenate([next(epoch) for _ in range(9)])
         assert sorted([*rows, *batches.held]) == list(range(103))
         assert len(batches.held) == 21
+
+
+def test_a_batch_that_is_not_finite_is_passed_over(monkeypatch):
+    """One such batch may not stop the step rule, whose averages would stay nan for ever."""
+    evaluate, calls = Evaluator.evaluate, []
+
+    def broken(self, *args, **kw):
+        state = evaluate(self, *args, **kw)
+        if kw.get("gradient"):
+            calls.append(state)
+            if len(calls) == 2:
+                state.evaluation.gradients.parts[0].kernel[:] = np.nan
+                state.evaluation.E = np.nan
+        return state
+
+    def fitted():
+        m = model(400)
+        m.optimize(only="variational")  # then there is no fit to a subset before the batches
+        return m.optimize("natgrad", epochs=20.0, batch_size=100, rng=0)
+
+    usual = fitted()
+    monkeypatch.setattr(Evaluator, "evaluate", broken)
+    result = fitted()
+    assert len(calls) > 20
+    assert np.isfinite(result.estimates).all()
+    monkeypatch.setattr(stochastic, "THETA_RATE", 0.0)  # as if the rule had stopped
+    gained = usual.bound - fitted().bound
+    assert gained > 10.0 and abs(result.bound - usual.bound) < 0.2 * gained
 
 
 def test_natgrad_on_batches_comes_near_the_full_fit():

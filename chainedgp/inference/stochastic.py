@@ -136,8 +136,9 @@ class Run:
 
     def record(self, step: int, bound: float) -> None:
         """Note the bound that a batch estimates; at the end of an epoch tell the monitor."""
-        self.recent.append(bound)
-        if not self.ends_epoch(step):
+        if np.isfinite(bound):
+            self.recent.append(bound)
+        if not (self.recent and self.ends_epoch(step)):
             return
         values = np.array(self.recent)
         error = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else np.nan
@@ -178,12 +179,12 @@ def fit_natgrad(model: Any, monitor: Monitor, settings: Settings) -> Outcome:
             evaluator.take(run.batches.shard(rows), run.batches.scale(rows))
             state = evaluator.evaluate(q, gram, gradient=True)
             model._evaluator.num_likelihood += rows.size / model.X.shape[0]
-            gradient = evaluator.gradient(state, sites_fixed=False)
-            model._write_gradients(gradient)
+            model._write_gradients(evaluator.gradient(state, sites_fixed=False))
             model._add_prior_gradients()
-            decay = run.decay(step)
-            gram, q = _natural_step(evaluator, gram, state.proposal(), q, NATURAL_STEP * decay)
-            _theta_step(vector, rate * decay * rule.step(vector.gradient()), model, evaluator)
+            slopes, decay = vector.gradient(), run.decay(step)
+            if np.isfinite([state.bound, *slopes]).all():  # else this batch tells nothing
+                gram, q = _natural_step(evaluator, gram, state.proposal(), q, NATURAL_STEP * decay)
+                _theta_step(vector, rate * decay * rule.step(slopes), model, evaluator)
             if run.ends_epoch(step):
                 model._write_q(q)  # for the held-out score and a checkpoint
             run.record(step, state.bound)
