@@ -238,9 +238,12 @@ class _Integers:
     def improve(
         self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray, last: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """On this lattice, and whether it resolves F there."""
-        t = _solve_integer(nodes.cdf, q, t)
-        return t, nodes.look(t, np.arange(len(q)))[2]
+        """Exact where this lattice resolves F, as it was elsewhere; and where it does."""
+        done = nodes.look(t, np.arange(len(q)))[2]
+        if len(i := np.flatnonzero(done | last)):
+            t[i] = _solve_integer(lambda y, k: nodes.cdf(y, i[k]), q[i], t[i])
+            done[i] = nodes.look(t[i], i)[2]
+        return t, done
 
 
 def _solve(
