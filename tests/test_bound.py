@@ -30,6 +30,7 @@ from chainedgp.bound import evaluator as evaluator_module
 from chainedgp.bound import shards as shards_module
 from chainedgp.bound import sparse
 from chainedgp.bound.shards import Shard
+from chainedgp.errors import NumericalError
 
 
 def rbf(A, B, variance, lengthscale):
@@ -494,12 +495,46 @@ def test_products_of_a_chunk(M):
     B, C = rng.normal(size=(2, M, M))
     triangle = np.tril(linalg.lower_triangle_product(B, C))
     np.testing.assert_allclose(triangle, np.tril(B @ C), rtol=0, atol=1e-12)
+    triangle = np.tril(linalg.lower_triangle_product(B, lower, lower=True))
+    np.testing.assert_allclose(triangle, np.tril(B @ lower), rtol=0, atol=1e-12)
     for weights in (w, np.abs(w), -np.abs(w), 0.0 * w):
         expected = np.einsum("in,n,jn->ij", A, weights, A)
         np.testing.assert_allclose(linalg.weighted_gram(A, weights), expected, rtol=0, atol=1e-11)
     packed = linalg.pack_lower(lower)
     np.testing.assert_array_equal(packed, lower[np.tril_indices(M)])
     np.testing.assert_array_equal(linalg.unpack_lower(packed, M), lower)
+
+
+@pytest.mark.parametrize("M", [1, 64, 128, 129, 257, 300])  # by halves from 129 on
+def test_factors_and_their_inverses(M):
+    rng = np.random.default_rng(M)
+    root = rng.normal(size=(M, 2 * M)) / np.sqrt(2 * M)
+    L = linalg.cholesky(root @ root.T, "it")
+    np.testing.assert_allclose(L @ L.T, root @ root.T, rtol=0, atol=1e-14)
+    inverse = linalg.invert_lower(L)
+    np.testing.assert_allclose(inverse @ L, np.eye(M), rtol=0, atol=1e-13)
+    assert (np.triu(inverse, 1) == 0.0).all() and (np.triu(L, 1) == 0.0).all()
+    L[M // 2, M // 2] = 0.0
+    with pytest.raises(NumericalError, match="singular"):
+        linalg.invert_lower(L)
+    for broken in (-np.eye(M), np.full((M, M), np.nan)):
+        with pytest.raises(NumericalError, match="it is not positive definite"):
+            linalg.cholesky(broken, "it")
+
+
+@pytest.mark.parametrize("M", [40, 250])
+def test_latents_side_by_side_are_as_one_after_the_other(M):
+    """From 200 inducing inputs on their (M, M) work is shared by the threads."""
+    bits = []
+    for threads in (1, 2):
+        X = np.random.default_rng(0).normal(size=(300, 2))
+        m = cgp.ChainedGP(
+            X, X[:, 0], cgp.likelihoods.HetGaussian(), Z=X[:M], num_threads=threads, jitter=1e-4
+        )
+        randomise_q(m)
+        bits.append((m.objective_function_gradients(), m.log_likelihood()))
+    np.testing.assert_array_equal(bits[0][0], bits[1][0])
+    assert bits[0][1] == bits[1][1]
 
 
 @pytest.mark.parametrize("name", PAPER)
