@@ -283,8 +283,8 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         return [part.values for part in param]
 
     def _q(self) -> tuple[Gaussian, ...]:
-        columns = self._columns(self.q_mu), self._columns(self.q_sqrt)
-        return tuple(self._evaluator.over_latents(from_packed_root, *columns))
+        q = zip(self._columns(self.q_mu), self._columns(self.q_sqrt), strict=True)
+        return tuple(from_packed_root(mu, root) for mu, root in q)
 
     def _q_is_prior(self) -> bool:
         """Whether q is N(0, I), as in a new model."""
@@ -327,7 +327,9 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         """
         if self._state is None:
             self._evaluator.set_hyperparameters(self._theta())
-            state = self._evaluator.evaluate(self._q(), gradient=gradient)
+            columns = self._columns(self.q_mu), self._columns(self.q_sqrt)
+            q = self._evaluator.over_latents(from_packed_root, *columns)
+            state = self._evaluator.evaluate(q, gradient=gradient)
             self._evaluator.each("accept", 0.0)
             self.__dict__["_state"] = state
             self.__dict__["_last_bound"] = state.bound
