@@ -60,6 +60,8 @@ CLOSE, NEWTON_STEPS = 1e-5, 5
 """Excess of logit F that one more step makes negligible; steps before brackets are used."""
 POLISH = 0.05
 """Width of such a bracket, relative to the first."""
+ROUGH_COUNT, FINE_COUNT = 1e-4, 1e-9
+"""Relative errors of quantiles that are counts, before F is resolved and after."""
 
 
 def mixture_cdf(mixture: Mixture, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -233,15 +235,19 @@ class _Integers:
 
     def start(self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray) -> np.ndarray:
         """On the coarse lattice."""
-        return _solve_integer(nodes.cdf, q, t)
+        return _solve_integer(nodes.cdf, q, t, ROUGH_COUNT)
 
     def improve(
         self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray, last: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Exact where this lattice resolves F, as it was elsewhere; and where it does."""
-        done = nodes.look(t, np.arange(len(q)))[2]
-        if len(i := np.flatnonzero(done | last)):
-            t[i] = _solve_integer(lambda y, k: nodes.cdf(y, i[k]), q[i], t[i])
+        """Exact where this lattice resolves F, rough elsewhere; and where it does."""
+        every = np.arange(len(q))
+        done = nodes.look(t, every)[2]
+        if last and not done.all():
+            t = np.where(done, t, _solve_integer(nodes.cdf, q, t, ROUGH_COUNT))
+            done = nodes.look(t, every)[2]
+        if len(i := np.flatnonzero(done)):
+            t[i] = _solve_integer(lambda y, k: nodes.cdf(y, i[k]), q[i], t[i], FINE_COUNT)
             done[i] = nodes.look(t[i], i)[2]
         return t, done
 
@@ -330,13 +336,13 @@ def _chandrupatla(
     return root
 
 
-def _solve_integer(cdf: Function, q: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """The smallest integers with F ≥ q, (N,), to nine digits: growing steps, then bisection."""
+def _solve_integer(cdf: Function, q: np.ndarray, start: np.ndarray, error: float) -> np.ndarray:
+    """The smallest integers with F ≥ q, (N,): growing steps, then bisection to a relative error."""
     q = q - 1e-14  # F is a sum of many rounded terms
     middle = np.floor(start)
     enough = cdf(middle, np.arange(len(q))) >= q
     low, high = np.where(enough, -1.0, middle), np.where(enough, middle, np.inf)
-    step = first = np.maximum(1.0, np.floor(1e-8 * middle))
+    step = first = np.maximum(1.0, np.floor(10.0 * error * middle))
     while len(i := np.flatnonzero((low < 0.0) & (high > 0.0) & enough)):  # downwards
         trial = np.maximum(high[i] - step[i], -1.0)
         over = (trial >= 0.0) & (cdf(np.maximum(trial, 0.0), i) >= q[i])
@@ -350,7 +356,7 @@ def _solve_integer(cdf: Function, q: np.ndarray, start: np.ndarray) -> np.ndarra
         over = cdf(trial, i) >= q[i]
         high[i], low[i] = np.where(over, trial, np.inf), np.where(over, low[i], trial)
         step = 4.0 * step
-    while len(i := np.flatnonzero(high - low > np.maximum(1.0, 1e-9 * high))):
+    while len(i := np.flatnonzero(high - low > np.maximum(1.0, error * high))):
         trial = np.floor(0.5 * (low[i] + high[i]))
         over = cdf(trial, i) >= q[i]
         high[i], low[i] = np.where(over, trial, high[i]), np.where(over, low[i], trial)
