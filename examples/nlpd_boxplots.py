@@ -47,7 +47,8 @@ def read(path):
 def draw_panel(axes, dataset, scores, with_paper):
     models = [name for name in ORDER if name in scores]
     quartiles = [np.percentile(scores[name], [25, 75]) for name in models]
-    top = max(high + 5.0 * (high - low) for low, high in quartiles)
+    tops = np.array([high + 5.0 * (high - low) for low, high in quartiles])
+    top = tops[tops <= 10.0 * np.abs(np.median(tops))].max()  # a model may fail altogether
     for k, name in enumerate(models):
         chained = name.startswith("CH")
         colour = SEQUENCE[0] if chained else COLOURS["orange"]
@@ -64,7 +65,7 @@ def draw_panel(axes, dataset, scores, with_paper):
             axes.plot([k + 0.3, k + 0.45], [middle, middle], color="black", lw=1.0)
         far = [value for value in scores[name] if value > top]
         if far:  # would flatten all boxes
-            words = ", ".join(f"{value:.1f}" for value in far)
+            words = ", ".join(f"{v:.1f}" for v in far) if len(far) < 4 else f"{len(far)} runs"
             axes.text(k, top, f"↑ {words}", ha="center", va="top", fontsize=7, color=colour)
     if max(max(scores[name]) for name in models) > top:
         least = min(min(scores[name]) for name in models)
