@@ -11,7 +11,7 @@ from paramz import Model
 from . import checks
 from .assessment import Assessment
 from .bound.evaluator import Evaluator, Gradient, Hyperparameters, State
-from .bound.gaussian import Gaussian, from_packed_root, root_gradient
+from .bound.gaussian import Gaussian, from_root, root_gradient
 from .bound.shards import Shard
 from .construction import (
     as_mean,
@@ -284,7 +284,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
 
     def _q(self) -> tuple[Gaussian, ...]:
         q = zip(self._columns(self.q_mu), self._columns(self.q_sqrt), strict=True)
-        return tuple(from_packed_root(mu, root) for mu, root in q)
+        return tuple(from_root(mu, root) for mu, root in q)
 
     def _q_is_prior(self) -> bool:
         """Whether q is N(0, I), as in a new model."""
@@ -328,7 +328,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         if self._state is None:
             self._evaluator.set_hyperparameters(self._theta())
             columns = self._columns(self.q_mu), self._columns(self.q_sqrt)
-            q = self._evaluator.over_latents(from_packed_root, *columns)
+            q = self._evaluator.over_latents(from_root, *columns)
             state = self._evaluator.evaluate(q, gradient=gradient)
             self._evaluator.each("accept", 0.0)
             self.__dict__["_state"] = state

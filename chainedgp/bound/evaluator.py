@@ -94,8 +94,7 @@ class Evaluator:
         """Factorise the priors at θ; every later call is at this θ."""
         make = partial(make_prior, jitter=theta.jitter)
         self._large = max(len(Z) for Z in theta.Z) >= LARGE
-        with one_blas_thread():
-            priors = self.over_latents(make, theta.kernels, theta.means, theta.Z)
+        priors = self.over_latents(make, theta.kernels, theta.means, theta.Z)
         self.num_theta += 1
         self._task = Task(
             tuple(priors), theta.likelihood, dict(theta.parameters), next(_keys), scale=scale
@@ -128,8 +127,7 @@ class Evaluator:
 
     def gaussians(self, gram: Gram) -> tuple[Gaussian, ...]:
         """q of every latent from its natural parameters."""
-        with one_blas_thread():
-            return tuple(self.over_latents(from_natural, gram.b, gram.Lam))
+        return tuple(self.over_latents(from_natural, gram.b, gram.Lam))
 
     def evaluate(
         self,
@@ -185,15 +183,14 @@ class Evaluator:
     def over_latents(self, work: Callable[..., Any], *parts: Sequence[Any]) -> list[Any]:
         """work(…) of every latent's parts, on the threads of the rows where it is long enough."""
         jobs = list(zip(*parts, strict=True))
-        if self._large and len(self.shards) == 1:
-            with one_blas_thread():
+        with one_blas_thread():
+            if self._large and len(self.shards) == 1:
                 return list(self.shards[0].in_threads(work, jobs))
-        return [work(*job) for job in jobs]
+            return [work(*job) for job in jobs]
 
     def _left(self, q: Sequence[Gaussian]) -> tuple[Array, ...]:
         """[L⁻ᵀ, L⁻ᵀμ] of every latent: the gradient in Kuf at fixed q."""
-        with one_blas_thread():
-            return tuple(self.over_latents(_fixed_left, self.task.priors, q))
+        return tuple(self.over_latents(_fixed_left, self.task.priors, q))
 
     def _site_factors(
         self, H: list[Array], state: State, mu_bar: list[Array]

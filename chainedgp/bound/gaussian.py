@@ -9,14 +9,7 @@ import numpy as np
 
 from ..linalg import Array, cholesky, invert_lower, lower_triangle_product, pack_lower, unpack_lower
 
-__all__ = [
-    "Gaussian",
-    "from_natural",
-    "from_packed_root",
-    "from_root",
-    "root_gradient",
-    "symmetric_kl",
-]
+__all__ = ["Gaussian", "from_natural", "from_root", "root_gradient", "symmetric_kl"]
 
 
 @dataclass(frozen=True)
@@ -59,17 +52,16 @@ def from_natural(b: Array, Lam: Array) -> Gaussian:
     return Gaussian(S @ b, S, -2.0 * float(np.log(np.diag(R)).sum()), precision)
 
 
-def from_root(mu: Array, root: Array) -> Gaussian:
-    """q with mean μ and S = R Rᵀ, R lower triangular (M, M); the diagonal may have either sign."""
+def from_root(mu: Array, packed: Array) -> Gaussian:
+    """q with mean μ (M,) and S = R Rᵀ; R is lower triangular, packed row by row as parameters are.
+
+    The diagonal may have either sign.
+    """
+    root = unpack_lower(packed, mu.size)
     diagonal = np.abs(np.diag(root))
     with np.errstate(divide="ignore"):
         log_det = 2.0 * float(np.log(diagonal).sum())
-    return Gaussian(mu, root @ root.T, log_det, root=root)
-
-
-def from_packed_root(mu: Array, packed: Array) -> Gaussian:
-    """The same from columns of parameters: μ and the lower triangle of R row by row."""
-    return from_root(np.array(mu), unpack_lower(packed, mu.size))
+    return Gaussian(np.array(mu), root @ root.T, log_det, root=root)
 
 
 def root_gradient(q: Gaussian, G: Array) -> Array:
