@@ -31,7 +31,7 @@ __all__ = [
     "weighted_gram",
 ]
 
-BLOCK = 64  # rows of a triangular matrix that are multiplied at once
+BLOCK = 48  # rows of a triangular matrix that are multiplied at once
 
 
 def cholesky(K: Array, what: str) -> Array:
