@@ -49,7 +49,8 @@ def find_q(evaluator: Evaluator, tolerance: float, max_steps: int = 500) -> Inne
     rho, gap = 1.0, np.inf
     bounds: deque[float] = deque(maxlen=STALL + 1)
     for step in range(max_steps):
-        gap = predicted_gap(evaluator, state)
+        full = _full_step(evaluator, state)
+        gap = _gap(state, full)
         if gap <= tolerance:
             return InnerResult(state, gap, step, True)
         bounds.append(state.bound)
@@ -61,9 +62,8 @@ def find_q(evaluator: Evaluator, tolerance: float, max_steps: int = 500) -> Inne
             state = accelerated
             continue
         near = gap <= min(1e3 * tolerance, NEAR)  # then very short steps are not worth their passes
-        new, rho = _step(
-            evaluator, state, state.proposal(), rho, 0.1 * rho if near else SHORTEST_STEP
-        )
+        shortest = 0.1 * rho if near else SHORTEST_STEP
+        new, rho = _step(evaluator, state, state.proposal(), rho, shortest, full)
         if new is None and gap > 1e3 * tolerance:
             new, rho = _positive_step(evaluator, state)
         if new is None:
@@ -110,17 +110,29 @@ def _start(evaluator: Evaluator) -> State:
 
 def predicted_gap(evaluator: Evaluator, state: State) -> float:
     """½[KL(q‖q⁺) + KL(q⁺‖q)], q⁺ the full step: about how far the bound is below its maximum."""
+    return _gap(state, _full_step(evaluator, state))
+
+
+def _full_step(evaluator: Evaluator, state: State) -> tuple[Gaussian, ...] | None:
+    """q⁺, where it exists."""
     try:
-        ahead = evaluator.gaussians(state.proposal())
+        return evaluator.gaussians(state.proposal())
     except NumericalError:
+        return None
+
+
+def _gap(state: State, full: tuple[Gaussian, ...] | None) -> float:
+    if full is None:
         return np.inf
-    return sum(symmetric_kl(q, q_plus) for q, q_plus in zip(state.q, ahead, strict=True))
+    return sum(symmetric_kl(q, q_plus) for q, q_plus in zip(state.q, full, strict=True))
 
 
-def _try(evaluator: Evaluator, state: State, target: Gram) -> State | None:
-    """The state at natural parameters `target`, or None if q fails or the bound falls."""
+def _try(
+    evaluator: Evaluator, state: State, target: Gram, q: tuple[Gaussian, ...] | None = None
+) -> State | None:
+    """The state at natural parameters `target` (q, if known), or None if q or the bound fails."""
     try:
-        q = evaluator.gaussians(target)
+        q = evaluator.gaussians(target) if q is None else q
     except NumericalError:
         return None
     new = evaluator.evaluate(q, target)
@@ -130,13 +142,24 @@ def _try(evaluator: Evaluator, state: State, target: Gram) -> State | None:
 
 
 def _step(
-    evaluator: Evaluator, state: State, ahead: Gram, rho: float, shortest: float = SHORTEST_STEP
+    evaluator: Evaluator,
+    state: State,
+    ahead: Gram,
+    rho: float,
+    shortest: float = SHORTEST_STEP,
+    full: tuple[Gaussian, ...] | None = None,
 ) -> tuple[State | None, float]:
-    """The state after the longest step towards `ahead` that does not lower the bound."""
+    """The state after the longest step towards `ahead` that does not lower the bound.
+
+    full : q at `ahead` itself, where it is known.
+    """
     if state.gram is None:
         raise RuntimeError("the inner loop starts from sites")
     while rho >= shortest:
-        new = _try(evaluator, state, _mix((1.0 - rho, rho), (state.gram, ahead)))
+        if rho == 1.0:
+            new = _try(evaluator, state, ahead, full)
+        else:
+            new = _try(evaluator, state, _mix((1.0 - rho, rho), (state.gram, ahead)))
         if new is not None:
             return new, rho
         rho *= 0.5
