@@ -217,7 +217,7 @@ def link(latent, letter):
     if re.fullmatch(r"logit_\d+", latent):
         return f"weight of class {int(latent[6:]) - 1} ∝ $e^{{{letter}}}$"
     for prefix, formula in (
-        ("log_odds_", f"odds of {latent[9:]} against the rest = $e^{{{letter}}}$"),
+        ("log_odds_", f"odds of the mass at {latent[9:]} against the base = $e^{{{letter}}}$"),
         ("log_", f"{latent[4:].replace('_', ' ')} = $e^{{{letter}}}$"),
         ("logit_", f"{latent[6:]} by the logistic function of ${letter}$"),
         ("logit", f"probability = $1/(1 + e^{{-{letter}}})$"),
@@ -273,8 +273,8 @@ $$
 
 ![Densities and a fit](../images/likelihoods/{name}.png)
 
-*Left: the density for a few values of the latents. Right: {ROWS} rows simulated from it, and the
-fit by this code:*
+*Left: the density, or probability, for a few values of the latents. Right: {ROWS} rows simulated
+from the likelihood, and the fit by this code:*
 
 ```python
 {code(name)}```

@@ -329,6 +329,25 @@ def test_a_restart_without_limit_does_not_win(monkeypatch):
     assert any("restart 1 stopped: the bound grows" in note for note in result.warnings)
 
 
+def test_restarts_that_all_go_astray_begin_again(monkeypatch):
+    from chainedgp.inference import restarts
+
+    fit = restarts.fit_profile
+
+    def astray(one, monitor, max_iters, **kw):
+        outcome = fit(one, monitor, 1, **kw)
+        for mean in one.mean_functions:
+            mean.set_constant(20.0)
+        outcome.value = -one.log_likelihood()
+        return outcome
+
+    monkeypatch.setattr(restarts, "fit_profile", astray)
+    m = model(40)
+    result = m.optimize_restarts(2)
+    assert any("began again" in note for note in result.warnings)
+    assert result.converged and result.bound > 40 * m._flat_score
+
+
 class _Zero:
     method = "restart 0"
     stop_reason = None

@@ -21,6 +21,7 @@ from .stochastic import Settings, fit_natgrad, fit_step_rule, read_settings
 __all__ = ["METHODS", "Fitting"]
 
 METHODS = ("profile", "lbfgsb", "scg", "natgrad", *RULES)
+TOLERANCE = 1e-3  # nats in 10 iterations
 ALIASES = {"lbfgs": "lbfgsb", "bfgs": "lbfgsb", "l-bfgs-b": "lbfgsb"}
 
 
@@ -33,7 +34,7 @@ class Fitting:
         messages: bool | None = None,
         max_iters: int = 1000,
         *,
-        tolerance: float = 1e-3,
+        tolerance: float = TOLERANCE,
         only: str | None = None,
         batch_size: int | None = None,
         epochs: float | None = None,
@@ -135,11 +136,14 @@ class Fitting:
             (outcome, winner), notes = fit_restarts(
                 model, monitor, num_restarts, max_iters, checks.as_generator(rng)
             )
+            model._restore(winner._snapshot())
+            for note in notes:
+                monitor.note(note)
+            if _has_gone_astray(model, monitor, outcome):
+                outcome = _fit_again(model, outcome, monitor, "profile", max_iters, TOLERANCE, None)
         finally:
             monitor.close()
-        model._restore(winner._snapshot())
-        for note in notes:
-            monitor.note(note)
+        _warn_of_quadrature(model, monitor)
         model.last_result = monitor.result(
             converged=outcome.converged,
             reason=outcome.reason,
