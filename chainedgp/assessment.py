@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from .bound.sparse import VARIANCE_FLOOR
+from .checks import as_percent
 from .diagnosis import ROWS, Check, check, summary
 from .errors import InputError
 from .kernels import Kernel
@@ -15,7 +16,6 @@ from .kernels.combine import Sum
 from .linalg import Array, one_blas_thread
 from .loo import LOO, REFIT, loo
 from .parameters import latent_index
-from .predictive_survival import as_percent
 from .tables import Table
 
 __all__ = ["Assessment"]

@@ -12,9 +12,8 @@ from scipy.linalg import cho_factor, cho_solve
 from . import checks, numeric
 from .bound.gaussian import Gaussian
 from .bound.sparse import Prior, make_prior
-from .construction import as_mean, checked_jitter, checked_likelihood, one_per_latent
+from .construction import as_mean, checked_jitter, checked_likelihood, one_per_latent, read_rows
 from .errors import InputError, NumericalError
-from .faults import check_density
 from .inference.initialize import (
     default_kernels,
     default_means,
@@ -72,13 +71,11 @@ class LaplaceGP(Prediction, ParamzModel):
                 f"has {len(self.likelihood.latents)}. Use ChainedGP."
             )
         self._column_names = checks.column_names(X)
-        self.X = self._X = checks.as_inputs(X)
-        self._y = np.asarray(checks.as_targets(Y, self.X.shape[0]), dtype=float)
-        self._metadata, weights = checks.as_metadata(Y_metadata, self.likelihood, self._y.size)
-        if weights is not None:
+        rows = read_rows(X, Y, Y_metadata, self.likelihood)
+        if rows.weights is not None:
             raise InputError("LaplaceGP has no row weights: leave 'weights' out of Y_metadata.")
-        self.likelihood.check_targets(self._y)
-        check_density(self.likelihood, self._y, self._metadata)
+        self.X = self._X = rows.X
+        self._y, self._metadata = np.asarray(rows.y, dtype=float), rows.metadata
         self.jitter = checked_jitter(jitter)
         self._a = np.zeros(self._y.size)  # K⁻¹(f̂ − m) at the last accepted parameters
         start_parameters(self.likelihood, self._y, self._metadata)
@@ -87,6 +84,7 @@ class LaplaceGP(Prediction, ParamzModel):
         means = one_per_latent(mean_function, 1, "mean_function", "a mean function", as_mean)
         kernels = kernels or default_kernels(self.X, scales, False)
         means = means or default_means(values)
+        kernels[0].name_columns(self._column_names)
         for part in (*kernels, *means):
             part.check_columns(self.X.shape[1])
         self._mark_stale()
@@ -355,6 +353,8 @@ def collapsed_bound(model: ChainedGP) -> float:
         raise InputError(
             f"collapsed_bound is for HetGaussian; got {type(model.likelihood).__name__}."
         )
+    if model._weights is not None:
+        raise InputError("collapsed_bound has no row weights: build the model without them.")
     K_f, K_g = (kernel.K(model.X) for kernel in model.kernels)
     m_f, m_g = (mean.evaluate(model.X)[0] for mean in model.mean_functions)
     residual = model.Y[:, 0] - m_f

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from .errors import InputError
+from .errors import ChainedGPWarning, InputError
 from .linalg import Array
 
 __all__ = [
     "as_column_names",
+    "as_fractions",
     "as_generator",
     "as_inputs",
     "as_metadata",
     "as_name",
+    "as_percent",
+    "as_row_values",
     "as_targets",
     "check_order",
     "column_names",
+    "fraction",
     "is_dask",
     "one_of",
+    "positive_float",
     "positive_int",
+    "rows_by_name",
     "without_weights",
 ]
 
@@ -50,8 +57,7 @@ def as_inputs(X: Any, name: str = "X", columns: int | tuple[str, ...] | None = N
     if doubled:
         listed = ", ".join(repr(key) for key in sorted(doubled))
         raise InputError(
-            f"{name} has several columns of the name {listed}: rename them, or leave out all but "
-            "one."
+            f"{name} has several columns named {listed}: rename them, or leave out all but one."
         )
     if isinstance(columns, tuple):
         _check_names(names, columns, name)
@@ -99,9 +105,10 @@ def as_targets(Y: Any, rows: int, name: str = "Y", allow_missing: bool = False) 
         )
     bad = np.flatnonzero(np.isnan(array))
     if bad.size and not allow_missing:
-        way = 'Drop those rows, or build the model with missing="drop".'
+        way = 'Drop those rows, or give missing="drop".'
+        values = "value" if bad.size == 1 else "values"
         raise InputError(
-            f"{name} has {bad.size} missing values (NaN), the first at row {bad[0]}. "
+            f"{name} has {bad.size} missing {values} (NaN), the first at row {bad[0]}. "
             f"{way if name == 'Y' else 'Drop those rows.'}"
         )
     _check_finite(array[~np.isnan(array)] if bad.size else array, name)
@@ -123,7 +130,8 @@ def as_metadata(
             f"{type(metadata).__name__}."
         )
     values = {
-        key: _as_row_values(value, f"{name}[{key!r}]", rows) for key, value in metadata.items()
+        key: as_row_values(value, f"{name}[{key!r}]", rows, key in likelihood.unbounded_metadata)
+        for key, value in metadata.items()
     }
     weights = values.pop(WEIGHTS, None)
     likelihood.check_metadata(values)
@@ -143,7 +151,8 @@ def as_metadata(
     return values, weights
 
 
-def _as_row_values(value: Any, name: str, rows: int) -> Array:
+def as_row_values(value: Any, name: str, rows: int, unbounded: bool = False) -> Array:
+    """One value per row (n,), a scalar repeated; infinite ones only where `unbounded`."""
     array = _as_float(value, name)
     if array.ndim == 0:
         array = np.full(rows, float(array))
@@ -153,7 +162,7 @@ def _as_row_values(value: Any, name: str, rows: int) -> Array:
         raise InputError(
             f"{name} must be a scalar or have one value per row ({rows}); got shape {array.shape}."
         )
-    _check_finite(array, name)
+    _check_finite(array[~np.isposinf(array)] if unbounded else array, name)
     return array
 
 
@@ -172,6 +181,12 @@ def check_order(X: Any, given: Mapping[str, Any]) -> None:
                 f"{name} has the rows of X in another order, by its index. Give "
                 f"{name}.loc[X.index], or {name}.to_numpy() if the rows do belong together."
             )
+
+
+def rows_by_name(Y: Any, Y_metadata: Any, name: str = "Y") -> dict[str, Any]:
+    """What `check_order` compares with X, as the user calls it."""
+    by_row = Y_metadata if isinstance(Y_metadata, Mapping) else {}
+    return {name: Y, **{f"Y_metadata[{key!r}]": value for key, value in by_row.items()}}
 
 
 def without_weights(metadata: Any) -> Any:
@@ -236,6 +251,51 @@ def positive_float(value: Any, name: str) -> float:
     if not number or isinstance(value, bool) or not (np.isfinite(value) and value > 0.0):
         raise InputError(f"{name} must be a positive number; got {value!r}.")
     return float(value)
+
+
+def fraction(value: Any, name: str) -> float:
+    """`value` as a float strictly between 0 and 1."""
+    number = isinstance(value, float | np.floating)
+    if not (number and 0.0 < value < 1.0):
+        raise InputError(f"{name} must be strictly between 0 and 1; got {value!r}.")
+    return float(value)
+
+
+def as_fractions(values: Any, name: str) -> Array:
+    """A number or numbers strictly between 0 and 1, as they came or (k,)."""
+    fractions = _numbers(values)
+    if fractions.ndim > 1 or not (fractions.size and np.all((fractions > 0) & (fractions < 1))):
+        raise InputError(
+            f"{name} must be a number or a list of numbers strictly between 0 and 1; got "
+            f"{values!r}. For percentages use predict_quantiles of the model."
+        )
+    return fractions
+
+
+def as_percent(values: Any, name: str) -> Array:
+    """Percentages strictly between 0 and 100 as fractions, (k,); warns if all are below 1."""
+    percent = np.atleast_1d(_numbers(values))
+    inside = (percent > 0.0) & (percent < 100.0)
+    if percent.ndim != 1 or not (percent.size and inside.all()):
+        raise InputError(
+            f"{name} must be percentages between 0 and 100 (not included); got {values!r}."
+        )
+    if (percent < 1.0).all():
+        warnings.warn(
+            f"{name} are percentages, and all of {values!r} are below 1: for the median write 50, "
+            "not 0.5.",
+            ChainedGPWarning,
+            stacklevel=4,
+        )
+    return percent / 100.0
+
+
+def _numbers(values: Any) -> Array:
+    """An array of floats; an empty one where the values are no numbers."""
+    try:
+        return np.array(values, dtype=float)
+    except (TypeError, ValueError):
+        return np.empty(0)
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:
@@ -337,7 +397,8 @@ def _check_finite(array: Array, name: str, columns: tuple[str, ...] | None = Non
                 first = f"in row {place[0]} of column {columns[place[1]]!r}"
         bad += len(found)
     if bad:
+        values = "value that is" if bad == 1 else "values that are"
         raise InputError(
-            f"{name} has {bad} values that are missing, NaN or infinite, the first {first}. "
+            f"{name} has {bad} {values} missing, NaN or infinite, the first {first}. "
             "Remove or impute those rows."
         )

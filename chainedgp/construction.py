@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,8 +48,7 @@ def read_rows(
     columns: int | tuple[str, ...] | None = None,
 ) -> RowData:
     """Check data; with missing = "drop" rows without a target are left out."""
-    by_row = Y_metadata if isinstance(Y_metadata, Mapping) else {}
-    checks.check_order(X, {"Y": Y, **{f"Y_metadata[{key!r}]": by_row[key] for key in by_row}})
+    checks.check_order(X, checks.rows_by_name(Y, Y_metadata))
     X = checks.as_inputs(X, "X", columns)
     y = checks.as_targets(Y, X.shape[0], allow_missing=missing == "drop")
     metadata, weights = checks.as_metadata(Y_metadata, likelihood, X.shape[0])
@@ -60,7 +59,7 @@ def read_rows(
         X, y = X[kept], y[kept]
         metadata = {name: value[kept] for name, value in metadata.items()}
         weights = None if weights is None else weights[kept]
-    likelihood.check_targets(np.asarray(y, dtype=float))
+    likelihood.check_rows(np.asarray(y, dtype=float), **metadata)
     check_density(likelihood, y, metadata)
     return RowData(X, y, metadata, weights)
 

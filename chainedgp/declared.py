@@ -40,6 +40,11 @@ class Declared(Part):
         cls._domains = {**cls._domains, **cls.__dict__.get("domains", {})}
 
     def __init__(self, name: str | None = None, **parameters: float) -> None:
+        if name is not None and not isinstance(name, str):
+            raise InputError(
+                f"{type(self).__name__}: the first argument is its name, a string; got {name!r}. "
+                "Give parameters by keyword."
+            )
         super().__init__(name=name or type(self).__name__)
         declared, domains = self._declarations()
         unknown = sorted(set(parameters) - set(declared))

@@ -53,13 +53,15 @@ def convergence(e: Evidence) -> Finding:
     gap = predicted_gap(model._evaluator, replace(e.left.state, q=q))
     result = getattr(model, "last_result", None)
     values = {"gradient": steepest, "gap": gap}
-    told = "it was never optimised" if result is None else f"its last fit {result.status}"
+    told = (
+        "it was never optimised" if result is None else f"its last fit ended as {result.status!r}"
+    )
     message = (
         f"The largest slope of the bound is {steepest:.2g} nats (per unit of a logarithm or of a "
         f"standard deviation), q is {gap:.2g} nats from its optimum; {told}."
     )
     levels = [graded(steepest, 1.0 + 1e-3 * e.N, 10.0 + 0.05 * e.N), graded(gap, 0.05, 1.0)]
-    if result is not None and result.status == "stopped":
+    if result is not None and result.status in ("stopped", "interrupted"):
         levels.append("look")
     level = worst(levels)
     if levels[0] == "ok" and levels[1] != "ok":

@@ -45,7 +45,7 @@ TOLERANCE = 1e-9  # nats of the bound, when q is found anew
 CAVITY_FLOOR = 1e-6  # of 1 − λ2 s: below it q without the site is no distribution
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class LOO:
     """Leave-one-out log-densities of N rows.
 
@@ -93,6 +93,8 @@ class LOO:
             f" p_loo {self.p_loo:.2f}; q found anew for {int(self.refitted.sum())} rows, Pareto k "
             f"> {self.threshold:.2f} in {self.num_bad} of the others"
         )
+
+    __repr__ = __str__
 
 
 def loo(model: Any, refit: int | bool = REFIT, rng: Any = 0, size: int = 4000) -> LOO:

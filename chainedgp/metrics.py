@@ -16,6 +16,7 @@ from .errors import InputError
 from .linalg import Array
 from .predictive import Predictive
 from .predictive_quantiles import DISCRETE
+from .predictive_survival import pit_ends
 
 __all__ = [
     "DCalibration",
@@ -120,11 +121,12 @@ def pit(predictive: Predictive, y: Any, rng: Any = 0) -> Array:
 
         u_i = F(y_i⁻) + V_i (F(y_i) − F(y_i⁻)),   V_i ~ U(0, 1) from `rng`,
 
-    which is F(y_i) where y is continuous and randomised over the jump for counts and atoms.
+    which is F(y_i) where y is continuous and randomised over the jump for counts and atoms. A
+    censored time is randomised over all that it may have been: F(y_i) to 1 if it is right-censored.
     """
-    y = _targets(predictive, y)[:, None]
-    at, before = predictive.cdf(y)[:, 0], predictive.cdf(np.nextafter(y, -np.inf))[:, 0]
-    return before + as_generator(rng).uniform(size=len(at)) * np.maximum(at - before, 0.0)
+    y = _targets(predictive, y)
+    lower, upper = pit_ends(predictive, y)
+    return lower + as_generator(rng).uniform(size=len(y)) * np.maximum(upper - lower, 0.0)
 
 
 def mae(prediction: Any, y: Any) -> float:

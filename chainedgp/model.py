@@ -252,10 +252,11 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         self.input_names = checks.as_column_names(names, self._X.shape[1])
         self._column_names = tuple(self.input_names)
 
-    def set_data(self, X: Any, Y: Any, Y_metadata: Any = None) -> None:
+    def set_data(self, X: Any, Y: Any, Y_metadata: Any = None, missing: str = "raise") -> None:
         """New rows for the same model; parameters and q stay, as a warm start."""
         columns = self._column_names or self._X.shape[1]
-        self._take_rows(X, Y, Y_metadata, columns=columns)
+        missing = checks.one_of(missing, ("raise", "drop"), "missing")
+        self._take_rows(X, Y, Y_metadata, missing, columns)
         self._take_constants()
 
     # ---- θ and q as the core sees them ----------------------------------------------------------
@@ -399,7 +400,3 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
     def _repr_html_(self) -> str:
         lines = [f"<b>{key}</b>: {value}<br>" for key, value in self._header()]
         return "\n".join(["<p>", *lines, "</p>", super(Model, self)._repr_html_()])
-
-    def __getstate__(self) -> Any:
-        self._mark_stale()
-        return super().__getstate__()

@@ -228,6 +228,10 @@ class ParamzModel(Searchable, Model):
         """Something changed: the model must evaluate its bound again."""
         raise NotImplementedError
 
+    def __getstate__(self) -> Any:
+        self._mark_stale()  # what was evaluated holds closures
+        return super().__getstate__()
+
     def _snapshot(self) -> dict[str, Array]:
         """Values of all leaves by name, to be put back by `_restore`."""
         return {name: np.array(leaf.values) for name, leaf in self._named_leaves().items()}
@@ -251,11 +255,24 @@ class ParamzModel(Searchable, Model):
         names = [known[id(part)] for part in leaves if id(part) in known]
         if not names:
             raise InputError(f"no parameter of this model matches {leaf!r}.")
+        if prior is not None:
+            self._check_prior(prior, names)
         for name in names:
             self.hyperpriors.pop(name, None)
             if prior is not None:
                 self.hyperpriors[name] = prior
         self._mark_stale()
+
+    def _check_prior(self, prior: Prior, names: list[str]) -> None:
+        for name in names:
+            values = self._named_leaves()[name].values
+            with np.errstate(all="ignore"):
+                possible = np.isfinite(prior.log_density(values)).all()
+            if not possible:
+                raise InputError(
+                    f"{prior!r} has no density at {name} = {values.ravel()[:3]}: choose a prior "
+                    "whose support holds it, such as Normal for a parameter of either sign."
+                )
 
     def _named_leaves(self) -> dict[str, Any]:
         """All leaves by name, without the name of the model."""

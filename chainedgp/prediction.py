@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from . import checks
 from .bound.gaussian import Gaussian
 from .bound.sparse import Prior, make_prior, marginals, project
-from .errors import ChainedGPWarning, InputError, NumericalError
+from .errors import InputError, NumericalError
 from .linalg import Array, cholesky, one_blas_thread
 from .predictive import Predictive
-from .predictive_survival import as_percent
 from .tables import frame_like
 
 __all__ = ["Prediction"]
@@ -24,7 +22,10 @@ BLOCK_ROWS = 4096
 JOINT_ROWS = 2048
 
 
-def _by_blocks(method: Callable[..., Any]) -> Any:
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _by_blocks(method: Method) -> Method:
     """A method that on a Dask array works block by block, later, and gives Dask arrays."""
 
     @functools.wraps(method)
@@ -35,7 +36,7 @@ def _by_blocks(method: Callable[..., Any]) -> Any:
 
         return map_blocks(self, method, Xnew, *args, **kw)
 
-    return either
+    return cast(Method, either)
 
 
 class Prediction:
@@ -71,6 +72,7 @@ class Prediction:
     def predictive(self, Xnew: Any, Y_metadata: Any = None) -> Predictive:
         """The predictive distribution of the targets at Xnew: p(y* | x*) under q (one per row)."""
         model: Any = self
+        checks.check_order(Xnew, checks.rows_by_name(None, Y_metadata))
         X = model._rows(Xnew)
         given = checks.without_weights(Y_metadata)
         metadata, _ = checks.as_metadata(given, model.likelihood, X.shape[0])
@@ -94,8 +96,8 @@ class Prediction:
         A frame of another library, such as polars, gives a frame of that library. Columns: mean,
         variance, and the quantiles, in percent: "2.5%", "50%", "97.5%".
         """
+        levels = checks.as_percent(quantiles, "quantiles")
         distribution = self.predictive(Xnew, Y_metadata)
-        levels = as_percent(quantiles, "quantiles")
         table = dict(
             zip((f"{100 * q:g}%" for q in levels), distribution.ppf(levels).T, strict=True)
         )
@@ -107,23 +109,9 @@ class Prediction:
         self, Xnew: Any, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Any = None
     ) -> list[Array]:
         """Quantiles of the targets, in percent as in GPy: a list of (n, 1)."""
-        try:
-            percent = np.atleast_1d(np.asarray(quantiles, dtype=float))
-        except (TypeError, ValueError):
-            percent = np.empty(0)
-        if not (percent.size and ((percent > 0) & (percent < 100)).all()):
-            raise InputError(
-                f"quantiles are percentages between 0 and 100 (not included); got {quantiles!r}."
-            )
-        if (percent < 1).all():
-            warnings.warn(
-                f"quantiles are percentages, and all of {quantiles!r} are below 1: for the median "
-                "write 50, not 0.5.",
-                ChainedGPWarning,
-                stacklevel=2,
-            )
-        table = self.predictive(Xnew, Y_metadata).ppf(percent / 100.0)  # (n, k)
-        return [table[:, k : k + 1] for k in range(percent.size)]
+        levels = checks.as_percent(quantiles, "quantiles")
+        table = self.predictive(Xnew, Y_metadata).ppf(levels)  # (n, k)
+        return [table[:, k : k + 1] for k in range(levels.size)]
 
     @_by_blocks
     def predict_density(self, Xnew: Any, y: Any, Y_metadata: Any = None) -> Array:
@@ -139,10 +127,13 @@ class Prediction:
     def log_predictive_density(self, Xnew: Any, Ynew: Any, Y_metadata: Any = None) -> Array:
         """log p(y* | x*) of new rows, (n, 1); the mean of its negative is the NLPD."""
         model: Any = self
+        checks.check_order(Xnew, checks.rows_by_name(Ynew, Y_metadata, "Ynew"))
         X = model._rows(Xnew)
         y = checks.as_targets(Ynew, X.shape[0], "Ynew")
-        model.likelihood.check_targets(y)
-        return self.predictive(X, Y_metadata).logpdf(y[:, None])
+        given = checks.without_weights(Y_metadata)
+        metadata, _ = checks.as_metadata(given, model.likelihood, X.shape[0])
+        model.likelihood.check_rows(y, **metadata)
+        return self.predictive(X, metadata).logpdf(y[:, None])
 
     def posterior_samples(
         self, Xnew: Any, size: int = 10, rng: Any = None, Y_metadata: Any = None

@@ -11,13 +11,14 @@ import numpy as np
 from scipy.special import ndtri
 
 from . import quadrature
-from .checks import as_generator, positive_int
+from .checks import as_fractions, as_generator, as_percent, fraction, positive_int
 from .errors import InputError, MomentWarning
 from .likelihoods.base import Likelihood
+from .likelihoods.wrappers import innermost
 from .predictive_mixtures import GaussianLatents, ScaleMixture, gives_with_density, mixture_of
 from .predictive_nodes import Mixture, lattice, log_expectation
 from .predictive_quantiles import DISCRETE, mixture_cdf, mixture_ppf
-from .predictive_survival import BAND_NODES, CENSORING, SurvivalCurves, as_percent
+from .predictive_survival import BAND_NODES, CENSORING, SurvivalCurves
 from .predictive_tables import DensityTables
 
 __all__ = ["Predictive"]
@@ -226,13 +227,7 @@ class Predictive(SurvivalCurves):
 
     def ppf(self, q: float | np.ndarray) -> np.ndarray:
         """The y with cdf(y) = q, or the smallest count with cdf(y) ≥ q: (n, k) for k values."""
-        q = np.array(q, dtype=float)
-        if q.ndim > 1 or not np.all((q > 0.0) & (q < 1.0)):
-            raise InputError(
-                f"q must be a number or a list of numbers strictly between 0 and 1; got {q!r}. "
-                "For percentages use predict_quantiles of the model."
-            )
-        q = np.atleast_1d(q)
+        q = np.atleast_1d(as_fractions(q, "q"))
         each = np.broadcast_to(q, (len(self), len(q)))
         if self._tables is not None:
             result = self._tables.ppf(each)
@@ -249,8 +244,7 @@ class Predictive(SurvivalCurves):
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Central interval with probability `level` in (0, 1): lower and upper end, (n, 1) each."""
-        if not 0.0 < level < 1.0:
-            raise InputError(f"level must be strictly between 0 and 1; got {level!r}.")
+        level = fraction(level, "level")
         ends = self.ppf(np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level]))
         return ends[:, :1], ends[:, 1:]
 
@@ -379,6 +373,4 @@ def _blocks(rows: np.ndarray, nodes: int) -> list[np.ndarray]:
 
 def _is_own(likelihood: Any, method: str) -> bool:
     """Whether a likelihood, or the one that it wraps, has a `method` better than the default."""
-    while hasattr(likelihood, "_base"):
-        likelihood = likelihood.base
-    return getattr(type(likelihood), method) is not getattr(Likelihood, method)
+    return getattr(type(innermost(likelihood)), method) is not getattr(Likelihood, method)

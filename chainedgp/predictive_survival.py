@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from . import quadrature
+from .checks import as_percent
 from .domains import CONTINUOUS
 from .errors import InputError
+from .likelihoods.wrappers import innermost
 from .predictive_mixtures import GaussianLatents
 from .predictive_nodes import log_expectation
 
-__all__ = ["BAND_NODES", "CENSORING", "SurvivalCurves", "as_percent", "pit_ends"]
+__all__ = ["BAND_NODES", "CENSORING", "SurvivalCurves", "pit_ends"]
 
 CENSORING = ("censored", "y_upper", "entry")
 """Metadata that say what was seen of an event: they enter `logpdf`, not the event's own law."""
@@ -96,10 +98,7 @@ class SurvivalCurves:
     # ---- parts -----------------------------------------------------------------------------------
 
     def _check_survival(self, method: str) -> None:
-        inner = self._likelihood
-        while hasattr(inner, "_base"):
-            inner = inner.base
-        if not hasattr(inner, "log_survival"):
+        if not hasattr(innermost(self._likelihood), "log_survival"):
             raise InputError(
                 f"{method} is for survival likelihoods; {type(self._likelihood).__name__} has no "
                 "log_survival. Use cdf, ppf or interval, or derive the likelihood from Survival."
@@ -157,20 +156,16 @@ def _panels(horizon: float) -> tuple[np.ndarray, np.ndarray]:
     return (edges[:-1, None] + half * (1.0 + x)).ravel(), (half * w).ravel()
 
 
-def as_percent(values: Any, name: str) -> np.ndarray:
-    """Percentages strictly between 0 and 100 as fractions, (k,)."""
-    percent = np.atleast_1d(np.array(values, dtype=float))
-    if percent.ndim != 1 or not np.all((percent > 0.0) & (percent < 100.0)):
-        raise InputError(f"{name} must be percentages between 0 and 100; got {values!r}.")
-    return percent / 100.0
-
-
-def pit_ends(predictive: Any, y: np.ndarray, metadata: dict[str, Any]) -> tuple[Any, Any]:
+def pit_ends(
+    predictive: Any, y: np.ndarray, metadata: dict[str, Any] | None = None
+) -> tuple[Any, Any]:
     """The ends, (n,) each, between which the probability integral transform of each row lies.
 
     Both are F(y) for a continuous target that was seen; F(y⁻) and F(y) at a jump, F(y) and 1 for a
-    right-censored one, and so on; given T > entry where there is an `entry`.
+    right-censored one, and so on; given T > entry where there is an `entry`. metadata : how the
+    rows were observed, where the predictive distribution was not told.
     """
+    metadata = predictive._seen.kw if metadata is None else metadata
     lower = upper = predictive.cdf(y[:, None])[:, 0]
     likelihood = predictive._likelihood
     if likelihood.atoms or likelihood.support not in CONTINUOUS:

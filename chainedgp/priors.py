@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import gammaln
@@ -31,10 +32,14 @@ class Prior:
         """d log p / dx, elementwise."""
         raise NotImplementedError
 
+    #: fields that may be any number; all others must be positive
+    real_fields: ClassVar[tuple[str, ...]] = ("mean",)
+
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not np.isfinite(value) or (name != "mean" and value <= 0):
-                what = "finite" if name == "mean" else "positive and finite"
+            real = name in self.real_fields
+            if not np.isfinite(value) or not (real or value > 0):
+                what = "finite" if real else "positive and finite"
                 raise InputError(f"{type(self).__name__}: {name} must be {what}; got {value!r}.")
 
 

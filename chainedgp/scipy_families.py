@@ -66,12 +66,14 @@ def _checked(key: str, link: Any) -> str | float:
 def kind_of_support(
     tries: Sequence[tuple[float, float]], discrete: bool, name: str
 ) -> tuple[tuple[float, float], str]:
-    """Ends that hold for all supports tried, and the kind of support that contains them."""
+    """Ends that are the same in all supports tried, else ∓inf; the kind of support around all."""
     ends = np.array(tries, dtype=float)
-    low, high = float(np.nanmin(ends[:, 0])), float(np.nanmax(ends[:, 1]))
+    ends = ends[~np.isnan(ends).any(axis=1)]
+    least, fixed = float(ends[:, 0].min()), (ends == ends[0]).all(axis=0)
+    low, high = (float(end) for end in np.where(fixed, ends[0], (-np.inf, np.inf)))
     unit = (low, high) == (0.0, 1.0)
     if not discrete:
-        return (low, high), "unit" if unit else "positive" if low >= 0.0 else "real"
-    if not low >= 0.0:
+        return (low, high), "unit" if unit else "positive" if least >= 0.0 else "real"
+    if not least >= 0.0:
         raise InputError(f"{name} has values below 0: only counts 0, 1, … can be used.")
     return (low, high), "binary" if unit else "counts"

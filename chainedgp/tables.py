@@ -12,7 +12,7 @@ import numpy as np
 __all__ = ["Table", "frame_like"]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Table:
     """Named rows and named columns of numbers, words or truth values.
 

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ __all__ = ["CrossValidation", "cross_validate"]
 Split = tuple[Array, Array]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class CrossValidation(Table):
     """Scores of held-out rows, a row for each fold, their mean printed below.
 
@@ -72,15 +72,22 @@ def cross_validate(
     -------
     CrossValidation : a table; `print` it, or take `.frame()` for pandas.
     """
-    X = checks.as_inputs(X)
-    y = checks.as_targets(Y, X.shape[0])
+    Y_metadata = {} if Y_metadata is None else Y_metadata
+    if not isinstance(Y_metadata, Mapping):
+        raise InputError(
+            f"Y_metadata must be a dict of per-row values; got {type(Y_metadata).__name__}."
+        )
+    checks.check_order(X, checks.rows_by_name(Y, Y_metadata))
+    inputs = checks.as_inputs(X)
+    N = inputs.shape[0]
+    X = inputs if checks.column_names(X) is None else X  # a frame stays one: columns have names
+    y = checks.as_targets(Y, N)
     metadata = {
-        key: checks._as_row_values(value, f"Y_metadata[{key!r}]", X.shape[0])
-        for key, value in (Y_metadata or {}).items()
+        key: checks.as_row_values(value, f"Y_metadata[{key!r}]", N, unbounded=True)
+        for key, value in Y_metadata.items()
     }
-    if not 0.0 < level < 1.0:
-        raise InputError(f"level must be strictly between 0 and 1; got {level!r}.")
-    splits = _splits(folds, X.shape[0], rng)
+    level = checks.fraction(level, "level")
+    splits = _splits(folds, N, rng)
     lock = threading.Lock()
     fit = fit or (lambda model: model.optimize(messages=False))
 
@@ -90,14 +97,14 @@ def cross_validate(
         held = {key: value[test] for key, value in metadata.items()}
         given = ({key: value[train] for key, value in metadata.items()},) if metadata else ()
         with lock:  # paramz links parameters through shared state
-            model = make_model(X[train], y[train], *given)
+            model = make_model(_rows_of(X, train), y[train], *given)
         model._use_threads(1)
         start = time.perf_counter()
         fit(model)
         seconds = time.perf_counter() - start
-        return _scores(model.predictive(X[test], held), y[test], level, seconds)
+        return _scores(model.predictive(_rows_of(X, test), held), y[test], level, seconds)
 
-    log_density = np.full(X.shape[0], np.nan)
+    log_density = np.full(N, np.nan)
     workers = min(len(splits), thread_count(num_threads))
     scores = []
     with (
@@ -116,6 +123,10 @@ def cross_validate(
     index = tuple(f"fold {k + 1}" for k in range(len(splits)))
     footer = {"mean": [float(np.mean(column)) for column in columns.values()]}
     return CrossValidation(index, columns, footer, log_density)
+
+
+def _rows_of(X: Any, rows: Array) -> Any:
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def _scores(predictive: Any, y: Array, level: float, seconds: float) -> tuple[list[float], Array]:
@@ -155,7 +166,7 @@ def _splits(folds: int | Sequence[Split], N: int, rng: Any) -> list[Split]:
         if np.intersect1d(*pair).size:
             raise InputError("folds has a fold that is scored on rows it is fitted to.")
     if not pairs:
-        raise InputError("folds holds no fold.")
+        raise InputError("folds is empty: give a number, or (train, test) arrays of row numbers.")
     return [(train, test) for train, test in pairs]
 
 

@@ -111,6 +111,30 @@ BAD = {
         {"likelihood": L.Poisson(), "Y": 1.0 + 0 * Y, "Y_metadata": {"exposure": changed(Y, 3, 0)}},
         ["exposure", "positive", "logarithm"],
     ),
+    "entry after the time": (
+        {
+            "likelihood": L.LogLogisticSurvival(),
+            "Y": 1.0 + 0 * Y,
+            "Y_metadata": {"entry": changed(0.5 + 0 * Y, 4, 2.0)},
+        },
+        ["1 of 20 rows", "entry = 2", "row 4"],
+    ),
+    "interval that ends before it begins": (
+        {
+            "likelihood": L.WeibullSurvival(),
+            "Y": 1.0 + 0 * Y,
+            "Y_metadata": {"censored": 2.0, "y_upper": changed(3.0 + 0 * Y, 4, 1.0)},
+        },
+        ["y_upper", "row 4"],
+    ),
+    "more successes than trials": (
+        {"likelihood": L.Binomial(), "Y": changed(0 * Y, 4, 3.0), "Y_metadata": {"trials": 2}},
+        ["1 of 20 rows", "trials", "row 4", "Y = 3"],
+    ),
+    "trials that are no whole numbers": (
+        {"likelihood": L.Binomial(), "Y": 0 * Y, "Y_metadata": {"trials": 2.5}},
+        ["20 of 20 rows", "trials", "whole"],
+    ),
     # constants
     "jitter is 0": ({"jitter": 0.0}, ["jitter", "between"]),
     "jitter is negative": ({"jitter": -1e-6}, ["jitter"]),
@@ -149,6 +173,17 @@ CALLS = {
     "no iterations": (lambda m: m.optimize(max_iters=0), ["max_iters", "at least 1"]),
     "no tolerance": (lambda m: m.optimize(tolerance=0.0), ["tolerance", "positive"]),
     "half an iteration": (lambda m: m.optimize(max_iters=2.5), ["max_iters"]),
+    "no row held out": (lambda m: m.optimize("adam", holdout=0.001), ["holdout", "20 rows"]),
+    "all rows held out": (lambda m: m.optimize("adam", holdout=0.999), ["holdout", "20 rows"]),
+    "epochs without end": (lambda m: m.optimize("adam", epochs=np.inf), ["epochs", "positive"]),
+    "learning rate is text": (
+        lambda m: m.optimize("adam", learning_rate="a"),
+        ["learning_rate", "positive"],
+    ),
+    "prior without a density there": (
+        lambda m: m.set_prior("mean_functions.log_variance.*", cgp.priors.LogNormal()),
+        ["LogNormal", "no density", "log_variance", "Normal"],
+    ),
     "callback is no function": (lambda m: m.optimize(callback=3), ["callback"]),
     "set_data of wrong width": (lambda m: m.set_data(X[:, :1], Y), ["X", "columns"]),
     "set_data of wrong length": (lambda m: m.set_data(X, Y[:5]), ["Y", "5"]),
@@ -168,6 +203,9 @@ CALLS = {
     "quantile NaN": (lambda m: m.predict_quantiles(X, (np.nan,)), ["quantiles"]),
     "quantile text": (lambda m: m.predict_quantiles(X, "median"), ["quantiles", "median"]),
     "no quantiles": (lambda m: m.predict_quantiles(X, ()), ["quantiles"]),
+    "quantiles of a frame are text": (lambda m: m.predict_frame(X, "a"), ["quantiles", "'a'"]),
+    "ppf of text": (lambda m: m.predictive(X).ppf("a"), ["q must be", "'a'"]),
+    "interval of text": (lambda m: m.predictive(X).interval("a"), ["level", "'a'"]),
     "ppf of a percentage": (lambda m: m.predictive(X).ppf(50.0), ["between 0 and 1"]),
     "interval of a percentage": (lambda m: m.predictive(X).interval(95), ["level"]),
     "density of text": (lambda m: m.predict_density(X, "a"), ["y"]),
@@ -214,6 +252,7 @@ def likelihood_of(attributes):
 
 PARTS = {
     "HetStudentT of a parameter it has not": (lambda: L.HetStudentT(df=3.0), ["df", "nu"]),
+    "HetStudentT of a number": (lambda: L.HetStudentT(3.0), ["name", "3.0", "keyword"]),
     "HetStudentT of negative nu": (lambda: L.HetStudentT(nu=-1.0), ["nu", "above one"]),
     "HetGaussian of nu": (lambda: L.HetGaussian(nu=3.0), ["nu", "none"]),
     "Softmax of one class": (lambda: L.Softmax(1), ["num_classes", "2"]),

@@ -1,8 +1,10 @@
 """The Laplace approximation and the collapsed heteroscedastic bound."""
 
+import pickle
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import integrate, optimize, stats
 
@@ -144,6 +146,19 @@ def test_refusals():
         LaplaceGP(X, y, likelihoods.Gaussian(), Y_metadata={"weights": 1.0})
     with pytest.raises(InputError, match="HetGaussian"):
         collapsed_bound(ChainedGP(X, y, likelihoods.HetStudentT()))
+    weighted = ChainedGP(X, y, likelihoods.HetGaussian(), Y_metadata={"weights": 3.0})
+    with pytest.raises(InputError, match="weights"):
+        collapsed_bound(weighted)
+
+
+def test_columns_by_name_and_pickle():
+    frame = pd.DataFrame({"a": np.arange(8.0), "b": np.zeros(8)})
+    m = LaplaceGP(
+        frame, np.sin(frame["a"]), likelihoods.StudentT(), kernels.RBF(1, active_dims=["a"])
+    )
+    assert m.kernels[0].active_dims.tolist() == [0]
+    value = m.log_likelihood()
+    assert pickle.loads(pickle.dumps(m)).log_likelihood() == value
 
 
 # ---- the collapsed bound ------------------------------------------------------------------------

@@ -96,6 +96,7 @@ def test_bound_and_gradients_are_those_of_threads(client):
         target = np.exp(y) if metadata.get("censored") is not None else y
         local, m = both(likelihood, X, target, metadata)
         np.testing.assert_array_equal(m.param_array, local.param_array)  # the same start
+        assert m._flat_score == local._flat_score and m._total_weight == local._total_weight
         m.q_mu[:] = local.q_mu[:] = np.random.default_rng(2).normal(size=local.q_mu.shape)
         assert m.log_likelihood() == pytest.approx(local.log_likelihood(), rel=1e-10)
         ours, theirs = m.objective_function_gradients(), local.objective_function_gradients()

@@ -26,6 +26,7 @@ from chainedgp.inference.constants import (
     shrink_variances,
     worse_than_constants,
 )
+from chainedgp.inference.restarts import perturb
 from chainedgp.inference.stochastic import Batches, Settings
 from chainedgp.inference.vector import FreeVector
 
@@ -348,6 +349,26 @@ def test_restarts_that_all_go_astray_begin_again(monkeypatch):
     assert result.converged and result.bound > 40 * m._flat_score
 
 
+def test_restarts_keep_inside_bounds_and_tell_bounds_without_the_prior():
+    m = model(40)
+    m.kernels[0].lengthscale.constrain_bounded(0.5, 3.0)
+    m.kernels[1].variance.fix()
+    start, free = m.kernels[0].lengthscale.values.copy(), m.kernels[1].lengthscale.values.copy()
+    fixed = float(m.kernels[1].variance.values[0])
+    for seed in range(20):
+        one = m.copy()
+        perturb(one, np.random.default_rng(seed))
+        moved = one.kernels[0].lengthscale.values
+        assert ((moved > 0.5) & (moved < 3.0)).all() and (moved != start).all()
+        assert float(one.kernels[1].variance.values[0]) == fixed
+        assert (one.kernels[1].lengthscale.values != free).all()
+    m.set_prior(".*lengthscale", priors.LogNormal(0.0, 0.1))
+    result = m.optimize_restarts(2)
+    assert abs(m.log_prior()) > 1.0
+    assert max(point.bound for point in result.trace) == pytest.approx(result.bound, abs=1e-5)
+    assert f"{result.bound:.2f}" in result.warnings[0]
+
+
 class _Zero:
     method = "restart 0"
     stop_reason = None
@@ -455,12 +476,41 @@ def test_held_out_score_and_patience():
     scores = result.held_out
     assert 3 <= len(scores) < 50
     assert np.argmin(scores) == len(scores) - 3  # two epochs without a better one
+    assert result.reason == "no better held-out score for 2 epochs"
+    assert result.status == "finished" and result.iterations == 7 * len(scores)
     with pytest.raises(InputError, match="holdout"):
         m.optimize("adam", patience=2)
     with pytest.raises(InputError, match="stochastic"):
         m.optimize(epochs=2)
     with pytest.raises(InputError, match="epochs"):
         m.optimize("adam", epochs=0)
+
+
+@pytest.mark.parametrize("method", ["natgrad", "adam"])
+def test_a_stochastic_fit_tells_how_far_it_came(method):
+    m = model(200)
+    result = m.optimize(method, batch_size=50, epochs=30, rng=0, callback=lambda point: True)
+    assert result.status == "stopped" and result.reason == "stopped by the callback"
+    assert result.iterations == 4 and len(result.trace) == 1
+    assert result.trace[0].likelihood_evaluations == pytest.approx(1.0)
+    assert result.trace[0].theta_evaluations == 4
+
+
+def test_rows_that_are_held_out_are_not_fitted_to(monkeypatch):
+    used, shard, score = [], Batches.shard, Batches.held_out_score
+
+    def watched(self, rows, **kw):
+        used.append(rows)
+        return shard(self, rows, **kw)
+
+    def scored(self):
+        assert not np.isin(np.concatenate(used), self.held).any()
+        return score(self)
+
+    monkeypatch.setattr(Batches, "shard", watched)
+    monkeypatch.setattr(Batches, "held_out_score", scored)
+    result = model(200).optimize(batch_size=50, epochs=200, rng=0, holdout=0.25, patience=3)
+    assert len(result.held_out) > 1
 
 
 # ---- results, callbacks, interruption, checkpoints ----

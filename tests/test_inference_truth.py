@@ -113,7 +113,8 @@ def test_the_file_is_that_of_the_script(script):
     assert set(TRUTH) == set(script.CASES)
     for name, case in TRUTH.items():
         problem = script.Problem(script.CASES[name], seed=0)
-        np.testing.assert_array_equal(problem.y, case["y"])
+        # a draw through a Cholesky factor: processors round it differently
+        np.testing.assert_allclose(problem.y, case["y"], rtol=1e-6)
         assert len(case["y"]) == 80
         assert case["rhat"] < 1.01 and case["ess"] > 5000  # the chains have met
 

@@ -89,6 +89,12 @@ def test_from_scipy_names_latents_and_finds_the_support():
         assert (lik.latents, lik.support) == (latents, support)
     with pytest.raises(InputError, match=r"pareto needs targets in \[1, inf\]; 1 of 2"):
         make("pareto", b="exp").check_targets(np.array([2.0, 0.5]))
+    # ends that move with a latent limit nothing
+    make("expon", loc="identity").check_targets(np.array([-50.0, 3.0]))
+    make("uniform", scale="exp").check_targets(np.array([0.5, 50.0]))
+    make("pareto", b=3.0, scale="exp").check_targets(np.array([1e-3, 9.0]))
+    with pytest.raises(InputError, match="positive"):
+        make("uniform", scale="exp").check_targets(np.array([-0.5]))
 
 
 def test_from_scipy_is_scipy():
@@ -444,3 +450,32 @@ def test_draws_of_counts_beyond_64_bits():
     draws = liks.NegativeBinomial().sample(rng, np.full(400, 60.0), np.zeros(400))
     assert np.isfinite(draws).all()
     assert np.log(draws.mean()) == pytest.approx(60.0, abs=0.3)
+
+
+# ---- rows that contradict their metadata --------------------------------------------------------
+
+
+def test_an_interval_without_an_end_is_right_censored():
+    y = np.array([1.0, 2.0])
+    for lik in (liks.LogLogisticSurvival(), liks.WeibullSurvival(), liks.LogNormalSurvival()):
+        moments = np.array([[0.1, 0.2], [0.3, -0.1]]), np.full((2, 2), 0.2)
+        interval = {"censored": np.full(2, 2.0), "y_upper": np.full(2, np.inf)}
+        ends = lik.expectation(y, *moments, 20, **interval)
+        right = lik.expectation(y, *moments, 20, censored=np.ones(2))
+        for a, b in zip(ends, right, strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-12)
+    model = cgp.ChainedGP(y, y, lik, Y_metadata=interval)
+    assert np.isfinite(model.log_likelihood())
+
+
+def test_wrappers_look_at_rows_as_their_base_does():
+    y, trials = np.array([0.0, 3.0]), np.array([0.0, 2.0])
+    wrong, _ = liks.Inflated(liks.Binomial(), (0.0,)).impossible(y, trials=trials)
+    assert wrong.tolist() == [False, True]
+    entry = np.array([2.0, 1.0])
+    lik = liks.LogLogisticSurvival().with_constant("log_shape")
+    with pytest.raises(InputError, match="1 of 2 rows end before their entry; the first is row 0"):
+        lik.check_rows(np.array([1.5, 1.0]), entry=entry)
+    left = {"entry": np.array([1.5]), "censored": np.array([-1.0])}
+    with pytest.raises(InputError, match="entry"):
+        lik.check_rows(np.array([1.5]), **left)

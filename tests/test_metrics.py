@@ -24,10 +24,10 @@ def gaussian(n=40, latent_variance=0.0, seed=0):
     return predictive, m, s, m + s * rng.standard_t(2, n)
 
 
-def point(likelihood, latents, v=0.0):
+def point(likelihood, latents, v=0.0, metadata=None):
     """A predictive of one row for each of the latents' values."""
     latents = np.atleast_2d(np.array(latents, dtype=float))
-    return Predictive(likelihood, latents, np.full(latents.shape, v))
+    return Predictive(likelihood, latents, np.full(latents.shape, v), metadata)
 
 
 # ---- distributions -------------------------------------------------------------------------------
@@ -136,6 +136,20 @@ def test_pit_is_the_cdf_or_randomised_over_its_jump():
     ends = predictive.cdf(np.array([0.0, 0.5, 1.0 - 1e-9]))[0]
     u = metrics.pit(predictive, [0.0, 0.5, 1.0])
     assert 0.0 < u[0] < ends[0] and u[1] == pytest.approx(ends[1]) and ends[2] < u[2] < 1.0
+
+
+def test_pit_of_censored_times_is_uniform():
+    rng = np.random.default_rng(3)
+    n = 4000
+    times, ends = rng.weibull(1.5, n), rng.exponential(0.8, n)
+    censored = 1.0 * (times > ends)
+    latents = np.tile([0.0, np.log(1.5)], (n, 1))
+    seen = np.minimum(times, ends)
+    told = point(likelihoods.WeibullSurvival(), latents, metadata={"censored": censored})
+    assert 0.2 < censored.mean() < 0.8
+    assert stats.kstest(metrics.pit(told, seen), "uniform").pvalue > 0.01
+    untold = point(likelihoods.WeibullSurvival(), latents)
+    assert stats.kstest(metrics.pit(untold, seen), "uniform").pvalue < 1e-6
 
 
 def test_errors_of_a_point():

@@ -17,6 +17,7 @@ from chainedgp.likelihoods import (
     Gaussian,
     HetGaussian,
     HetStudentT,
+    Inflated,
     Likelihood,
     LogLogistic,
     LogLogisticSurvival,
@@ -656,6 +657,18 @@ def test_censored_rows_score_what_was_seen():
 def test_a_wrapped_survival_likelihood_has_curves():
     p = one(LogLogistic(log_shape=0.5), [0.3], [0.2])
     np.testing.assert_allclose(p.sf(1.3), 1.0 - p.cdf(1.3), atol=1e-9)
+    p = one(Inflated(WeibullSurvival(), (0.0,)), [0.3, 0.1, -1.0], [0.2, 0.1, 0.3])
+    np.testing.assert_allclose(p.sf(1.3), 1.0 - p.cdf(1.3), atol=1e-7)
+    assert p.sf(1.3)[0, 0] < 0.9  # some did not live at all
+
+
+def test_a_density_with_a_constant_is_still_a_density_alone():
+    """Its cdf is tabulated, as that of the likelihood it was made from, not taken node by node."""
+    wrapped = HetLogistic().with_constant("log_scale", 0.0)
+    p = one(wrapped, [0.3], [0.2])
+    assert p._tables is not None
+    bare = one(HetLogistic(), [0.3, 0.0], [0.2, 1e-14])
+    np.testing.assert_allclose(p.cdf(LEVELS), bare.cdf(LEVELS), atol=1e-6)
 
 
 # ---- the object --------------------------------------------------------------------------------

@@ -94,9 +94,10 @@ class DaskEvaluator(Evaluator):
         step = max(1, self.num_rows // most)
         starts = -np.cumsum([0, *self._sizes[:-1]]) % step
         parts = self._ask("sample", *((int(start), step) for start in starts))
-        X, y, metadata, _ = zip(*parts, strict=True)
+        X, y, metadata, weights = zip(*parts, strict=True)
         names = {key: np.concatenate([m[key] for m in metadata]) for key in metadata[0]}
-        return RowData(np.concatenate(X), np.concatenate(y), names, None)
+        total = None if weights[0] is None else np.concatenate(weights)
+        return RowData(np.concatenate(X), np.concatenate(y), names, total)
 
     def _small(self, task: Task, with_S: bool = True) -> Task:
         """A task without what shards do not read or have: L, S⁻¹, likelihood, kernels, means."""

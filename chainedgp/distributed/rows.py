@@ -78,7 +78,8 @@ class Rows:
         """Every `step`-th row from `start`."""
         s, rows = self.shard, slice(start, None, step)
         metadata = {name: value[rows] for name, value in s.metadata.items()}
-        return RowData(s.X[rows], s.y[rows], metadata, None)
+        weights = None if s.weights is None else s.weights[rows]
+        return RowData(s.X[rows], s.y[rows], metadata, weights)
 
     def rebuild(self, origin: Origin) -> None:
         """Make all sets of sites again from where they came from."""

@@ -63,7 +63,8 @@ class Fitting:
         batch_size, epochs, rng : rows in a batch (1,000), passes over the data (10), seed or
             Generator of the shuffling; stochastic methods only.
         holdout, patience : fraction of rows held out for an NLPD after every epoch, the best of
-            which is kept; stop after so many epochs without a better one.
+            which is kept; stop after so many epochs without a better one. "natgrad" settles q on
+            all rows at the end.
         learning_rate : of the step rule; None takes the rule's own.
         callback : called with every accepted `TracePoint`; a true return value stops.
         checkpoint, checkpoint_every : path of a file that gets the model every so many iterations

@@ -11,6 +11,7 @@ from ..errors import NumericalError
 from ..linalg import one_blas_thread
 from .profile import fit_profile
 from .result import Monitor
+from .vector import FreeVector
 
 __all__ = ["fit_restarts"]
 
@@ -18,16 +19,13 @@ SPREAD = 1.0  # standard deviation of the logarithm of perturbed scales
 
 
 def perturb(model: Any, rng: np.random.Generator) -> None:
-    """Multiply the free positive parameters of kernels by e^N(0, 1); q goes back to the prior."""
-    for kernel in model.kernels:
-        for leaf in kernel.flattened_parameters:
-            fixed = np.zeros(leaf.size, dtype=bool)
-            for constraint, entries in leaf.constraints.items():
-                if constraint == "fixed":
-                    fixed[entries] = True
-            factor = np.exp(SPREAD * rng.standard_normal(leaf.size))
-            values = np.where(fixed, leaf.values.ravel(), leaf.values.ravel() * factor)
-            leaf[:] = values.reshape(leaf.shape)
+    """Multiply the free positive parameters of kernels by e^N(0, 1); q goes back to the prior.
+
+    Bounded ones move inside their bounds, by N(0, 1) before the transformation.
+    """
+    vector = FreeVector(model)
+    steps = vector.units_of(model.kernels) * rng.standard_normal(vector.size)
+    vector.write(vector.read() + SPREAD * steps)
     model._reset_q()
 
 
@@ -43,8 +41,8 @@ def fit_restarts(
     seeds = rng.spawn(num_restarts)
     notes: list[str] = []
 
-    def run(k: int) -> tuple[bool, float, Any]:
-        """Whether restart k may win, its bound, and (outcome, model) or None if it failed."""
+    def run(k: int) -> tuple[bool, float, Any, str]:
+        """Whether restart k may win, its objective, (outcome, model) or None, and what to tell."""
         one = copies[k]
         one._use_threads(1)
         if k > 0:
@@ -54,22 +52,25 @@ def fit_restarts(
             # a perturbed start is one of many already
             outcome = fit_profile(one, quiet, max_iters, several_starts=k == 0)
         except NumericalError as error:
-            notes.append(f"restart {k} failed: {error}")
-            return False, -np.inf, None
-        value = -outcome.value
-        if not np.isfinite(value):
-            notes.append(f"restart {k} ended without a finite bound")
-            return False, -np.inf, None
-        monitor.point(value, int(one._evaluator.num_likelihood), one._evaluator.num_theta)
-        if quiet.stop_reason is not None:
-            notes.append(f"restart {k} stopped: {quiet.stop_reason}")
-        return quiet.stop_reason is None, value, (outcome, one)
+            return False, -np.inf, None, f"restart {k} failed: {error}"
+        if not np.isfinite(outcome.value):
+            return False, -np.inf, None, f"restart {k} ended without a finite bound"
+        stopped = quiet.stop_reason
+        told = "" if stopped is None else f"restart {k} stopped: {stopped}"
+        return stopped is None, -outcome.value, (outcome, one), told
 
+    results, bounds = [], []
     with one_blas_thread(), ThreadPoolExecutor(model.num_threads) as pool:
-        results = list(pool.map(run, range(num_restarts)))
+        for result in pool.map(run, range(num_restarts)):  # in their order, as they end
+            results.append(result)
+            _, value, fit, told = result
+            notes += [told] if told else []
+            bounds.append(-np.inf if fit is None else value - fit[1].log_prior())
+            if fit is not None:
+                counts = fit[1]._evaluator
+                monitor.point(bounds[-1], counts.num_likelihood, counts.num_theta)
     winner = max(results, key=lambda result: result[:2])[2]
     if winner is None:
         raise NumericalError("every restart failed: " + "; ".join(notes))
-    spread = ", ".join(f"{value:.2f}" for _, value, _ in results)
-    notes.append(f"bounds of the restarts: {spread}")
+    notes.append(f"bounds of the restarts: {', '.join(f'{bound:.2f}' for bound in bounds)}")
     return winner, notes

@@ -14,38 +14,41 @@ import numpy as np
 from ..errors import ConvergenceWarning
 from ..linalg import Array
 
-__all__ = ["Monitor", "OptimizationResult", "TracePoint"]
+__all__ = ["FINISHED", "OUT_OF_PATIENCE", "Monitor", "OptimizationResult", "TracePoint"]
 
 
 FINISHED = "all epochs are done"  # a stochastic method cannot tell whether it converged
+OUT_OF_PATIENCE = "no better held-out score"
 
 
 class TracePoint(NamedTuple):
     """One accepted point: the bound, and the work and time it took to get there."""
 
     bound: float
-    likelihood_evaluations: int
+    likelihood_evaluations: float  # passes over all rows; a batch is a part of one
     theta_evaluations: int
     seconds: float
 
 
-@dataclass
+@dataclass(repr=False)
 class OptimizationResult:
     """How an optimisation ended. The model holds the best parameters seen."""
 
     method: str
     converged: bool
-    status: str  # "converged", "stopped", "interrupted", or "finished": all epochs of batches done
+    #: "converged", "stopped", "interrupted", or "finished": batches until all epochs were done, or
+    #: until patience was
+    status: str
     reason: str
     bound: float
     iterations: int
     likelihood_evaluations: float  # passes over all rows; a batch is a part of one
     theta_evaluations: int
     seconds: float
-    trace: list[TracePoint] = field(default_factory=list, repr=False)
+    trace: list[TracePoint] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    held_out: list[float] = field(default_factory=list, repr=False)  # NLPD after each epoch
-    estimates: list[tuple[float, float]] = field(default_factory=list, repr=False)
+    held_out: list[float] = field(default_factory=list)  # NLPD after each epoch
+    estimates: list[tuple[float, float]] = field(default_factory=list)
 
     def trace_array(self) -> Array:
         """The trace as (k, 4): bound, likelihood evaluations, θ evaluations, seconds."""
@@ -57,6 +60,8 @@ class OptimizationResult:
             f"iterations, {self.likelihood_evaluations:.5g} likelihood evaluations, "
             f"{self.seconds:.1f} s ({self.method})"
         )
+
+    __repr__ = __str__
 
 
 class Monitor:
@@ -89,7 +94,7 @@ class Monitor:
         """Time since the start."""
         return time.perf_counter() - self._start
 
-    def point(self, bound: float, likelihood: int, theta: int) -> None:
+    def point(self, bound: float, likelihood: float, theta: int) -> None:
         """Record an accepted point, tell the bar and the callback."""
         self.trace.append(TracePoint(bound, likelihood, theta, self.seconds))
         if self._bar is not None:
@@ -105,10 +110,10 @@ class Monitor:
         """Whether the next point will be written to the checkpoint: q must be current then."""
         return self.checkpoint is not None and (len(self.trace) + 1) % self.every == 0
 
-    def estimate(self, bound: float, error: float, steps: int) -> None:
+    def estimate(self, bound: float, error: float, passes: float, steps: int) -> None:
         """Record the bound that the batches of an epoch estimate, with its standard error."""
         self.estimates.append((bound, error))
-        self.point(bound, steps, steps)
+        self.point(bound, passes, steps)
 
     def stop(self, reason: str) -> None:
         """Ask the method to stop at its next step."""
@@ -122,6 +127,7 @@ class Monitor:
     def close(self) -> None:
         """Take the progress bar down."""
         if self._bar is not None:
+            self._bar.refresh()  # a short fit ends before the first look that the bar takes
             self._bar.close()
 
     def result(
@@ -134,7 +140,8 @@ class Monitor:
         counts: tuple[int, int],
     ) -> OptimizationResult:
         """The result object; warns if the optimisation did not converge."""
-        status = {"interrupted": "interrupted", FINISHED: "finished"}.get(reason, "stopped")
+        status = "interrupted" if reason == "interrupted" else "stopped"
+        status = "finished" if reason.startswith((FINISHED, OUT_OF_PATIENCE)) else status
         status = "converged" if converged else status
         if status == "stopped" and not self._by_callback:
             text = (

@@ -21,7 +21,7 @@ from ..errors import InputError, NumericalError
 from ..linalg import Array
 from .lbfgs import Outcome
 from .profile import fit_profile, start_sites
-from .result import FINISHED, Monitor
+from .result import FINISHED, OUT_OF_PATIENCE, Monitor
 from .steps import RULES, Adam
 from .variational import find_q
 from .vector import FreeVector
@@ -110,21 +110,39 @@ class Batches:
 class Run:
     """The loop over batches: counts, the running bound, held-out score, best parameters."""
 
-    def __init__(self, model: Any, monitor: Monitor, settings: Settings, spent: float) -> None:
+    def __init__(
+        self,
+        model: Any,
+        monitor: Monitor,
+        settings: Settings,
+        batches: Batches,
+        spent: float = 0.0,
+    ) -> None:
         self.model, self.monitor, self.settings = model, monitor, settings
-        self.batches = Batches(model, settings)
+        self.batches = batches
         per_epoch = self.batches.rows.size / self.batches.size
         self.per_epoch = max(1, int(np.ceil(per_epoch)))
         self.total = max(self.per_epoch, round((settings.epochs - spent) * per_epoch))
         self.recent: deque[float] = deque(maxlen=self.per_epoch)
+        self.before = model._evaluator.num_likelihood
         self.best: tuple[float, Any] | None = None
-        self.waited = 0
+        self.waited = self.done = 0  # epochs without a better score, and steps made
 
     def __iter__(self) -> Iterator[tuple[int, Array]]:
         for step, rows in enumerate(self.batches.epochs()):
             if step >= self.total or self.monitor.stop_reason or self._out_of_patience():
                 return
             yield step, rows
+            self.done = step + 1
+
+    def outcome(self, interrupted: bool) -> Outcome:
+        """How many steps were made, and why no more."""
+        reason = self.monitor.stop_reason or FINISHED
+        if interrupted:
+            reason = "interrupted"
+        elif self._out_of_patience():
+            reason = f"{OUT_OF_PATIENCE} for {self.waited} epochs"
+        return Outcome(np.empty(0), np.nan, self.done, False, reason)
 
     def decay(self, step: int) -> float:
         """1 over the first half, then linearly to 0."""
@@ -142,7 +160,8 @@ class Run:
             return
         values = np.array(self.recent)
         error = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else np.nan
-        self.monitor.estimate(float(values.mean()), error, step + 1)
+        passes = self.model._evaluator.num_likelihood - self.before
+        self.monitor.estimate(float(values.mean()), error, passes, step + 1)
         if self.settings.holdout:
             score = self.batches.held_out_score()
             self.monitor.held_out.append(score)
@@ -166,11 +185,11 @@ def fit_natgrad(model: Any, monitor: Monitor, settings: Settings) -> Outcome:
     The subset's sites, scaled by N/n₀, start q for all rows; steps decay linearly to 0 over the
     second half; full passes settle q at the end.
     """
-    spent, q = _subset_start(model, monitor, settings)
-    run = Run(model, monitor, settings, spent)
+    batches = Batches(model, settings)
+    spent, q = _subset_start(model, monitor, settings, batches)
+    run = Run(model, monitor, settings, batches, spent)
     vector, rule = FreeVector(model), Adam()
-    rate = settings.learning_rate or THETA_RATE
-    reason = FINISHED
+    rate, interrupted = settings.learning_rate or THETA_RATE, False
     gram = _natural(q)
     evaluator = Evaluator([])
     evaluator.set_hyperparameters(model._theta())
@@ -189,11 +208,11 @@ def fit_natgrad(model: Any, monitor: Monitor, settings: Settings) -> Outcome:
                 model._write_q(q)  # for the held-out score and a checkpoint
             run.record(step, state.bound)
     except KeyboardInterrupt:
-        reason = "interrupted"
+        interrupted = True
     model._write_q(q)
     run.restore_best()
     _settle(model)
-    return Outcome(np.empty(0), np.nan, run.total, False, reason)
+    return run.outcome(interrupted)
 
 
 def _theta_step(vector: FreeVector, step: Array, model: Any, evaluator: Evaluator) -> None:
@@ -234,20 +253,19 @@ def _natural(q: tuple[Gaussian, ...]) -> Gram:
 
 
 def _subset_start(
-    model: Any, monitor: Monitor, settings: Settings
+    model: Any, monitor: Monitor, settings: Settings, batches: Batches
 ) -> tuple[float, tuple[Gaussian, ...]]:
     """Fit the hyperparameters to a random subset; q for all rows from its scaled sites.
 
     Returns the share of the work, in epochs, and q. A model that was fitted before goes on from
     its own q.
     """
-    N, M = model.X.shape[0], max(model._sizes)
+    N, M = batches.rows.size, max(model._sizes)
     n0 = min(N, max(2000, 20 * M))
     if not model._q_is_prior():
         evaluations = start_sites(model)
         return float(evaluations), model._evaluator.gaussians(model._evaluator.gram())
-    rows = np.sort(settings.rng.choice(N, n0, replace=False))
-    batches = Batches(model, Settings(n0, 1.0, settings.rng))
+    rows = np.sort(settings.rng.choice(batches.rows, n0, replace=False))
     subset = Evaluator([batches.shard(rows, trials=True)])
     whole, model.__dict__["_evaluator"] = model._evaluator, subset
     most = max(20 if n0 < N else 100, int(SUBSET_SHARE * settings.epochs * N / n0))
@@ -280,10 +298,9 @@ def _settle(model: Any) -> None:
 
 def fit_step_rule(model: Any, monitor: Monitor, method: str, settings: Settings) -> Outcome:
     """A plain step rule on hyperparameters and q together, as in the paper."""
-    run = Run(model, monitor, settings, 0.0)
+    run = Run(model, monitor, settings, Batches(model, settings))
     vector, rule = FreeVector(model, with_q=True), RULES[method]()
-    rate = settings.learning_rate or rule.learning_rate
-    reason = FINISHED
+    rate, interrupted = settings.learning_rate or rule.learning_rate, False
     evaluator = Evaluator([])
     try:
         for step, rows in run:
@@ -303,9 +320,9 @@ def fit_step_rule(model: Any, monitor: Monitor, method: str, settings: Settings)
                 )
             run.record(step, state.bound)
     except KeyboardInterrupt:
-        reason = "interrupted"
+        interrupted = True
     run.restore_best()
-    return Outcome(np.empty(0), np.nan, run.total, False, reason)
+    return run.outcome(interrupted)
 
 
 def read_settings(
@@ -319,20 +336,22 @@ def read_settings(
 ) -> Settings:
     """Check the arguments of a stochastic method."""
     batch = min(1000, N) if batch_size is None else checks.positive_int(batch_size, "batch_size")
-    if epochs is None:
-        epochs = 10.0
-    if not (isinstance(epochs, int | float) and epochs > 0):
-        raise InputError(f"epochs must be a positive number; got {epochs!r}.")
-    if holdout is not None and not (isinstance(holdout, float) and 0.0 < holdout < 1.0):
-        raise InputError(f"holdout must be a fraction of the rows in (0, 1); got {holdout!r}.")
+    epochs = 10.0 if epochs is None else checks.positive_float(epochs, "epochs")
+    if holdout is not None:
+        held = round(N * holdout) if isinstance(holdout, float) and 0.0 < holdout < 1.0 else 0
+        if not 0 < held < N:
+            raise InputError(
+                f"holdout must be a fraction of the rows in (0, 1), and leave one or more of the "
+                f"{N} rows on either side; got {holdout!r}."
+            )
     if patience is not None:
         checks.positive_int(patience, "patience")
         if holdout is None:
             raise InputError(
                 "patience counts epochs without a better held-out score: give holdout."
             )
-    if learning_rate is not None and not learning_rate > 0:
-        raise InputError(f"learning_rate must be positive; got {learning_rate!r}.")
+    if learning_rate is not None:
+        checks.positive_float(learning_rate, "learning_rate")
     return Settings(
         min(batch, N), float(epochs), checks.as_generator(rng), holdout, patience, learning_rate
     )

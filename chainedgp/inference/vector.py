@@ -80,6 +80,15 @@ class FreeVector:
             part[:] = named and id(block.leaf) in leaves
         return which
 
+    def units_of(self, kernels: Iterable[Any]) -> Array:
+        """A step e or 1 of every positive or bounded parameter of some kernels, (size,), else 0."""
+        units = np.zeros(self.size)
+        leaves = {id(leaf) for kernel in kernels for leaf in _leaves(kernel)}
+        for block, part in self._parts(units):
+            if id(block.leaf) in leaves and block.transform is not None:
+                part[:] = 1.0 / block.scale if block.transform == "log" else 1.0
+        return units
+
     def _add(self, leaf: Any, scale: Array) -> None:
         free = np.ones(leaf.size, dtype=bool)
         transforms = []

@@ -12,6 +12,7 @@ from scipy.special import expit
 from .. import numeric
 from ..conditional import Conditional
 from ..declared import Declared
+from ..errors import InputError
 from ..expectations import Array, Arrays, Averages, Expected, merged, packed, rows_of
 
 __all__ = ["Array", "Arrays", "Averages", "Family", "Likelihood", "merged", "packed", "rows_of"]
@@ -42,7 +43,8 @@ class Likelihood(Declared, Expected, Conditional):
     domains: {"nu": "above_one"}; "positive" where nothing is said, "real" for any number.
     exact_expectation, quadrature_latent, node_limits: about nodes, see `expectations.Expected`.
     symmetric: the latents play the same role, so they must start differently.
-    positive_metadata: names of metadata that must be positive.
+    positive_metadata, unbounded_metadata: names of metadata that must be positive; that may be
+        infinite.
 
     Keyword-only arguments of `log_density` that are not parameters are metadata: one value per row,
     (n,); those with a default are optional. In every signature, kw = parameters and metadata.
@@ -55,6 +57,7 @@ class Likelihood(Declared, Expected, Conditional):
     symmetric: bool = False
     atoms: tuple[float, ...] = ()
     positive_metadata: tuple[str, ...] = ()
+    unbounded_metadata: tuple[str, ...] = ()
 
     def log_density(self, y: Array, *latents: Array, **kw: Any) -> Array:
         """The log-density log p(y | f_1, …, f_b; θ), broadcast shape of y and the latents."""
@@ -99,6 +102,23 @@ class Likelihood(Declared, Expected, Conditional):
     def check_targets(self, y: Array) -> None:
         """Raise InputError, with the count and the first index, where y is outside the support."""
         numeric.check_support(self, y)
+
+    def impossible(self, y: Array, **metadata: Array) -> tuple[Array, str]:
+        """Rows (n,) of booleans that contradict their metadata, and how; default: none.
+
+        The words go on from "3 of 20 rows …": "have more successes than trials".
+        """
+        return np.zeros(len(y), dtype=bool), ""
+
+    def check_rows(self, y: Array, **metadata: Array) -> None:
+        """Raise InputError where targets (n,) are outside the support or contradict metadata."""
+        self.check_targets(y)
+        wrong, how = self.impossible(y, **metadata)
+        found = np.flatnonzero(wrong)
+        if found.size:
+            i, values = found[0], {"Y": y, **metadata}
+            row = ", ".join(f"{key} = {value[i]:g}" for key, value in values.items())
+            raise InputError(f"{found.size} of {len(y)} rows {how}; the first is row {i}: {row}.")
 
     def with_constant(self, latent: str | int, value: float | None = None) -> Likelihood:
         """A likelihood in which one latent function is a constant parameter (real) instead.

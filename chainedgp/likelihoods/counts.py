@@ -8,7 +8,6 @@ import numpy as np
 from scipy.special import betaln, expit, gammaln, log_expit, logit, pdtr, xlogy
 
 from .. import special
-from ..errors import InputError
 from ..gaussian_expectations import expected_softplus
 from .base import Array, Arrays, Averages, Family, packed
 
@@ -185,11 +184,13 @@ class Binomial(Family):
         value += y * means[:, 0]
         return packed(value, (y - trials * slope,), (-trials * bend,))
 
+    def impossible(self, y: Array, *, trials: Any) -> tuple[Array, str]:
+        """More successes than trials, or trials that are no whole numbers."""
+        parts = trials != np.floor(trials)
+        if parts.any():
+            return parts, "have trials that are not whole numbers"
+        return y > trials, "have more successes Y than trials"
+
     def initial_latents(self, y: Array, *, trials: Any) -> Array:
-        """The logit of the share of successes; InputError where y > trials."""
-        wrong = np.flatnonzero(y > trials)
-        if wrong.size:
-            raise InputError(
-                f"Y[{wrong[0]}] = {y[wrong[0]]:g} and {wrong.size - 1} others exceed their trials."
-            )
+        """The logit of the share of successes."""
         return logit([(np.sum(y) + 0.5) / (np.sum(trials + np.zeros(len(y))) + 1.0)])

@@ -212,6 +212,11 @@ class Inflated(Wrapper):
         """Atoms are allowed, all else as the base has it."""
         self._part.check_targets(self._hits(y)[1])
 
+    def impossible(self, y: Array, **metadata: Array) -> tuple[Array, str]:
+        """As the base says of the rows off the atoms."""
+        wrong, how = self._part.impossible(y, **metadata)
+        return wrong & ~self._hits(y)[0].any(axis=0), how
+
 
 class Hurdle(Inflated):
     """P(y = 0) = 1/(1 + e^{−h}), else the base given y ≠ 0: latents of the base, `log_odds_0` h.

@@ -31,6 +31,27 @@ class Survival(Likelihood):
     """
 
     support = "positive"
+    unbounded_metadata = ("y_upper",)
+
+    def impossible(
+        self,
+        y: Array,
+        *,
+        censored: Metadata = None,
+        y_upper: Metadata = None,
+        entry: Metadata = None,
+        **kw: Any,
+    ) -> tuple[Array, str]:
+        """Intervals that end before they begin, and times before the entry."""
+        code = censoring.codes(censored)
+        if np.any(code == INTERVAL):
+            wrong = (code == INTERVAL) & ~(censoring.upper_ends(y_upper) > y)
+            if wrong.any():
+                return wrong, "are censored to an interval whose end y_upper is not above Y"
+        if entry is None:
+            return np.zeros(len(y), dtype=bool), ""
+        nothing_left = (code == LEFT) & (entry == y)
+        return (entry > y) | nothing_left, "end before their entry"
 
     def log_hazard(self, t: Array, *latents: Array, **kw: Any) -> Array:
         """The log-hazard, log p(t) − log S(t), broadcast shape. Default: by `distribution`."""

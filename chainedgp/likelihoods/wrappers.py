@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import InputError
 from .base import Array, Arrays, Averages, Likelihood
 
-__all__ = ["ConstantLatent"]
+__all__ = ["ConstantLatent", "Wrapper", "innermost"]
 
 
 def _of_base(name: str, leading: int = 0, per_latent: bool = False) -> Any:
@@ -42,6 +42,7 @@ class Wrapper(Likelihood):
         self.base, self.support, self.atoms = base, base.support, base.atoms
         self.num_categories = base.num_categories
         self.positive_metadata = base.positive_metadata
+        self.unbounded_metadata = base.unbounded_metadata
 
     def _given(self) -> tuple[str, ...]:
         told = "base" in inspect.signature(type(self).__init__).parameters  # else by the class
@@ -57,6 +58,17 @@ class Wrapper(Likelihood):
     def check_targets(self, y: Array) -> None:
         """As the base checks."""
         self.base.check_targets(y)
+
+    def impossible(self, y: Array, **metadata: Array) -> tuple[Array, str]:
+        """As the base says."""
+        return self.base.impossible(y, **metadata)
+
+
+def innermost(likelihood: Likelihood) -> Likelihood:
+    """The likelihood that wrappers were put around, or itself."""
+    while isinstance(likelihood, Wrapper):
+        likelihood = likelihood.base
+    return likelihood
 
 
 class ConstantLatent(Wrapper):

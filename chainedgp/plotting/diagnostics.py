@@ -166,10 +166,11 @@ def _transform(model: Any, X: Any, Y: Any, Y_metadata: Any, rng: Any) -> Array:
         X, Y, Y_metadata = model.X, model.Y, model.Y_metadata
     if model.likelihood.support == "categories":
         raise InputError("classes have no order: a PIT is for numbers.")
-    X = checks.as_inputs(X, "X", model.X.shape[1])
+    checks.check_order(X, checks.rows_by_name(Y, Y_metadata))
+    X = model._rows(X, "X")
     y = checks.as_targets(Y, len(X))
-    model.likelihood.check_targets(y)
     given, _ = checks.as_metadata(Y_metadata, model.likelihood, len(X))
+    model.likelihood.check_rows(y, **given)
     predictive = model.predictive(X, given)
     lower, upper = pit_ends(predictive, y, given)
     draw = checks.as_generator(rng).uniform(size=len(y))

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import checks
 from ..errors import InputError
+from ..likelihoods.wrappers import innermost
 from ..linalg import Array
 from ..predictive_survival import CENSORING
 
@@ -39,9 +40,7 @@ def target_name(model: Any) -> str:
 
 def is_survival(likelihood: Any) -> bool:
     """Whether the targets are event times."""
-    while hasattr(likelihood, "_base"):
-        likelihood = likelihood.base
-    return hasattr(likelihood, "log_survival")
+    return hasattr(innermost(likelihood), "log_survival")
 
 
 def axis_name(model: Any, columns: Sequence[int], at: Any = None) -> str:

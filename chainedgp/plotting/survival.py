@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import checks
 from ..errors import InputError
 from ..linalg import Array
 from . import grids, style
@@ -78,7 +77,7 @@ def _plot_curves(
             f"survival curves are for survival likelihoods; this is a "
             f"{type(model.likelihood).__name__}. Use plot_fit or plot_density."
         )
-    rows = _typical_rows(model) if X is None else checks.as_inputs(X, "X", model.X.shape[1])
+    rows = _typical_rows(model) if X is None else model._rows(X, "X")
     names = _row_labels(model, rows, X) if labels is None else [str(label) for label in labels]
     if len(names) != len(rows):
         raise InputError(f"labels must be {len(rows)} names, one for each row; got {len(names)}.")
