@@ -261,19 +261,24 @@ def _jitter_is_constant(prior, H):
     return d_theta, d_Z
 
 
-def _double_variance(chunk, g_m, g_v, left, right):
+def _double_variance(chunk, g_m, g_v, left, PA):
     doubled = chunk._replace(pull_kff=lambda d: chunk.pull_kff(2.0 * d))
-    return sparse.reverse_chunk(doubled, g_m, g_v, left, right)
+    return sparse.reverse_chunk(doubled, g_m, g_v, left, PA)
 
 
-def _forgotten_factor_2(chunk, g_m, g_v, left, right):
-    right[:-1] *= 0.5
-    return sparse.reverse_chunk(chunk, g_m, g_v, left, right)
+def _forgotten_factor_2(chunk, g_m, g_v, left, PA):
+    return sparse.reverse_chunk(chunk, g_m, g_v, left, 0.5 * PA)
 
 
-def _forgotten_mean(chunk, g_m, g_v, left, right):
-    part = sparse.reverse_chunk(chunk, g_m, g_v, left, right)
+def _forgotten_mean(chunk, g_m, g_v, left, PA):
+    part = sparse.reverse_chunk(chunk, g_m, g_v, left, PA)
     return part._replace(mean=0.0 * part.mean)
+
+
+def _forgotten_alpha(chunk, g_m, g_v, left, PA):
+    left = left.copy()
+    left[:, -1] = 0.0
+    return sparse.reverse_chunk(chunk, g_m, g_v, left, PA)
 
 
 def _one_entry_of_Z(prior, H):
@@ -307,6 +312,7 @@ MUTANTS = {
     "factor 2 of kff": (shards_module, "reverse_chunk", _double_variance, "kernels"),
     "no factor 2 of S": (shards_module, "reverse_chunk", _forgotten_factor_2, "Z"),
     "forgotten mean": (shards_module, "reverse_chunk", _forgotten_mean, "mean_functions"),
+    "forgotten L⁻ᵀμ": (shards_module, "reverse_chunk", _forgotten_alpha, "Z"),
     "one entry of Z by 1 %": (evaluator_module, "reverse_prior", _one_entry_of_Z, "Z"),
     "one entry of q_sqrt by 1 %": (model_module, "root_gradient", _one_entry_of_root, "q_sqrt"),
     "no log|S|": (model_module, "root_gradient", _no_log_determinant, "q_sqrt"),
@@ -321,6 +327,59 @@ def test_wrong_gradients_are_caught(name, monkeypatch):
     monkeypatch.setattr(module, function, mutant)
     wrong = wrong_leaves(bound_gradient_errors(small_model("HetGaussian")))
     assert any(where in leaf for leaf in wrong), wrong
+
+
+def _left_as_sums(prior, G, A_gm):
+    return G, A_gm
+
+
+def _whitened_once(prior, G, A_gm):
+    return prior.L_inv @ G, prior.L_inv @ A_gm
+
+
+@pytest.mark.parametrize("likelihood", ["HetGaussian", "HetStudentT", "AdditivePoisson"])
+def test_gradients_without_whitening(likelihood, monkeypatch):
+    """Where Kuu is well conditioned Kuf stands for A: the same bound and gradients."""
+    asked = []
+    well = evaluator_module.Evaluator._is_well_conditioned
+    monkeypatch.setattr(
+        evaluator_module.Evaluator,
+        "_is_well_conditioned",
+        lambda self: asked.append(well(self)) or asked[-1],
+    )
+    m = small_model(likelihood, n=40, means="linear")
+    assert not wrong_leaves(bound_gradient_errors(m))
+    assert asked and all(asked)
+    ours, bound = m.objective_function_gradients(), m.log_likelihood()
+    monkeypatch.setattr(evaluator_module, "WELL_CONDITIONED", 0.0)
+    m.parameters_changed()
+    theirs = m.objective_function_gradients()
+    assert not asked[-1]
+    assert m.log_likelihood() == pytest.approx(bound, rel=1e-12)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("mutant", [_left_as_sums, _whitened_once])
+def test_wrong_gradients_without_whitening_are_caught(mutant, monkeypatch):
+    monkeypatch.setattr(evaluator_module, "_whiten", mutant)
+    wrong = wrong_leaves(bound_gradient_errors(small_model("HetGaussian", n=40)))
+    assert any("q_sqrt" in leaf for leaf in wrong) and any("Z" in leaf for leaf in wrong), wrong
+
+
+def test_ill_conditioned_priors_are_whitened():
+    X = np.linspace(0.0, 1.0, 60)[:, None]
+    m = cgp.ChainedGP(X, np.sin(6 * X), cgp.likelihoods.HetGaussian(), num_inducing=15)
+    for lengthscale, well in ((0.02, True), (1.0, False)):
+        for part in m.kernels:
+            part.lengthscale[:] = lengthscale
+        m._evaluated(gradient=True)
+        assert m._evaluator._is_well_conditioned() == well
+    m.q_mu[:] = np.random.default_rng(0).normal(size=m.q_mu.shape)
+    m.q_sqrt[:] = 0.3 * m.q_sqrt.values
+    m.objective_function_gradients()
+    bound = m.log_likelihood()
+    m.parameters_changed()
+    assert m.log_likelihood() == pytest.approx(bound, rel=1e-10)  # from A itself
 
 
 class _MarginalsWithoutMean(Shard):
@@ -543,5 +602,6 @@ def test_one_pass_gives_the_gradient_of_two(name):
     both = -m.objective_function_gradients()
     value = m.log_likelihood()
     m._mark_stale()
-    assert m.log_likelihood() == value  # and now the gradient takes a pass of its own
+    # from A, and now the gradient takes a pass of its own
+    assert m.log_likelihood() == pytest.approx(value, rel=1e-13)
     np.testing.assert_allclose(-m.objective_function_gradients(), both, rtol=1e-9, atol=1e-9)

@@ -797,7 +797,7 @@ def test_threads_may_predict_at_once(fitted):
 # ---- a likelihood known by its density alone ----
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def user_model():
     X = inputs(60, D=1)
     rng = np.random.default_rng(8)
@@ -832,6 +832,7 @@ def test_user_likelihood_fits(user_model):
 
 
 def test_user_likelihood_has_a_predictive_distribution(user_model):
+    user_model.optimize(only="variational")
     X, shift = np.array([[-1.0], [0.3]]), np.array([0.5, -0.5])
     metadata = {"offset": shift}
     mean, variance = user_model.predict_latents(X)

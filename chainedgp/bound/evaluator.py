@@ -14,7 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ..linalg import Array, lower_triangle_product, one_blas_thread, upper_product
+from ..linalg import (
+    Array,
+    lower_product,
+    lower_triangle_product,
+    one_blas_thread,
+    upper_product,
+)
 from .gaussian import Gaussian, from_natural
 from .shards import Shard
 from .sparse import KernelGradient, Prior, make_prior, reverse_prior
@@ -22,6 +28,8 @@ from .sums import Evaluation, Gram, Task
 
 __all__ = ["Evaluator", "Gradient", "Hyperparameters", "State"]
 
+WELL_CONDITIONED = 1e5  # tr(Kuu⁻¹) diag(Kuu) below which rounding by it stays near 1e-12
+MANY_ROWS = 4  # times M, from which a product less for each row outweighs two more of (M, M)
 LARGE = 200  # inducing inputs from which the (M, M) work of latents is worth a thread each
 
 _keys = itertools.count()  # names of hyperparameter settings, for the shards' caches
@@ -142,10 +150,26 @@ class Evaluator:
         gradient : whether `gradient` with q fixed will follow; its pass is then made in this one.
         count_unmet : count the rows whose integral no number of nodes serves.
         """
-        left = self._left(q) if gradient else ()
-        task = replace(self.task, q=tuple(q), left=left, count_unmet=count_unmet)
         self.num_likelihood += 1
-        return State(tuple(q), self._sum("evaluate", task), gram)
+        task = replace(self.task, q=tuple(q), count_unmet=count_unmet)
+        if not gradient:
+            return State(tuple(q), self._sum("evaluate", task), gram)
+        whitened = not self._is_well_conditioned()
+        task = replace(task, left=self._left(q, whitened), whitened=whitened)
+        sums = self._sum("evaluate", task)
+        if not whitened:
+            pairs = self.over_latents(_whiten, task.priors, sums.G, sums.A_gm)
+            sums.G, sums.A_gm = (list(part) for part in zip(*pairs, strict=True))
+        return State(tuple(q), sums, gram)
+
+    def _is_well_conditioned(self) -> bool:
+        """Whether products with Kuu⁻¹ are exact enough, and rows enough for them to be worth it."""
+        priors = self.task.priors
+        if self.num_rows < MANY_ROWS * max(len(prior.Z) for prior in priors):
+            return False
+        # tr(Kuu⁻¹) times the mean of diag(Kuu)
+        size = [np.vdot(p.L_inv, p.L_inv) * np.vdot(p.L, p.L) / len(p.Z) for p in priors]
+        return bool(max(size) < WELL_CONDITIONED)
 
     def marginals(self, q: Sequence[Gaussian]) -> tuple[Array, Array]:
         """Means and variances of q(f_j(x_i)) over all rows, each (n, b)."""
@@ -188,9 +212,9 @@ class Evaluator:
                 return list(self.shards[0].in_threads(work, jobs))
             return [work(*job) for job in jobs]
 
-    def _left(self, q: Sequence[Gaussian]) -> tuple[Array, ...]:
-        """[L⁻ᵀ, L⁻ᵀμ] of every latent: the gradient in Kuf at fixed q."""
-        return tuple(self.over_latents(_fixed_left, self.task.priors, q))
+    def _left(self, q: Sequence[Gaussian], whitened: bool = True) -> tuple[Array, ...]:
+        """[P, L⁻ᵀμ] of every latent: the gradient in Kuf at fixed q."""
+        return tuple(self.over_latents(partial(_fixed_left, whitened), self.task.priors, q))
 
     def _site_factors(
         self, H: list[Array], state: State, mu_bar: list[Array]
@@ -212,10 +236,21 @@ class Evaluator:
         return total
 
 
-def _fixed_left(prior: Prior, q: Gaussian) -> Array:
-    """[L⁻ᵀ, L⁻ᵀμ] (M, M + 1)."""
+def _fixed_left(whitened: bool, prior: Prior, q: Gaussian) -> Array:
+    """[P, L⁻ᵀμ] (M, M + 1), with P = L⁻ᵀ(S − I), or L⁻ᵀ(S − I) L⁻¹ where A is not whitened."""
     upper = prior.L_inv.T
-    return np.column_stack([upper, upper @ q.mu])
+    left = np.empty((len(upper), len(upper) + 1))
+    upper_product(upper, q.S_minus_I, left[:, :-1])
+    if not whitened:
+        left[:, :-1] = upper_product(upper, left[:, :-1].T)
+    np.matmul(upper, q.mu, out=left[:, -1])
+    return left
+
+
+def _whiten(prior: Prior, G: Array, A_gm: Array) -> tuple[Array, Array]:
+    """L⁻¹ G L⁻ᵀ and L⁻¹ A_gm: sums with Kuf in the place of A become those with A."""
+    G = lower_product(prior.L_inv, lower_product(prior.L_inv, G).T)
+    return G, prior.L_inv @ A_gm
 
 
 def _through_A(q: Gaussian, A_gm: Array, G: Array) -> Array:

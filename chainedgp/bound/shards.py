@@ -21,7 +21,14 @@ from typing import Any
 import numpy as np
 
 from ..linalg import Array, scratch, weighted_gram
-from .sparse import Projection, marginals, project, reverse_chunk, reverse_sites
+from .sparse import (
+    Projection,
+    marginals,
+    marginals_for_gradient,
+    project,
+    reverse_chunk,
+    reverse_sites,
+)
 from .sums import Evaluation, Gradients, Gram, Task
 
 __all__ = ["Shard"]
@@ -244,9 +251,14 @@ class Shard:
         chunks = self._projections(task, rows, keep=not task.left)
         n, b = chunks[0].kff.size, len(chunks)
         m, v, floored = np.empty((b, n)), np.empty((b, n)), np.empty((b, n), dtype=bool)
-        SA = [scratch(f"SA{j}", len(chunk.A) + 1, n) for j, chunk in enumerate(chunks)]
-        for j, (chunk, q) in enumerate(zip(chunks, task.q, strict=True)):
-            m[j], v[j], floored[j] = marginals(chunk, q, SA[j][:-1])
+        PA = [scratch(f"PA{j}", *chunk.Kuf.shape) for j, chunk in enumerate(chunks)]
+        for j, chunk in enumerate(chunks):
+            if task.left:
+                m[j], v[j], floored[j] = marginals_for_gradient(
+                    chunk, task.left[j], PA[j], whitened=task.whitened
+                )
+            else:
+                m[j], v[j], floored[j] = marginals(chunk, task.q[j])
         y, kw = self._targets(task, rows)
         nodes, unmet, raised = self._nodes(task, rows, y, m.T, v.T, kw)
         value, dm, dv, dtheta = task.likelihood.expectation(y, m.T, v.T, nodes, **kw)
@@ -262,14 +274,15 @@ class Shard:
         trial[0, :, rows] = g_m - 2.0 * g_v * m
         gradients = None
         if task.left:
-            parts = zip(chunks, g_m, g_v, task.left, SA, strict=True)
+            parts = zip(chunks, g_m, g_v, task.left, PA, strict=True)
             gradients = Gradients([reverse_chunk(*part) for part in parts])
+        A = [chunk.A if task.whitened else chunk.Kuf for chunk in chunks]
         return Evaluation(
             float(value.sum()),
             float(np.abs(value).sum()),
             dtheta.sum(0),
-            [weighted_gram(chunk.A, g_v[j]) for j, chunk in enumerate(chunks)],
-            [chunk.A @ g_m[j] for j, chunk in enumerate(chunks)],
+            [weighted_gram(*pair) for pair in zip(A, g_v, strict=True)],
+            [a @ g for a, g in zip(A, g_m, strict=True)],
             unmet,
             raised,
             gradients,
@@ -283,9 +296,9 @@ class Shard:
             m = chunk.mean + task.q[j].mu @ chunk.A
             g_v, g_m = -0.5 * new2[j], new1[j] - new2[j] * m
             if not task.S_mu_bar:
-                right = scratch("SA", len(chunk.A) + 1, g_m.size)
-                np.matmul(task.q[j].S_minus_I, chunk.A, out=right[:-1])
-                parts.append(reverse_chunk(chunk, g_m, g_v, task.left[j], right))
+                PA = scratch("PA0", *chunk.A.shape)
+                np.matmul(task.left[j][:, :-1], chunk.A, out=PA)
+                parts.append(reverse_chunk(chunk, g_m, g_v, task.left[j], PA))
                 continue
             r = lam1[j] - lam2[j] * chunk.mean
             parts.append(reverse_sites(chunk, g_m, g_v, task.left[j], lam2[j], r, task.S_mu_bar[j]))
@@ -326,9 +339,11 @@ class Shard:
         if not keep:
             shapes = [(f"A{j}", len(prior.Z), len(X)) for j, prior in enumerate(task.priors)]
             pairs = zip(task.priors, shapes, strict=True)
-            return [project(prior, X, scratch(*shape)) for prior, shape in pairs]
+            return [
+                project(prior, X, scratch(*shape), whiten=task.whitened) for prior, shape in pairs
+            ]
         fresh = [project(prior, X) for prior in task.priors]
-        size = 3 * 8 * sum(chunk.A.size for chunk in fresh)  # A, and what the pullback keeps
+        size = 3 * 8 * sum(chunk.A.size for chunk in fresh)  # A, Kuf, what the pullback keeps
         if self._cache_bytes + size <= CACHE_BYTES:
             self._cache_bytes += size
             self._cache[task.key, rows.start] = fresh

@@ -4,6 +4,9 @@ Whitened: u = L v + mean(Z), Kuu + jitter = L Lᵀ, q(v) = N(μ, S), A = L⁻¹ 
 
     m = mean(X) + Aᵀμ,    v = kff + Σ_M A ∘ (S − I) A        (Saul et al. 2016, eqs. 4 and 5).
 
+Where gradients follow, v = kff + Σ_M Kuf ∘ P A with P = L⁻ᵀ(S − I): the same number, and P A is
+what the gradient in Kuf is made of. Where Kuu is well conditioned, P L⁻¹ Kuf needs no A.
+
 Everything here is a pure function of arrays and of kernels and mean functions that are only read.
 """
 
@@ -24,6 +27,7 @@ __all__ = [
     "Projection",
     "make_prior",
     "marginals",
+    "marginals_for_gradient",
     "project",
     "reverse_chunk",
     "reverse_prior",
@@ -49,7 +53,8 @@ class Prior:
 class Projection(NamedTuple):
     """What the passes over one chunk of rows share at given hyperparameters."""
 
-    A: Array  # (M, n)
+    Kuf: Array  # (M, n)
+    A: Array  # (M, n), or Kuf itself
     kff: Array  # (n,)
     mean: Array  # (n,)
     pull_Kuf: Callable[..., Any]
@@ -78,43 +83,56 @@ def make_prior(kernel: Any, mean: Any, Z: Array, jitter: float) -> Prior:
     return Prior(kernel, mean, Z, L, invert_lower(L), pull_Kuu, jitter)
 
 
-def project(prior: Prior, X: Array, out: Array | None = None) -> Projection:
-    """A = L⁻¹ Kuf (M, n), perhaps in `out`, and the prior mean and variance of rows X (n, D)."""
+def project(prior: Prior, X: Array, out: Array | None = None, *, whiten: bool = True) -> Projection:
+    """A = L⁻¹ Kuf (M, n), perhaps in `out`, and the prior mean and variance of rows X (n, D).
+
+    whiten : whether A is needed; if not, Kuf stands in its place.
+    """
     Kuf, pull_Kuf = prior.kernel.evaluate(prior.Z, X)
     kff, pull_kff = prior.kernel.evaluate_diag(X)
     mean, pull_mean = prior.mean.evaluate(X)
-    return Projection(
-        lower_product(prior.L_inv, Kuf, out), kff, mean, pull_Kuf, pull_kff, pull_mean
-    )
+    A = lower_product(prior.L_inv, Kuf, out) if whiten else Kuf
+    return Projection(Kuf, A, kff, mean, pull_Kuf, pull_kff, pull_mean)
 
 
-def marginals(
-    chunk: Projection, q: Gaussian, out: Array | None = None
+def marginals(chunk: Projection, q: Gaussian) -> tuple[Array, Array, Array]:
+    """Mean and variance of q(f_i) for a chunk, each (n,), and where the variance hit its floor."""
+    SA = np.matmul(q.S_minus_I, chunk.A, out=scratch("SA", *chunk.A.shape))
+    return _moments(chunk, q.mu @ chunk.A, chunk.A, SA)
+
+
+def marginals_for_gradient(
+    chunk: Projection, left: Array, PA: Array, *, whitened: bool
 ) -> tuple[Array, Array, Array]:
-    """Mean and variance of q(f_i) for a chunk, each (n,), and where the variance hit its floor.
+    """As `marginals`, from `left` = [P, L⁻ᵀμ] (M, M + 1); fills PA (M, n) for `reverse_chunk`.
 
-    out : (M, n), filled with (S − I) A, which `reverse_chunk` goes on from.
+    whitened : P = L⁻ᵀ(S − I) acts on A; else P = L⁻ᵀ(S − I) L⁻¹ on Kuf, which is exact enough where
+    Kuu is well conditioned.
     """
-    SA = np.matmul(q.S_minus_I, chunk.A, out=scratch("SA", *chunk.A.shape) if out is None else out)
-    v = chunk.kff + np.einsum("ij,ij->j", SA, chunk.A)
+    np.matmul(left[:, :-1], chunk.A if whitened else chunk.Kuf, out=PA)
+    return _moments(chunk, left[:, -1] @ chunk.Kuf, chunk.Kuf, PA)
+
+
+def _moments(chunk: Projection, m: Array, B: Array, C: Array) -> tuple[Array, Array, Array]:
+    """mean(X) + m and kff + Σ_M B ∘ C, but not below the floor."""
+    v = chunk.kff + np.einsum("ij,ij->j", B, C)
     floor = VARIANCE_FLOOR * chunk.kff
     floored = v <= floor
     if floored.any():
         v = np.maximum(v, floor)
-    return chunk.mean + q.mu @ chunk.A, v, floored
+    return chunk.mean + m, v, floored
 
 
 def reverse_chunk(
-    chunk: Projection, g_m: Array, g_v: Array, left: Array, right: Array
+    chunk: Projection, g_m: Array, g_v: Array, left: Array, PA: Array
 ) -> KernelGradient:
     """Gradients at fixed q from ∂E/∂m and ∂E/∂v of a chunk, all but the part that goes through L.
 
-    ∂/∂Kuf = L⁻ᵀ((S − I) A diag(2 g_v) + μ g_mᵀ), one product of `left` = [L⁻ᵀ, L⁻ᵀμ] with `right`
-    (M + 1, n), whose first M rows are (S − I) A when it comes and which is overwritten.
+    ∂/∂Kuf = P A diag(2 g_v) + L⁻ᵀμ g_mᵀ with `left` = [P, L⁻ᵀμ]; overwrites PA (M, n).
     """
-    right[:-1] *= 2.0 * g_v
-    right[-1] = g_m
-    return _pull(chunk, upper_product(left, right, scratch("dKuf", *chunk.A.shape)), g_v, g_m)
+    PA *= 2.0 * g_v
+    PA += np.multiply(left[:, -1:], g_m, out=scratch("rank one", *PA.shape))
+    return _pull(chunk, PA, g_v, g_m)
 
 
 def reverse_sites(

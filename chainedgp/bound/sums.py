@@ -22,9 +22,10 @@ class Task:
     parameters: Mapping[str, float]
     key: int
     q: tuple[Gaussian, ...] = ()
-    # what turns gradients in m and v into gradients in Kuf: [L⁻ᵀ, L⁻ᵀμ] at fixed q, and
-    # [L⁻ᵀ(S − I), L⁻ᵀμ, L⁻ᵀΠ, L⁻ᵀSμ̄] with Sμ̄ where q follows the hyperparameters at fixed sites
+    # what turns gradients in m and v into gradients in Kuf: [P, L⁻ᵀμ] at fixed q, P = L⁻ᵀ(S − I),
+    # and [P, L⁻ᵀμ, L⁻ᵀΠ, L⁻ᵀSμ̄] with Sμ̄ where q follows the hyperparameters at fixed sites
     left: tuple[Array, ...] = ()
+    whitened: bool = True  # else P = L⁻ᵀ(S − I) L⁻¹, and sums come back with Kuf in the place of A
     S_mu_bar: tuple[Array, ...] = ()
     scale: float = 1.0  # N / B for a minibatch
     count_unmet: bool = False  # takes trials with more nodes
