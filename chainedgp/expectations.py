@@ -92,10 +92,10 @@ class Expected:
 
         Rows with the same number are evaluated together.
         """
-        levels = np.unique(nodes)
-        if len(levels) == 1:
-            return self.expected_log_density(y, means, variances, nodes=int(levels[0]), **kw)
-        parts = []
+        least = int(np.min(nodes))
+        if least == np.max(nodes):
+            return self.expected_log_density(y, means, variances, nodes=least, **kw)
+        parts, levels = [], np.unique(nodes)
         for level in levels:
             rows = np.flatnonzero(nodes == level)
             given = y[rows], means[rows], variances[rows]

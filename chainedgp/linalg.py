@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,10 @@ __all__ = [
     "invert_lower",
     "lower_product",
     "lower_triangle_product",
+    "mirrored",
     "one_blas_thread",
     "pack_lower",
+    "root_gram",
     "scratch",
     "unpack_lower",
     "upper_product",
@@ -128,6 +130,24 @@ def lower_triangle_product(B: Array, C: Array, *, lower: bool = False) -> Array:
     return out
 
 
+def root_gram(R: Array) -> Array:
+    """R Rᵀ (M, M) for lower triangular R, without most of the products with zeros."""
+    S = np.empty(R.shape)
+    for i in range(0, len(R), BLOCK):
+        rows, k = slice(i, i + BLOCK), slice(0, i + BLOCK)
+        np.matmul(R[i:, k], R[rows, k].T, out=S[i:, rows])
+    return mirrored(S)
+
+
+def mirrored(S: Array) -> Array:
+    """The lower triangle of S (M, M) copied above its diagonal, in place."""
+    for i in range(0, len(S), BLOCK):
+        rows = slice(i, i + BLOCK)
+        S[rows, i + BLOCK :] = S[i + BLOCK :, rows].T
+        S[rows, rows] = np.where(_lower(len(S))[rows, rows], S[rows, rows], S[rows, rows].T)
+    return S
+
+
 def weighted_gram(A: Array, w: Array) -> Array:
     """A diag(w) Aᵀ (M, M) for A (M, n) and weights w (n,) of either sign.
 
@@ -136,9 +156,10 @@ def weighted_gram(A: Array, w: Array) -> Array:
     """
     B = np.multiply(A, np.sqrt(np.abs(w)), out=scratch("gram", *A.shape))
     G = B @ B.T
-    sign = 1.0 if np.count_nonzero(w > 0.0) > 0.5 * w.size else -1.0
-    other = sign * w < 0.0
-    if other.any():
+    positive = np.count_nonzero(w > 0.0)
+    sign = 1.0 if positive > 0.5 * w.size else -1.0
+    if positive not in (0, w.size):
+        other = sign * w < 0.0
         C = np.ascontiguousarray(B[:, other])
         G -= 2.0 * (C @ C.T)
     return G if sign > 0.0 else np.negative(G, out=G)
@@ -146,17 +167,20 @@ def weighted_gram(A: Array, w: Array) -> Array:
 
 def pack_lower(L: Array) -> Array:
     """Lower triangle of L (M, M) row by row: (M (M + 1) / 2,)."""
-    return np.concatenate([row[: i + 1] for i, row in enumerate(L)])
+    return L[_lower(len(L))]
 
 
 def unpack_lower(packed: Array, M: int) -> Array:
     """The matrix of which `pack_lower` gave the lower triangle: (M, M)."""
-    L, packed = np.zeros((M, M)), np.ascontiguousarray(packed)
-    start = 0
-    for i, row in enumerate(L):
-        row[: i + 1] = packed[start : start + i + 1]
-        start += i + 1
+    L = np.zeros((M, M))
+    L[_lower(M)] = packed
     return L
+
+
+@lru_cache(maxsize=8)
+def _lower(M: int) -> NDArray[np.bool_]:
+    """Where the lower triangle is, (M, M)."""
+    return np.tri(M, dtype=bool)
 
 
 class _BlasGuard:

@@ -391,8 +391,9 @@ def test_distances_one_by_one_are_those_of_products(symmetric, monkeypatch):
     W = rng.normal(size=(9, 9 if symmetric else 5))
 
     def both():
-        found = distances.SquaredDistances(X, Z, False, np.inf)
-        return found.one_by_one, found.r2, *found.pull(W, wrt_second=True)
+        found = distances.DistancesFrom(X, np.array([0.5, 1.0, 2.0]), scale=-0.5, shift=0.3)
+        values, pull = found.among() if symmetric else found.to(Z)
+        return found._are_far(9.0), values, *pull(W, True)
 
     by_products = both()
     monkeypatch.setattr(distances, "ROUNDING", -1.0)

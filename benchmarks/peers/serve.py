@@ -2,8 +2,10 @@
 
 A worker gives a `load(threads)` that imports its library and returns `build`; `build(arrays)` makes
 the model of an npz file and returns a function that evaluates bound and all gradients and returns
-the bound. Request: {"model": path, "repeat": k}. Answer: bound, least wall and processor seconds of
-k evaluations after a first one, and the memory that building and the first evaluation added (MB).
+the bound. Request: {"model": path, "seconds": s}. Answer: bound, least wall and processor seconds
+of the evaluations that s seconds hold (three at least) after a first one, and the memory that
+building and the first evaluation added (MB). A processor that was idle takes a while to reach its
+speed, so all libraries get the same time, not the same number of evaluations.
 """
 
 import json
@@ -51,6 +53,8 @@ def serve(load):
                 models[path] = build(dict(arrays))
             answer["bound"] = float(models[path]())
             answer["memory"] = memory("VmHWM") - before
-        times = [clock(models[path]) for _ in range(request["repeat"])]
+        times, end = [], time.perf_counter() + request["seconds"]
+        while len(times) < 3 or time.perf_counter() < end:
+            times.append(clock(models[path]))
         answer["wall"], answer["processor"] = np.min(times, axis=0).tolist()
         print(json.dumps(answer), file=answers, flush=True)

@@ -7,7 +7,15 @@ from functools import cached_property
 
 import numpy as np
 
-from ..linalg import Array, cholesky, invert_lower, lower_triangle_product, pack_lower, unpack_lower
+from ..linalg import (
+    Array,
+    cholesky,
+    invert_lower,
+    lower_triangle_product,
+    pack_lower,
+    root_gram,
+    unpack_lower,
+)
 
 __all__ = ["Gaussian", "from_natural", "from_root", "root_gradient", "symmetric_kl"]
 
@@ -61,7 +69,7 @@ def from_root(mu: Array, packed: Array) -> Gaussian:
     diagonal = np.abs(np.diag(root))
     with np.errstate(divide="ignore"):
         log_det = 2.0 * float(np.log(diagonal).sum())
-    return Gaussian(np.array(mu), root @ root.T, log_det, root=root)
+    return Gaussian(np.array(mu), root_gram(root), log_det, root=root)
 
 
 def root_gradient(q: Gaussian, G: Array) -> Array:

@@ -33,7 +33,7 @@ from .sums import Evaluation, Gradients, Gram, Task
 
 __all__ = ["Shard"]
 
-CHUNK_ROWS = 2048  # at most: longer ones leave the cache, in shorter ones threads wait for the GIL
+CHUNK_ROWS = 2560  # at most: longer ones leave the cache, in shorter ones threads wait for the GIL
 CHUNK_SIZE = 2**19  # numbers in an array of a chunk, (M, n), where M is large: 4 MB
 FEWEST_ROWS = 256  # of a chunk, where fewer than two chunks would leave a thread idle
 NARROW = 30.0  # precision of a narrow site, relative to the prior's
@@ -307,8 +307,8 @@ class Shard:
     def _nodes(
         self, task: Task, rows: slice, y: Array, m: Array, v: Array, kw: dict[str, Any]
     ) -> tuple[Any, int, int]:
-        if self.fixed_nodes is not None:
-            return self.fixed_nodes, 0, 0
+        if self.fixed_nodes is not None or task.likelihood.exact_expectation:
+            return self.fixed_nodes or 1, 0, 0  # an exact expectation has no use for them
         wanted = self.levels[rows]
         if not (self.frozen and task.likelihood.tries_nodes):
             wanted = task.likelihood.required_nodes(y, m, v, **kw)

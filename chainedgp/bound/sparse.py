@@ -14,11 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..linalg import Array, cholesky, invert_lower, lower_product, scratch, upper_product
+from ..linalg import (
+    Array,
+    cholesky,
+    invert_lower,
+    lower_product,
+    lower_triangle_product,
+    mirrored,
+    scratch,
+    upper_product,
+)
 from .gaussian import Gaussian
 
 __all__ = [
@@ -49,6 +59,11 @@ class Prior:
     pull_Kuu: Callable[[Array], Any]
     jitter: float
 
+    @cached_property
+    def covariance(self) -> Callable[[Array], Any]:
+        """X (n, D) -> Kuf (M, n) and its pullback, at the parameters of the first use."""
+        return self.kernel.prepare(self.Z)
+
 
 class Projection(NamedTuple):
     """What the passes over one chunk of rows share at given hyperparameters."""
@@ -76,11 +91,14 @@ class KernelGradient(NamedTuple):
 
 def make_prior(kernel: Any, mean: Any, Z: Array, jitter: float) -> Prior:
     """Factorise Kuu + jitter · mean(diag Kuu) I; the jitter is a constant of the model."""
-    K, pull_Kuu = kernel.evaluate(Z)
+    covariance = kernel.prepare(Z)
+    K, pull_Kuu = covariance()
     Kuu = K.copy()  # the pullback keeps K
     Kuu.flat[:: Kuu.shape[0] + 1] += jitter * np.trace(Kuu) / Kuu.shape[0]
     L = cholesky(Kuu, "the prior covariance Kuu of the inducing values")
-    return Prior(kernel, mean, Z, L, invert_lower(L), pull_Kuu, jitter)
+    prior = Prior(kernel, mean, Z, L, invert_lower(L), pull_Kuu, jitter)
+    prior.__dict__["covariance"] = covariance  # what the property would make
+    return prior
 
 
 def project(prior: Prior, X: Array, out: Array | None = None, *, whiten: bool = True) -> Projection:
@@ -88,7 +106,7 @@ def project(prior: Prior, X: Array, out: Array | None = None, *, whiten: bool = 
 
     whiten : whether A is needed; if not, Kuf stands in its place.
     """
-    Kuf, pull_Kuf = prior.kernel.evaluate(prior.Z, X)
+    Kuf, pull_Kuf = prior.covariance(X)
     kff, pull_kff = prior.kernel.evaluate_diag(X)
     mean, pull_mean = prior.mean.evaluate(X)
     A = lower_product(prior.L_inv, Kuf, out) if whiten else Kuf
@@ -168,8 +186,8 @@ def reverse_prior(prior: Prior, H: Array) -> tuple[Array, Array]:
     lower = np.tril(H)
     symmetric = lower + lower.T
     symmetric.flat[:: H.shape[0] + 1] = np.diag(H)
-    upper = prior.L_inv.T
-    dL_dKuu = upper_product(upper, upper_product(upper, symmetric).T)  # symmetric too
+    half = upper_product(prior.L_inv.T, symmetric)
+    dL_dKuu = mirrored(lower_triangle_product(half, prior.L_inv, lower=True))  # symmetric too
     dL_dKuu *= -0.5
     dL_dKuu.flat[:: H.shape[0] + 1] += prior.jitter * np.trace(dL_dKuu) / H.shape[0]
     d_theta, d_Z, _ = prior.pull_Kuu(dL_dKuu)

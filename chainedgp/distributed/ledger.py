@@ -64,7 +64,7 @@ class Ledger(Shard):
 
     def evaluate(self, task: Task) -> None:
         """The trial sites are those of this task."""
-        self.last = (self._make("evaluate", replace(task, left=())),)
+        self.last = (self._make("evaluate", replace(task, left=(), whitened=True)),)
 
     def positive_proposal(self, task: Task) -> None:
         """The proposal is made anew from itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,14 @@ from paramz.transformations import Logexp
 from ..errors import InputError
 from ..parameters import InputParam, Part
 
-__all__ = ["Array", "Columns", "Kernel", "Pullback", "PullbackDiag", "positive"]
+__all__ = ["Array", "Columns", "Evaluate", "Kernel", "Pullback", "PullbackDiag", "positive"]
 
 Array = np.ndarray
 Columns = Iterable[int | str]  # of X, by number or by name
 #: dL_dK (n, m), wrt_second=True -> dL_dtheta (size,), dL_dX (n, D), dL_dZ (m, D) or None
 Pullback = Callable[..., tuple[Array, Any, Any]]
+#: Z (m, d) or None -> K (n, m) and its pullback, for X (n, d) that was given before
+Evaluate = Callable[[Any], tuple[Array, Pullback]]
 #: dL_dk (n,) -> dL_dtheta (size,), dL_dX (n, D) or None where identically zero
 PullbackDiag = Callable[[Array], tuple[Array, Array | None]]
 
@@ -110,6 +113,10 @@ class Kernel(Part):
         """K (n, m) and its pullback on the active columns: X (n, d), Z (m, d) or None."""
         raise NotImplementedError(f"{type(self).__name__} must implement _evaluate")
 
+    def _prepare(self, X: Array) -> Evaluate:
+        """`_evaluate` for one X and many Z, of which a kernel may do the part of X once."""
+        return partial(self._evaluate, X)
+
     def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
         """Give diag k(x_i, x_i) (n,) and its pullback on the active columns: X (n, d)."""
         raise NotImplementedError(f"{type(self).__name__} must implement _evaluate_diag")
@@ -185,22 +192,28 @@ class Kernel(Part):
             dL_dZ (m, D). With Z None, dL_dX carries both sides and dL_dZ is None; it is also
             None, and not computed, with `wrt_second=False`. May be called repeatedly.
         """
+        return self.prepare(X)(Z)
+
+    def prepare(self, X: Array) -> Evaluate:
+        """`evaluate` for one X (n, D): a function of Z that does the part of X only once."""
         X = self._checked_inputs(X)
-        Z = None if Z is None else self._checked_inputs(Z, "Z")
-        dims = self.active_dims
-        if dims is None:
-            K, pull = self._evaluate(X, Z)
+        dims, num_columns = self.active_dims, X.shape[1]
+        inner = self._prepare(X if dims is None else X[:, dims])
+
+        def evaluate(Z: Array | None = None) -> tuple[Array, Pullback]:
+            Z = None if Z is None else self._checked_inputs(Z, "Z")
+            K, pull = inner(Z if Z is None or dims is None else Z[:, dims])
             K.flags.writeable = False
-            return K, pull
-        K, pull = self._evaluate(X[:, dims], None if Z is None else Z[:, dims])
-        K.flags.writeable = False
-        num_columns = X.shape[1]
+            if dims is None:
+                return K, pull
 
-        def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
-            dL_dtheta, dL_dX, dL_dZ = pull(dL_dK, wrt_second)
-            return dL_dtheta, scatter(dL_dX, dims, num_columns), scatter(dL_dZ, dims, num_columns)
+            def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Any, Any]:
+                theta, dL_dX, dL_dZ = pull(dL_dK, wrt_second)
+                return theta, scatter(dL_dX, dims, num_columns), scatter(dL_dZ, dims, num_columns)
 
-        return K, pullback
+            return K, pullback
+
+        return evaluate
 
     def evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
         """Diagonal k(x_i, x_i) (n,) at X (n, D), and its reverse pass. Pure: writes nothing.

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import InputError
 from ..parameters import copy_of
 from .adapter import as_kernel
-from .base import Array, Kernel, Pullback, PullbackDiag
+from .base import Array, Evaluate, Kernel, Pullback, PullbackDiag
 
 __all__ = ["Combination", "Product", "Sum"]
 
@@ -88,17 +88,22 @@ class Combination(Kernel):
         for part in self.parts:
             part.check_columns(num_columns)
 
-    def _evaluate(self, X: Array, Z: Array | None) -> tuple[Array, Pullback]:
-        values, pulls = zip(*(part.evaluate(X, Z) for part in self.parts), strict=True)
+    def _prepare(self, X: Array) -> Evaluate:
+        parts = [part.prepare(X) for part in self.parts]
 
-        def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
-            seeds = self._seeds(dL_dK, values)
-            thetas, dXs, dZs = zip(
-                *(p(s, wrt_second) for p, s in zip(pulls, seeds, strict=True)), strict=True
-            )
-            return np.concatenate(thetas), add_up(dXs), add_up(dZs)
+        def evaluate(Z: Array | None) -> tuple[Array, Pullback]:
+            values, pulls = zip(*(part(Z) for part in parts), strict=True)
 
-        return self._join(values), pullback
+            def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Any, Any]:
+                seeds = self._seeds(dL_dK, values)
+                thetas, dXs, dZs = zip(
+                    *(p(s, wrt_second) for p, s in zip(pulls, seeds, strict=True)), strict=True
+                )
+                return np.concatenate(thetas), add_up(dXs), add_up(dZs)
+
+            return self._join(values), pullback
+
+        return evaluate
 
     def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
         values, pulls = zip(*(part.evaluate_diag(X) for part in self.parts), strict=True)

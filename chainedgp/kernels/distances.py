@@ -2,114 +2,150 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from .base import Array
 
-__all__ = ["SquaredDistances"]
+__all__ = ["DistancesFrom"]
 
 EPS = np.finfo(float).eps
 #: rounding of r² beyond which differences are taken before squares
 ROUNDING = 1e-9
 
+#: W = dL/dr² (n, m), wrt_second -> Σ_ij W_ij; ½ dL/dX (n, D), both sides among the points
+#: themselves; ½ dL/dZ (m, D) or None; Σ_ij W_ij (x_id − z_jd)², (D,): all in scaled coordinates
+Pull = Callable[[Array, bool], tuple[float, Array, Any, Array]]
 
-class SquaredDistances:
-    """r²_ij = |x_i − z_j|² = |x_i|² + |z_j|² − 2 x_iᵀz_j, without an (n, m, D) array.
 
-    Where points are very many lengthscales from their centre, that difference has lost too many
-    digits: then it is Σ_d (x_id − z_jd)², dimension after dimension, which is slower.
+class DistancesFrom:
+    """r²_ij = |x_i − z_j|² = |x_i|² + |z_j|² − 2 x_iᵀz_j of points X to any Z, centred and scaled.
+
+    There is no (n, m, D) array. Where points are very many lengthscales from their centre, that
+    difference has lost too many digits: then it is Σ_d (x_id − z_jd)², dimension after dimension,
+    which is slower.
 
     Parameters
     ----------
-    X, Z : (n, D) and (m, D), centred and scaled; Z None for the symmetric case.
+    X : (n, D)
+    lengthscale : number or (D,), by which all coordinates are divided.
     exact_zero : set r² to exactly 0 where it is not larger than its own rounding error; kernels
         with a kink at r = 0 need it.
     largest : r² is cut here (inf for no cut).
-
-    Attributes
-    ----------
-    r2 : (n, m), not negative, with exact zeros on the diagonal in the symmetric case.
+    scale, shift : `among` and `to` give scale · r² + shift: the exponent of a kernel, at no cost.
     """
 
-    def __init__(self, X: Array, Z: Array | None, exact_zero: bool, largest: float) -> None:
-        self.X, self.Z = X, X if Z is None else Z
-        self.Z1: Array | None = None
-        x2 = np.einsum("ij,ij->i", X, X)
-        z2 = x2 if Z is None else np.einsum("ij,ij->i", Z, Z)
-        tolerance = (X.shape[1] + 4) * EPS
-        rounding = tolerance * (x2.max(initial=0.0) + z2.max(initial=0.0))
-        self.symmetric, self.one_by_one = Z is None, not rounding <= ROUNDING
-        if self.one_by_one:
-            r2 = np.zeros((len(self.X), len(self.Z)))
-            for difference in self._differences():
-                r2 += np.square(difference, out=difference)
-        elif Z is None:
-            r2 = X @ X.T  # one array and its transpose: exactly symmetric
-            r2 *= -2.0
-            r2 += x2[:, None] + x2
-            np.fill_diagonal(r2, 0.0)
-        else:
-            D = X.shape[1]
-            # norms ride along as two more columns: one product instead of three passes over r²
-            X1 = np.empty((X.shape[0], D + 2))
-            np.multiply(X, -2.0, out=X1[:, :D])
-            X1[:, D] = x2
-            X1[:, D + 1] = 1.0
-            self.Z1 = Z1 = np.empty((Z.shape[0], D + 2))
-            Z1[:, :D] = Z
-            Z1[:, D] = 1.0
-            Z1[:, D + 1] = z2
-            r2 = X1 @ Z1.T
+    def __init__(
+        self,
+        X: Array,
+        lengthscale: Any,
+        *,
+        exact_zero: bool = False,
+        largest: float = np.inf,
+        scale: float = 1.0,
+        shift: float = 0.0,
+    ) -> None:
+        # distances do not depend on the origin; near the data the expansion of r² cancels least
+        self.centre = X.mean(0) if len(X) else np.zeros(X.shape[1])
+        self.lengthscale, self.exact_zero = lengthscale, exact_zero
+        one = self._with_squares(X)  # (n, D + 2)
+        self.X, self.x2 = one[:, :-2], one[:, -1]
+        self.most = self.x2.max(initial=0.0)
+        self.tolerance = (X.shape[1] + 4) * EPS
+        self.scale, self.shift = scale, shift
         # exp is several times slower where it underflows, so nothing is farther than `largest`
-        np.clip(r2, 0.0, largest, out=r2)
-        if exact_zero and not self.one_by_one:
-            r2[r2 <= tolerance * (x2[:, None] + z2)] = 0.0
-        self.r2 = r2
+        self.ends = sorted((shift, scale * largest + shift))
+        # the product with [z, 1, |z|²] is scale · r² + shift
+        self.left = np.empty(one.shape)
+        np.multiply(self.X, -2.0 * scale, out=self.left[:, :-2])
+        self.left[:, -2] = scale * self.x2 + shift
+        self.left[:, -1] = scale
 
-    def _differences(self) -> Iterator[Array]:
-        """x_id − z_jd, (n, m), for one d after the other, always in the same array."""
-        out = np.empty((len(self.X), len(self.Z)))
-        for x, z in zip(self.X.T, self.Z.T, strict=True):
-            yield np.subtract(x[:, None], z, out=out)
+    def _with_squares(self, X: Array) -> Array:
+        """Points, 1 and their squared norms, [x, 1, |x|²] (n, D + 2)."""
+        one = np.empty((X.shape[0], X.shape[1] + 2))
+        scaled = np.subtract(X, self.centre, out=one[:, :-2])
+        scaled /= self.lengthscale
+        one[:, -2] = 1.0
+        np.einsum("ij,ij->i", scaled, scaled, out=one[:, -1])
+        return one
 
-    def pull(self, W: Array, wrt_second: bool) -> tuple[float, Array, Any, Array]:
-        """Reverse pass for W = dL/dr² (n, m).
+    def among(self) -> tuple[Array, Pull]:
+        """Of all pairs (n, n), r² exactly 0 on the diagonal; and the reverse pass of r²."""
+        X, x2 = self.X, self.x2
+        if self._are_far(0.0):
+            return self._one_by_one(X, True)
+        r2 = X @ X.T  # one array and its transpose: exactly symmetric
+        r2 *= -2.0 * self.scale
+        r2 += self.scale * (x2[:, None] + x2) + self.shift
+        np.fill_diagonal(r2, self.shift)
 
-        Returns
-        -------
-        total : Σ_ij W_ij
-        dX : ½ dL/dX (n, D); both sides in the symmetric case.
-        dZ : ½ dL/dZ (m, D), or None.
-        spread : Σ_ij W_ij (x_id − z_jd)², (D,)
-        """
-        X = self.X
-        if self.one_by_one:
-            return self._pull_one_by_one(W, wrt_second)
-        if self.Z1 is None:
+        def pull(W: Array, wrt_second: bool) -> tuple[float, Array, None, Array]:
             W = W + W.T
             rows = W.sum(1)
             dX = rows[:, None] * X - W @ X
             return float(rows.sum()) / 2, dX, None, np.einsum("ij,ij->j", X, dX)
-        D = X.shape[1]
-        Z = self.Z1[:, :D]
-        WZ = W @ self.Z1  # (n, D + 2): Σ_j W_ij z_jd, then Σ_j W_ij
-        rows, columns = WZ[:, D], W.sum(0)
-        dX = rows[:, None] * X
-        spread = np.einsum("ij,ij->j", X, dX - 2.0 * WZ[:, :D])
-        spread += columns @ (Z * Z)
-        dX -= WZ[:, :D]
-        dZ = columns[:, None] * Z - W.T @ X if wrt_second else None
-        return float(rows.sum()), dX, dZ, spread
 
-    def _pull_one_by_one(self, W: Array, wrt_second: bool) -> tuple[float, Array, Any, Array]:
-        dX, dZ, spread = np.empty_like(self.X), np.empty_like(self.Z), np.empty(self.X.shape[1])
-        for d, difference in enumerate(self._differences()):
-            slope = W * difference
-            spread[d] = np.einsum("ij,ij->", slope, difference)
-            dX[:, d], dZ[:, d] = slope.sum(axis=1), -slope.sum(axis=0)
-        if self.symmetric:
-            dX += dZ
-        return float(W.sum()), dX, dZ if wrt_second and not self.symmetric else None, spread
+        return self._cut(r2, x2), pull
+
+    def to(self, Z: Array) -> tuple[Array, Pull]:
+        """To every one of Z (m, D), (n, m), and the reverse pass of r²."""
+        one = self._with_squares(Z)
+        scaled, z2 = one[:, :-2], one[:, -1]
+        if self._are_far(z2.max(initial=0.0)):
+            return self._one_by_one(scaled, False)
+
+        def pull(W: Array, wrt_second: bool) -> tuple[float, Array, Any, Array]:
+            WZ = W @ one  # (n, D + 2): Σ_j W_ij z_jd, then Σ_j W_ij
+            rows, columns = WZ[:, -2], W.sum(0)
+            WZ = WZ[:, :-2]
+            dX = rows[:, None] * self.X
+            dX -= WZ
+            spread = columns @ (scaled * scaled)
+            spread += np.einsum("ij,ij->j", self.X, dX - WZ)
+            dZ = columns[:, None] * scaled - W.T @ self.X if wrt_second else None
+            return float(rows.sum()), dX, dZ, spread
+
+        return self._cut(self.left @ one.T, z2), pull
+
+    def _are_far(self, most: float) -> bool:
+        """Whether a product would lose too many digits, `most` the largest |z|²."""
+        return not self.tolerance * (self.most + most) <= ROUNDING
+
+    def _cut(self, values: Array, z2: Array) -> Array:
+        np.clip(values, *self.ends, out=values)
+        if self.exact_zero:
+            size = np.abs(values - self.shift)
+            values[size <= abs(self.scale) * self.tolerance * (self.x2[:, None] + z2)] = self.shift
+        return values
+
+    def _one_by_one(self, Z: Array, symmetric: bool) -> tuple[Array, Pull]:
+        """r² and its reverse pass by differences; Z is scaled."""
+        X = self.X
+
+        def differences() -> Iterator[Array]:
+            """x_id − z_jd, (n, m), for one d after the other, always in the same array."""
+            out = np.empty((len(X), len(Z)))
+            for x, z in zip(X.T, Z.T, strict=True):
+                yield np.subtract(x[:, None], z, out=out)
+
+        r2 = np.zeros((len(X), len(Z)))
+        for difference in differences():
+            r2 += np.square(difference, out=difference)
+        r2 *= self.scale
+        r2 += self.shift
+        np.clip(r2, *self.ends, out=r2)
+
+        def pull(W: Array, wrt_second: bool) -> tuple[float, Array, Any, Array]:
+            dX, dZ, spread = np.empty_like(X), np.empty_like(Z), np.empty(X.shape[1])
+            for d, difference in enumerate(differences()):
+                slope = W * difference
+                spread[d] = np.einsum("ij,ij->", slope, difference)
+                dX[:, d], dZ[:, d] = slope.sum(axis=1), -slope.sum(axis=0)
+            if symmetric:
+                dX += dZ
+            return float(W.sum()), dX, dZ if wrt_second and not symmetric else None, spread
+
+        return r2, pull

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .base import Array, Columns, Kernel, Pullback, PullbackDiag, positive
-from .distances import SquaredDistances
+from .distances import DistancesFrom
 
 __all__ = ["Periodic"]
 
@@ -71,17 +71,14 @@ class Periodic(Kernel):
         V: Any = None
         if Z is not None:
             phase_Z, V = embed(Z)
-        distances = SquaredDistances(U, V, exact_zero=False, largest=1e3)
-        K = distances.r2
-        del distances.r2  # becomes K
-        K *= -0.5
+        distances = DistancesFrom(U, 1.0, largest=1e3, scale=-0.5, shift=np.log(variance))
+        K, pull = distances.among() if V is None else distances.to(V)
         np.exp(K, out=K)
-        K *= variance
 
         def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
             """dL/dθ, dL/dX and dL/dZ from dL/dK."""
             # the period moves both sides, so both are always needed
-            total, dU, dV, spread = distances.pull(dL_dK * K, True)  # dk/dr² = −k/2
+            total, dU, dV, spread = pull(dL_dK * K, True)  # dk/dr² = −k/2
             d_phase = -(U[:, :D] * dU[:, D:] - U[:, D:] * dU[:, :D])  # (n, D)
             d_period = np.einsum("ij,ij->j", d_phase, phase_X)
             dL_dZ = None

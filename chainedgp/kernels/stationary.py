@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..linalg import scratch
-from .base import Array, Columns, Kernel, Pullback, PullbackDiag, positive
-from .distances import SquaredDistances
+from .base import Array, Columns, Evaluate, Kernel, Pullback, PullbackDiag, positive
+from .distances import DistancesFrom
 
 __all__ = ["RBF", "Matern12", "Matern32", "Matern52", "RationalQuadratic", "Stationary"]
 
@@ -18,7 +18,8 @@ SQRT3, SQRT5 = np.sqrt(3.0), np.sqrt(5.0)
 class Stationary(Kernel):
     """k(x, z) = variance · ρ(r²), with r² = Σ_d (x_d − z_d)² / lengthscale_d².
 
-    A new stationary kernel gives `correlation` (ρ of r²) and `slope` (dk/dr²), nothing else.
+    A new stationary kernel gives `correlation` (ρ of r²), or `exponent` where ρ = exp(c r²), and
+    `slope` (dk/dr²), nothing else.
 
     Parameters
     ----------
@@ -34,6 +35,8 @@ class Stationary(Kernel):
     InputError : an argument that cannot be used, by name.
     """
 
+    #: c where ρ = exp(c · r²), which then needs no `correlation`
+    exponent: float | None = None
     #: r² is cut here; a kernel that is zero in floating point beyond sets it for speed
     largest_r2: float = np.inf
     #: ρ has a kink at r = 0 (the derivative in r² is infinite there)
@@ -70,36 +73,43 @@ class Stationary(Kernel):
         """dk/dshape (n, m), one for each of `shape_names`."""
         return ()
 
-    def _evaluate(self, X: Array, Z: Array | None) -> tuple[Array, Pullback]:
+    def _prepare(self, X: Array) -> Evaluate:
         variance, lengthscale = float(self.variance.values[0]), self.lengthscale.values.copy()
         shape = [float(getattr(self, name).values[0]) for name in self.shape_names]
-        # distances do not depend on the origin; near the data the expansion of r² cancels least
-        centre = X.mean(0) if len(X) else 0.0
-        scaled = X - centre
-        scaled /= lengthscale
-        scaled_Z = None
-        if Z is not None:
-            scaled_Z = Z - centre
-            scaled_Z /= lengthscale
-        distances = SquaredDistances(scaled, scaled_Z, self.kink, self.largest_r2)
-        K, memo = self.correlation(distances.r2, *shape)
-        del distances.r2  # `correlation` may have overwritten it
-        K *= variance
+        level = {} if self.exponent is None else {"scale": self.exponent, "shift": np.log(variance)}
+        distances = DistancesFrom(
+            X, lengthscale, exact_zero=self.kink, largest=self.largest_r2, **level
+        )
 
-        def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
-            """dL/dθ, dL/dX and dL/dZ from dL/dK."""
-            S, c = self.slope(memo, K, *shape)
-            W = np.multiply(dL_dK, S, out=scratch("dL_dr2", *K.shape))
-            total, dX, dZ, spread = distances.pull(W, wrt_second)
-            dX *= 2.0 * c / lengthscale
-            if dZ is not None:
-                dZ *= 2.0 * c / lengthscale
-            d_variance = (total if S is K else np.vdot(dL_dK, K)) / variance
-            d_lengthscale = -2.0 * c * (spread if self.ARD else spread.sum()) / lengthscale
-            d_shape = [np.vdot(dL_dK, s) for s in self.shape_slopes(memo, K, *shape)]
-            return np.hstack((d_variance, d_lengthscale, d_shape)), dX, dZ
+        def evaluate(Z: Array | None) -> tuple[Array, Pullback]:
+            K, pull = distances.among() if Z is None else distances.to(Z)
+            memo = None
+            if self.exponent is None:
+                K, memo = self.correlation(K, *shape)
+                K *= variance
+            else:
+                np.exp(K, out=K)
 
-        return K, pullback
+            def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Any]:
+                """dL/dθ, dL/dX and dL/dZ from dL/dK."""
+                S, c = self.slope(memo, K, *shape)
+                W = np.multiply(dL_dK, S, out=scratch("dL_dr2", *K.shape))
+                total, dX, dZ, spread = pull(W, wrt_second)
+                dX *= 2.0 * c / lengthscale
+                if dZ is not None:
+                    dZ *= 2.0 * c / lengthscale
+                dL_dtheta = np.empty(self.size)
+                dL_dtheta[0] = (total if S is K else np.vdot(dL_dK, K)) / variance
+                dL_dtheta[1 : self.size - len(shape)] = (
+                    -2.0 * c * (spread if self.ARD else spread.sum()) / lengthscale
+                )
+                for k, slope in enumerate(self.shape_slopes(memo, K, *shape)):
+                    dL_dtheta[k - len(shape)] = np.vdot(dL_dK, slope)
+                return dL_dtheta, dX, dZ
+
+            return K, pullback
+
+        return evaluate
 
     def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
         def pullback(dL_dk: Array) -> tuple[Array, None]:
@@ -114,6 +124,7 @@ class Stationary(Kernel):
 class RBF(Stationary):
     """Squared exponential, k = variance · exp(−r²/2). Arguments: see `Stationary`."""
 
+    exponent = -0.5
     largest_r2 = 1e3  # exp(-500)
 
     def __init__(
@@ -126,11 +137,6 @@ class RBF(Stationary):
         name: str = "rbf",
     ) -> None:
         super().__init__(input_dim, variance, lengthscale, ARD, active_dims, name)
-
-    def correlation(self, r2: Array, *shape: float) -> tuple[Array, None]:
-        """ρ = exp(−r²/2)."""
-        r2 *= -0.5
-        return np.exp(r2, out=r2), None
 
     def slope(self, memo: None, K: Array, *shape: float) -> tuple[Array, float]:
         """dk/dr² = −k/2."""
