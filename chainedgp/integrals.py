@@ -40,7 +40,7 @@ START = -8.0
 Q = np.exp(-STEP)
 # of the first two weights: they include the points below, where t and t² are geometric series
 FIRST = np.linalg.solve([[Q, 1.0], [Q * Q, 1.0]], [1.0 / (1.0 - Q), 1.0 / (1.0 - Q * Q)])
-LOG_SUM_LIMITS = (0.9, 1.8, 3.6, 6.4, 10.3, 14.4)
+LOG_SUM_LIMITS = (0.38, 0.9, 1.8, 3.6, 6.4, 10.3, 14.4)
 """Largest variance at which each of `quadrature.LEVELS` gives E log Σ e^f to 1e-6."""
 RESTART = 36  # points after which powers of exponentials are begun anew: rounding grows with t
 

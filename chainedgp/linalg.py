@@ -121,9 +121,11 @@ def upper_product(U: Array, K: Array, out: Array | None = None) -> Array:
     return out
 
 
-def lower_triangle_product(B: Array, C: Array, *, lower: bool = False) -> Array:
+def lower_triangle_product(
+    B: Array, C: Array, out: Array | None = None, *, lower: bool = False
+) -> Array:
     """The lower triangle of B C (M, M); above it there is anything. lower : whether C is."""
-    out = np.zeros((len(B), C.shape[1]))
+    out = np.empty((len(B), C.shape[1])) if out is None else out
     for i in range(0, len(B), BLOCK):
         columns, k = slice(i, i + BLOCK), slice(i if lower else 0, None)
         np.matmul(B[i:, k], C[k, columns], out=out[i:, columns])
@@ -154,7 +156,7 @@ def weighted_gram(A: Array, w: Array) -> Array:
     numpy multiplies an array by its own transpose in half the time. So the square roots of |w| go
     into A, as if all had the sign of most; the columns of the other sign are then put right.
     """
-    B = np.multiply(A, np.sqrt(np.abs(w)), out=scratch("gram", *A.shape))
+    B = np.multiply(A, np.sqrt(np.abs(w)), out=scratch("work", *A.shape))
     G = B @ B.T
     positive = np.count_nonzero(w > 0.0)
     sign = 1.0 if positive > 0.5 * w.size else -1.0

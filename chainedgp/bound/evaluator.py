@@ -19,6 +19,7 @@ from ..linalg import (
     lower_product,
     lower_triangle_product,
     one_blas_thread,
+    scratch,
     upper_product,
 )
 from .gaussian import Gaussian, from_natural
@@ -186,18 +187,20 @@ class Evaluator:
         """
         ev = state.evaluation
         mu_bar = [a - q.mu for a, q in zip(ev.A_gm, state.q, strict=True)]
+        priors = self.task.priors
         with one_blas_thread():
-            H = self.over_latents(_through_A, state.q, ev.A_gm, ev.G)
-            sums = None if sites_fixed else ev.gradients
-            if sums is None:
-                left, S_mu_bar = (
-                    self._site_factors(H, state, mu_bar)
-                    if sites_fixed
-                    else (self._left(state.q), ())
-                )
+            if sites_fixed:
+                H = self.over_latents(_through_A, state.q, ev.A_gm, ev.G)
+                left, S_mu_bar = self._site_factors(H, state, mu_bar)
                 task = replace(self.task, q=state.q, left=left, S_mu_bar=S_mu_bar)
                 sums = self._sum("gradient", task)
-            through_L = self.over_latents(reverse_prior, self.task.priors, H)
+                through_L = self.over_latents(reverse_prior, priors, H)
+            else:
+                sums = ev.gradients
+                if sums is None:
+                    task = replace(self.task, q=state.q, left=self._left(state.q))
+                    sums = self._sum("gradient", task)
+                through_L = self.over_latents(_through_L, priors, state.q, ev.A_gm, ev.G)
         latents = [
             KernelGradient(part.kernel + d_theta, part.Z + d_Z, part.mean)
             for part, (d_theta, d_Z) in zip(sums.parts, through_L, strict=True)
@@ -253,11 +256,17 @@ def _whiten(prior: Prior, G: Array, A_gm: Array) -> tuple[Array, Array]:
     return G, prior.L_inv @ A_gm
 
 
-def _through_A(q: Gaussian, A_gm: Array, G: Array) -> Array:
+def _through_A(q: Gaussian, A_gm: Array, G: Array, out: Array | None = None) -> Array:
     """H = (∂/∂A) Aᵀ = μ (A g_m)ᵀ + 2 (S − I) G of one latent at fixed q, its lower triangle."""
-    H = lower_triangle_product(2.0 * q.S_minus_I, G)
-    H += np.outer(q.mu, A_gm)
+    H = lower_triangle_product(q.S_minus_I, G, out)
+    H *= 2.0
+    H += np.multiply(q.mu[:, None], A_gm, out=scratch("work", *G.shape))
     return H
+
+
+def _through_L(prior: Prior, q: Gaussian, A_gm: Array, G: Array) -> tuple[Array, Array]:
+    """Gradients through L of one latent at fixed q."""
+    return reverse_prior(prior, _through_A(q, A_gm, G, scratch("H", *G.shape)))
 
 
 def _add_site_factors(

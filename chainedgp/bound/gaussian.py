@@ -14,6 +14,7 @@ from ..linalg import (
     lower_triangle_product,
     pack_lower,
     root_gram,
+    scratch,
     unpack_lower,
 )
 
@@ -76,7 +77,8 @@ def root_gradient(q: Gaussian, G: Array) -> Array:
     """∂L/∂R with S = RRᵀ and ∂E/∂S = G, packed: the lower triangle of 2 G R − R + diag(1/R_ii)."""
     if q.root is None:
         raise RuntimeError("this q was not made from a root")
-    d_root = lower_triangle_product(2.0 * G, q.root, lower=True)
+    d_root = lower_triangle_product(G, q.root, scratch("d_root", *G.shape), lower=True)
+    d_root *= 2.0
     d_root -= q.root
     d_root.flat[:: q.root.shape[0] + 1] += 1.0 / np.diag(q.root)
     return pack_lower(d_root)

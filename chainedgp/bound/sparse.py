@@ -93,7 +93,8 @@ def make_prior(kernel: Any, mean: Any, Z: Array, jitter: float) -> Prior:
     """Factorise Kuu + jitter · mean(diag Kuu) I; the jitter is a constant of the model."""
     covariance = kernel.prepare(Z)
     K, pull_Kuu = covariance()
-    Kuu = K.copy()  # the pullback keeps K
+    Kuu = scratch("Kuu", *K.shape)
+    Kuu[:] = K  # which the pullback keeps
     Kuu.flat[:: Kuu.shape[0] + 1] += jitter * np.trace(Kuu) / Kuu.shape[0]
     L = cholesky(Kuu, "the prior covariance Kuu of the inducing values")
     prior = Prior(kernel, mean, Z, L, invert_lower(L), pull_Kuu, jitter)
@@ -149,7 +150,7 @@ def reverse_chunk(
     ∂/∂Kuf = P A diag(2 g_v) + L⁻ᵀμ g_mᵀ with `left` = [P, L⁻ᵀμ]; overwrites PA (M, n).
     """
     PA *= 2.0 * g_v
-    PA += np.multiply(left[:, -1:], g_m, out=scratch("rank one", *PA.shape))
+    PA += np.multiply(left[:, -1:], g_m, out=scratch("work", *PA.shape))
     return _pull(chunk, PA, g_v, g_m)
 
 
@@ -182,12 +183,11 @@ def reverse_prior(prior: Prior, H: Array) -> tuple[Array, Array]:
 
     ∂/∂Kuu = −½ L⁻ᵀ (tril(H) + tril(H)ᵀ with the diagonal once) L⁻¹: the reverse of the Cholesky
     factorisation, with LᵀL̄ = −H already known. The jitter scales with the mean of diag(Kuu).
+    Overwrites H, of which only the lower triangle is read.
     """
-    lower = np.tril(H)
-    symmetric = lower + lower.T
-    symmetric.flat[:: H.shape[0] + 1] = np.diag(H)
-    half = upper_product(prior.L_inv.T, symmetric)
-    dL_dKuu = mirrored(lower_triangle_product(half, prior.L_inv, lower=True))  # symmetric too
+    half = upper_product(prior.L_inv.T, mirrored(H), scratch("half", *H.shape))
+    dL_dKuu = lower_triangle_product(half, prior.L_inv, scratch("dL_dKuu", *H.shape), lower=True)
+    mirrored(dL_dKuu)  # which is symmetric too
     dL_dKuu *= -0.5
     dL_dKuu.flat[:: H.shape[0] + 1] += prior.jitter * np.trace(dL_dKuu) / H.shape[0]
     d_theta, d_Z, _ = prior.pull_Kuu(dL_dKuu)

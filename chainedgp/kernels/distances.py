@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..linalg import scratch
 from .base import Array
 
 __all__ = ["DistancesFrom"]
@@ -78,12 +79,16 @@ class DistancesFrom:
         if self._are_far(0.0):
             return self._one_by_one(X, True)
         r2 = X @ X.T  # one array and its transpose: exactly symmetric
-        r2 *= -2.0 * self.scale
-        r2 += self.scale * (x2[:, None] + x2) + self.shift
+        r2 *= -2.0
+        r2 += np.add(x2[:, None], x2, out=scratch("work", *r2.shape))
+        if self.scale != 1.0:
+            r2 *= self.scale
+        if self.shift:
+            r2 += self.shift
         np.fill_diagonal(r2, self.shift)
 
         def pull(W: Array, wrt_second: bool) -> tuple[float, Array, None, Array]:
-            W = W + W.T
+            W = np.add(W, W.T, out=scratch("both sides", *W.shape))
             rows = W.sum(1)
             dX = rows[:, None] * X - W @ X
             return float(rows.sum()) / 2, dX, None, np.einsum("ij,ij->j", X, dX)

@@ -93,7 +93,7 @@ class Stationary(Kernel):
             def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Any]:
                 """dL/dθ, dL/dX and dL/dZ from dL/dK."""
                 S, c = self.slope(memo, K, *shape)
-                W = np.multiply(dL_dK, S, out=scratch("dL_dr2", *K.shape))
+                W = np.multiply(dL_dK, S, out=scratch("work", *K.shape))
                 total, dX, dZ, spread = pull(W, wrt_second)
                 dX *= 2.0 * c / lengthscale
                 if dZ is not None:

@@ -29,7 +29,7 @@ class Beta(Family):
     latents = ("log_alpha", "log_beta")
     support = "unit"
     scipy_name = "beta"
-    node_limits = (1.0, 1.85, 3.7, 6.6, 10.5, 15.0)
+    node_limits = (0.35, 1.0, 1.85, 3.7, 6.6, 10.5, 15.0)
 
     def _arguments(self, f: Array, g: Array) -> Arrays:
         return np.exp(f), np.exp(g)
@@ -111,7 +111,7 @@ class BetaMeanPrecision(Family):
     latents = ("logit_mean", "log_precision")
     support = "unit"
     scipy_name = "beta"
-    node_limits = (0.2,)
+    node_limits = (0.08, 0.2)
 
     def _arguments(self, f: Array, g: Array) -> Arrays:
         return np.exp(g + log_expit(f)), np.exp(g + log_expit(np.negative(f)))

@@ -64,7 +64,7 @@ class HetProbit(Family):
     latents = ("mean", "log_variance")
     support = "binary"
     scipy_name = "bernoulli"
-    node_limits = (0.2,)
+    node_limits = (0.0, 0.2)
 
     def _arguments(self, f: Array, g: Array) -> Arrays:
         return (ndtr(f * np.exp(-0.5 * np.asarray(g))),)

@@ -61,7 +61,7 @@ class HetGamma(Family):
     latents = ("log_mean", "log_shape")
     support = "positive"
     scipy_name = "gamma"
-    node_limits = (1.0, 1.85, 3.7, 6.6, 10.5, 15.0)
+    node_limits = (0.35, 1.0, 1.85, 3.7, 6.6, 10.5, 15.0)
 
     def _arguments(self, f: Array, g: Array) -> tuple[Any, ...]:
         return np.exp(g), 0.0, np.exp(np.subtract(f, g))

@@ -249,7 +249,7 @@ class ZeroOneInflatedBeta(Inflated):
 class _ZeroTruncated(Wrapper):
     """p(y) = p_base(y)/(1 − p₀), p₀ = p_base(0), of counts y > 0."""
 
-    node_limits = (0.2,)
+    node_limits = (0.0, 0.2)
 
     def __init__(self, base: Likelihood) -> None:
         self._wrap(base)

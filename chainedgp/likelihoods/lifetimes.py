@@ -180,7 +180,7 @@ class LogLogisticSurvival(_LogScale):
     latents = ("log_median", "log_shape")
     quadrature_latent = "log_shape"
     scipy_name = "fisk"
-    node_limits = (0.2, 0.42, 0.88, 1.55, 2.5, 3.5)
+    node_limits = (0.075, 0.2, 0.42, 0.88, 1.55, 2.5, 3.5)
     log_density = Survival.log_density
 
     def _standard(self, z: Array) -> tuple[Array, Array, Array]:
@@ -248,7 +248,7 @@ class WeibullSurvival(_LogScale):
 
     latents = ("log_scale", "log_shape")
     scipy_name = "weibull_min"
-    node_limits = (0.2,)
+    node_limits = (0.0, 0.2)
     log_density = Survival.log_density
 
     def _standard(self, z: Array) -> tuple[Array, Array, Array]:
@@ -308,7 +308,7 @@ class LogNormalSurvival(_LogScale):
 
     latents = ("log_median", "log_sigma")
     scipy_name = "lognorm"
-    node_limits = (0.2,)
+    node_limits = (0.0, 0.2)
     log_density = Survival.log_density
     _sign = -1.0
 
