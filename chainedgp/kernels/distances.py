@@ -58,6 +58,8 @@ class DistancesFrom:
         self.scale, self.shift = scale, shift
         # exp is several times slower where it underflows, so nothing is farther than `largest`
         self.ends = sorted((shift, scale * largest + shift))
+        # r² is at most twice the sum of the squares; an exponent may be above its limit by rounding
+        self.least_cut = 0.0 if scale == 1.0 else largest
         # the product with [z, 1, |z|²] is scale · r² + shift
         self.left = np.empty(one.shape)
         np.multiply(self.X, -2.0 * scale, out=self.left[:, :-2])
@@ -99,8 +101,12 @@ class DistancesFrom:
         """To every one of Z (m, D), (n, m), and the reverse pass of r²."""
         one = self._with_squares(Z)
         scaled, z2 = one[:, :-2], one[:, -1]
-        if self._are_far(z2.max(initial=0.0)):
+        most = z2.max(initial=0.0)
+        if self._are_far(most):
             return self._one_by_one(scaled, False)
+        values = self.left @ one.T
+        if self.least_cut <= 2.0 * (self.most + most):
+            self._cut(values, z2)
 
         def pull(W: Array, wrt_second: bool) -> tuple[float, Array, Any, Array]:
             WZ = W @ one  # (n, D + 2): Σ_j W_ij z_jd, then Σ_j W_ij
@@ -113,7 +119,7 @@ class DistancesFrom:
             dZ = columns[:, None] * scaled - W.T @ self.X if wrt_second else None
             return float(rows.sum()), dX, dZ, spread
 
-        return self._cut(self.left @ one.T, z2), pull
+        return values, pull
 
     def _are_far(self, most: float) -> bool:
         """Whether a product would lose too many digits, `most` the largest |z|²."""
