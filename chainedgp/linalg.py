@@ -99,7 +99,7 @@ def scratch(name: str, *shape: int) -> Array:
     """
     kept, size = _local.__dict__, math.prod(shape)
     if name not in kept or kept[name].size < size:
-        kept[name] = np.empty(size)
+        kept[name] = np.zeros(size)
     return kept[name][:size].reshape(shape)
 
 
@@ -125,7 +125,7 @@ def lower_triangle_product(
     B: Array, C: Array, out: Array | None = None, *, lower: bool = False
 ) -> Array:
     """The lower triangle of B C (M, M); above it there is anything. lower : whether C is."""
-    out = np.empty((len(B), C.shape[1])) if out is None else out
+    out = np.zeros((len(B), C.shape[1])) if out is None else out
     for i in range(0, len(B), BLOCK):
         columns, k = slice(i, i + BLOCK), slice(i if lower else 0, None)
         np.matmul(B[i:, k], C[k, columns], out=out[i:, columns])

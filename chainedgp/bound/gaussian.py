@@ -77,11 +77,10 @@ def root_gradient(q: Gaussian, G: Array) -> Array:
     """∂L/∂R with S = RRᵀ and ∂E/∂S = G, packed: the lower triangle of 2 G R − R + diag(1/R_ii)."""
     if q.root is None:
         raise RuntimeError("this q was not made from a root")
-    d_root = lower_triangle_product(G, q.root, scratch("d_root", *G.shape), lower=True)
-    d_root *= 2.0
-    d_root -= q.root
-    d_root.flat[:: q.root.shape[0] + 1] += 1.0 / np.diag(q.root)
-    return pack_lower(d_root)
+    GR = lower_triangle_product(G, q.root, scratch("GR", *G.shape), lower=True)
+    d_root = 2.0 * pack_lower(GR) - pack_lower(q.root)
+    d_root[np.cumsum(np.arange(1, len(G) + 1)) - 1] += 1.0 / np.diag(q.root)
+    return d_root
 
 
 def symmetric_kl(p: Gaussian, q: Gaussian) -> float:
