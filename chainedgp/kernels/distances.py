@@ -81,12 +81,9 @@ class DistancesFrom:
         if self._are_far(0.0):
             return self._one_by_one(X, True)
         r2 = X @ X.T  # one array and its transpose: exactly symmetric
-        r2 *= -2.0
-        r2 += np.add(x2[:, None], x2, out=scratch("work", *r2.shape))
-        if self.scale != 1.0:
-            r2 *= self.scale
-        if self.shift:
-            r2 += self.shift
+        r2 *= -2.0 * self.scale
+        half = self.scale * x2 + 0.5 * self.shift
+        r2 += np.add(half[:, None], half, out=scratch("work", *r2.shape))
         np.fill_diagonal(r2, self.shift)
 
         def pull(W: Array, wrt_second: bool) -> tuple[float, Array, None, Array]:
