@@ -34,12 +34,13 @@ def packed(
 
 def merged(parts: Sequence[tuple[Array, Averages]]) -> Averages:
     """The averages of all rows from those of disjoint sets of rows (numbers, averages)."""
-    order = np.argsort(np.concatenate([rows for rows, _ in parts]))
-    columns = zip(*(averages for _, averages in parts), strict=True)
-    value, dmeans, dvariances, dtheta = (
-        np.concatenate([part.T for part in column], axis=-1)[..., order].T for column in columns
-    )
-    return value, dmeans, dvariances, dtheta
+    (_, (first, dmeans, _, dtheta)), n = parts[0], sum(len(rows) for rows, _ in parts)
+    b, p = dmeans.shape[1], dtheta.shape[1]
+    value, columns = np.empty(n, dtype=first.dtype), np.empty((2 * b + p, n))
+    for rows, (own, *rest) in parts:
+        value[rows] = own
+        columns[:, rows] = np.hstack(rest).T
+    return value, columns[:b].T, columns[b : 2 * b].T, columns[2 * b :].T
 
 
 class Expected:

@@ -29,7 +29,7 @@ class HetStudentT(Family):
     domains = {"nu": "above_one"}
     quadrature_latent = "log_scale2"
     scipy_name = "t"
-    node_limits = (0.35, 1.0, 1.85, 3.7, 6.6, 10.5, 15.0)
+    node_limits = (0.25, 1.0, 1.85, 3.7, 6.6, 10.5, 15.0)
 
     def _arguments(self, f: Array, g: Array, *, nu: float) -> tuple:
         return nu, f, np.exp(0.5 * np.asarray(g))
