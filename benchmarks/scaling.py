@@ -26,7 +26,7 @@ from chainedgp import ChainedGP
 sys.path.append(str(Path(__file__).parent / "peers"))
 from serve import memory, reset_peak
 
-TOLERANCE, MEGABYTES, ROUNDS = 0.15, 250.0, 3
+TOLERANCE, MEGABYTES, ROUNDS = 0.15, 250.0, 5
 TWO_THREADS = {10_000: 1.6, 100_000: 1.7}
 
 

@@ -369,7 +369,7 @@ def test_wrong_gradients_without_whitening_are_caught(mutant, monkeypatch):
 
 
 def test_ill_conditioned_priors_are_whitened():
-    X = np.linspace(0.0, 1.0, 60)[:, None]
+    X = np.linspace(0.0, 1.0, 150)[:, None]
     m = cgp.ChainedGP(X, np.sin(6 * X), cgp.likelihoods.HetGaussian(), num_inducing=15)
     for lengthscale, well in ((0.02, True), (1.0, False)):
         for part in m.kernels:

@@ -30,7 +30,7 @@ from .sums import Evaluation, Gram, Task
 __all__ = ["Evaluator", "Gradient", "Hyperparameters", "State"]
 
 WELL_CONDITIONED = 1e5  # tr(Kuu⁻¹) diag(Kuu) below which rounding by it stays near 1e-12
-MANY_ROWS = 4  # times M, from which a product less for each row outweighs two more of (M, M)
+MANY_ROWS = 8  # times M, from which a product less for each row outweighs three more of (M, M)
 LARGE = 200  # inducing inputs from which the (M, M) work of latents is worth a thread each
 
 _keys = itertools.count()  # names of hyperparameter settings, for the shards' caches
