@@ -134,6 +134,8 @@ def lower_triangle_product(
 
 def root_gram(R: Array) -> Array:
     """R Rᵀ (M, M) for lower triangular R, without most of the products with zeros."""
+    if len(R) <= 3 * BLOCK:
+        return R @ R.T
     S = np.empty(R.shape)
     for i in range(0, len(R), BLOCK):
         rows, k = slice(i, i + BLOCK), slice(0, i + BLOCK)
@@ -143,10 +145,11 @@ def root_gram(R: Array) -> Array:
 
 def mirrored(S: Array) -> Array:
     """The lower triangle of S (M, M) copied above its diagonal, in place."""
-    for i in range(0, len(S), BLOCK):
-        rows = slice(i, i + BLOCK)
-        S[rows, i + BLOCK :] = S[i + BLOCK :, rows].T
-        S[rows, rows] = np.where(_lower(len(S))[rows, rows], S[rows, rows], S[rows, rows].T)
+    for i in range(0, len(S), 2 * BLOCK):
+        rows, below = slice(i, i + 2 * BLOCK), slice(i + 2 * BLOCK, None)
+        S[rows, below] = S[below, rows].T
+        block = S[rows, rows]
+        np.copyto(block, block.T, where=~_lower(len(block)))
     return S
 
 

@@ -92,7 +92,9 @@ class DistancesFrom:
             dX = rows[:, None] * X - W @ X
             return float(rows.sum()) / 2, dX, None, np.einsum("ij,ij->j", X, dX)
 
-        return self._cut(r2, x2), pull
+        if self.least_cut <= 4.0 * self.most:
+            self._cut(r2, x2)
+        return r2, pull
 
     def to(self, Z: Array) -> tuple[Array, Pull]:
         """To every one of Z (m, D), (n, m), and the reverse pass of r²."""
