@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import chainedgp.kernels as kernels_package
+from chainedgp import ChainedGP
 from chainedgp.errors import InputError
 from chainedgp.kernels import (
     RBF,
@@ -28,6 +29,7 @@ from chainedgp.kernels import (
     White,
     distances,
 )
+from chainedgp.likelihoods import HetGaussian
 from chainedgp.testing.kernel import check_kernel
 
 LS = [0.6, 1.7]  # one lengthscale per dimension
@@ -403,3 +405,39 @@ def test_distances_one_by_one_are_those_of_products(symmetric, monkeypatch):
         assert (a is None) == (b is None)
         if a is not None:
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+def doubled(K, pullback):
+    return 2.0 * K, lambda W, *args, **kw: pullback(2.0 * W, *args, **kw)
+
+
+class Doubled(RBF):
+    def evaluate(self, X, Z=None):
+        return doubled(*super().evaluate(X, Z))
+
+    def evaluate_diag(self, X):
+        return doubled(*super().evaluate_diag(X))
+
+
+class DoubledInside(RBF):
+    def _evaluate(self, X, Z):
+        return doubled(*super()._evaluate(X, Z))
+
+    def _evaluate_diag(self, X):
+        return doubled(*super()._evaluate_diag(X))
+
+
+@pytest.mark.parametrize("own", [Doubled, DoubledInside])
+def test_a_model_uses_an_evaluate_of_its_own(own):
+    X = np.linspace(0.0, 1.0, 20)[:, None]
+    one, two = (
+        ChainedGP(X, np.sin(9 * X), HetGaussian(), kernel, num_inducing=5)
+        for kernel in (own(1, 0.7, 0.3), RBF(1, 1.4, 0.3))
+    )
+    for m in (one, two):
+        m.Z[:] = np.linspace(0.1, 0.9, 5)[:, None]
+        m.q_mu[:] = np.random.default_rng(0).normal(size=m.q_mu.shape)
+    assert one.log_likelihood() == pytest.approx(two.log_likelihood(), rel=1e-12)
+    theirs = np.asarray(two.objective_function_gradients())
+    ours = np.asarray(one.objective_function_gradients())
+    assert np.count_nonzero(np.abs(ours - theirs) > 1e-9 * (1 + np.abs(theirs))) == 2  # variances

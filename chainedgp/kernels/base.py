@@ -111,7 +111,9 @@ class Kernel(Part):
 
     def _evaluate(self, X: Array, Z: Array | None) -> tuple[Array, Pullback]:
         """K (n, m) and its pullback on the active columns: X (n, d), Z (m, d) or None."""
-        raise NotImplementedError(f"{type(self).__name__} must implement _evaluate")
+        if type(self)._prepare is Kernel._prepare:
+            raise NotImplementedError(f"{type(self).__name__} must implement _evaluate")
+        return self._prepare(X)(Z)
 
     def _prepare(self, X: Array) -> Evaluate:
         """`_evaluate` for one X and many Z, of which a kernel may do the part of X once."""
@@ -192,13 +194,22 @@ class Kernel(Part):
             dL_dZ (m, D). With Z None, dL_dX carries both sides and dL_dZ is None; it is also
             None, and not computed, with `wrt_second=False`. May be called repeatedly.
         """
-        return self.prepare(X)(Z)
+        return self._prepared(X)(Z)
 
     def prepare(self, X: Array) -> Evaluate:
         """`evaluate` for one X (n, D): a function of Z that does the part of X only once."""
+        if type(self).evaluate is not Kernel.evaluate:  # a kernel may have one of its own
+            return partial(self.evaluate, X)
+        return self._prepared(X)
+
+    def _prepared(self, X: Array) -> Evaluate:
         X = self._checked_inputs(X)
         dims, num_columns = self.active_dims, X.shape[1]
-        inner = self._prepare(X if dims is None else X[:, dims])
+        active = X if dims is None else X[:, dims]
+        # a subclass may have either of the two: the last word counts
+        last = next(c for c in type(self).__mro__ if {"_prepare", "_evaluate"} & vars(c).keys())
+        prepared = "_prepare" in vars(last)
+        inner = self._prepare(active) if prepared else partial(self._evaluate, active)
 
         def evaluate(Z: Array | None = None) -> tuple[Array, Pullback]:
             Z = None if Z is None else self._checked_inputs(Z, "Z")
