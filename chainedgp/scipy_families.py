@@ -69,7 +69,9 @@ def kind_of_support(
     """Ends that are the same in all supports tried, else ∓inf; the kind of support around all."""
     ends = np.array(tries, dtype=float)
     ends = ends[~np.isnan(ends).any(axis=1)]
-    least, fixed = float(ends[:, 0].min()), (ends == ends[0]).all(axis=0)
+    if not len(ends):
+        raise InputError(f"{name} has no support at these numbers: look at their signs.")
+    least, fixed = float(ends[:, 0].min()), (ends == ends[0]).all(axis=0) & (len(ends) > 1)
     low, high = (float(end) for end in np.where(fixed, ends[0], (-np.inf, np.inf)))
     unit = (low, high) == (0.0, 1.0)
     if not discrete:

@@ -513,6 +513,13 @@ def test_rows_that_are_held_out_are_not_fitted_to(monkeypatch):
     assert len(result.held_out) > 1
 
 
+def test_batches_with_weights_start_from_a_part_of_the_rows():
+    m = model(200)
+    m.set_data(m.X, m.Y, {"weights": np.linspace(0.5, 1.5, 200)})
+    result = m.optimize(batch_size=50, epochs=3, rng=0, holdout=0.2)
+    assert result.status == "finished" and np.isfinite(result.bound)
+
+
 # ---- results, callbacks, interruption, checkpoints ----
 
 

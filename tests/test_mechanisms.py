@@ -93,8 +93,11 @@ def test_from_scipy_names_latents_and_finds_the_support():
     make("expon", loc="identity").check_targets(np.array([-50.0, 3.0]))
     make("uniform", scale="exp").check_targets(np.array([0.5, 50.0]))
     make("pareto", b=3.0, scale="exp").check_targets(np.array([1e-3, 9.0]))
+    make("truncnorm", a=0.5, b="identity").check_targets(np.array([2.0]))
     with pytest.raises(InputError, match="positive"):
         make("uniform", scale="exp").check_targets(np.array([-0.5]))
+    with pytest.raises(InputError, match="gamma has no support"):
+        make("gamma", a=-1.0, scale="exp")
 
 
 def test_from_scipy_is_scipy():
@@ -472,6 +475,10 @@ def test_wrappers_look_at_rows_as_their_base_does():
     y, trials = np.array([0.0, 3.0]), np.array([0.0, 2.0])
     wrong, _ = liks.Inflated(liks.Binomial(), (0.0,)).impossible(y, trials=trials)
     assert wrong.tolist() == [False, True]
+    for lik in (liks.Inflated(liks.Binomial(), (0.0,)), liks.Hurdle(liks.Binomial())):
+        with pytest.raises(InputError, match="1 of 2 rows have more successes"):
+            lik.check_rows(np.array([0.0, 5.0]), trials=np.array([2.5, 3.0]))
+        lik.check_rows(np.zeros(2), trials=np.array([2.5, 3.0]))
     entry = np.array([2.0, 1.0])
     lik = liks.LogLogisticSurvival().with_constant("log_shape")
     with pytest.raises(InputError, match="1 of 2 rows end before their entry; the first is row 0"):

@@ -42,8 +42,9 @@ def grows_without_limit(model: Any, bound: float) -> bool:
     """
     if model.likelihood.support not in CONTINUOUS:
         return False
-    flat = model._flat_score * model._evaluator.num_rows
-    most = flat + MOST * model._total_weight
+    rows = model._evaluator.num_rows  # not all, in a fit to some of them
+    flat = model._flat_score * rows
+    most = flat + MOST * model._total_weight * rows / model.X.shape[0]
     return bool(bound > most) or bool(bound > flat and rows_without_noise(model).size)
 
 
@@ -56,8 +57,9 @@ def rows_without_noise(model: Any) -> np.ndarray:
     if not shards or not shards[0].has_sites():
         return np.empty(0, dtype=int)
     precision = shards[0].sites()[1].T * np.square(model._latent_scales)  # (n, b)
-    if model._weights is not None:
-        precision = precision / np.maximum(model._weights, 1e-300)[:, None]
+    weights = shards[0].weights
+    if weights is not None:
+        precision = precision / np.maximum(weights, 1e-300)[:, None]
     return np.flatnonzero((precision > SHARPEST).any(axis=1))
 
 

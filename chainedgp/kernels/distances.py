@@ -78,7 +78,7 @@ class DistancesFrom:
     def among(self) -> tuple[Array, Pull]:
         """Of all pairs (n, n), r² exactly 0 on the diagonal; and the reverse pass of r²."""
         X, x2 = self.X, self.x2
-        if self._are_far(0.0):
+        if self._are_far(self.most):
             return self._one_by_one(X, True)
         r2 = X @ X.T  # one array and its transpose: exactly symmetric
         r2 *= -2.0 * self.scale

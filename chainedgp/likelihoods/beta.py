@@ -111,7 +111,7 @@ class BetaMeanPrecision(Family):
     latents = ("logit_mean", "log_precision")
     support = "unit"
     scipy_name = "beta"
-    node_limits = (0.08, 0.2)
+    node_limits = (0.05, 0.2)
 
     def _arguments(self, f: Array, g: Array) -> Arrays:
         return np.exp(g + log_expit(f)), np.exp(g + log_expit(np.negative(f)))

@@ -123,7 +123,7 @@ class NegativeBinomial(Family):
     support = "counts"
     positive_metadata = ("exposure",)
     scipy_name = "nbinom"
-    node_limits = (0.15, 0.5)
+    node_limits = (0.1, 0.5)
 
     def _arguments(self, f: Array, g: Array, *, exposure: Any = 1.0) -> Arrays:
         g = np.clip(g, -18.0, 600.0)  # Poisson below, but p = r/(r + μ) keeps its digits

@@ -214,8 +214,9 @@ class Inflated(Wrapper):
 
     def impossible(self, y: Array, **metadata: Array) -> tuple[Array, str]:
         """As the base says of the rows off the atoms."""
-        wrong, how = self._part.impossible(y, **metadata)
-        return wrong & ~self._hits(y)[0].any(axis=0), how
+        off, wrong = np.flatnonzero(~self._hits(y)[0].any(axis=0)), np.zeros(len(y), dtype=bool)
+        wrong[off], how = self._part.impossible(y[off], **rows_of(metadata, off))
+        return wrong, how
 
 
 class Hurdle(Inflated):

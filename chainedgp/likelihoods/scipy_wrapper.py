@@ -33,7 +33,8 @@ class ScipyLikelihood(Likelihood):
         self.links = checked_links(family, links)
         free = {key: link for key, link in self.links.items() if isinstance(link, str)}
         self.latents = tuple(LINKS[link][0].format(key) for key, link in free.items())
-        tries = [self.distribution(*np.full(len(free), c)).support() for c in (-1.0, 0.0, 1.0)]
+        levels = (-3.0, -1.0, 0.0, 1.0, 3.0)
+        tries = [self.distribution(*np.full(len(free), c)).support() for c in levels]
         self._ends, self.support = kind_of_support(tries, self._discrete, self.dist)
         super().__init__(name or f"scipy_{self.dist}")
 
