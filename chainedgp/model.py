@@ -11,7 +11,7 @@ from paramz import Model
 from . import checks
 from .assessment import Assessment
 from .bound.evaluator import Evaluator, Gradient, Hyperparameters, State
-from .bound.gaussian import Gaussian, from_root, root_gradient
+from .bound.gaussian import Gaussian, from_root, root_gradient, root_of
 from .bound.shards import Shard
 from .construction import (
     as_mean,
@@ -37,7 +37,7 @@ from .inference.initialize import (
 )
 from .kernels import Kernel, as_kernel
 from .likelihoods import Likelihood
-from .linalg import Array, cholesky, one_blas_thread, pack_lower
+from .linalg import Array, one_blas_thread, pack_lower
 from .means import MeanFunction
 from .parameters import LargeParam, LatentList, ParamzModel
 from .plotting.methods import Plotting
@@ -303,7 +303,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
 
     def _write_q(self, q: Sequence[Gaussian]) -> None:
         mu = [part.mu for part in q]
-        root = [pack_lower(cholesky(part.S, "the covariance of q(u)")) for part in q]
+        root = [root_of(part) for part in q]
         for param, values in ((self.q_mu, mu), (self.q_sqrt, root)):
             if self._same_size:
                 param[:] = np.stack(values, axis=1)

@@ -31,6 +31,7 @@ from chainedgp import model as model_module
 from chainedgp.bound import evaluator as evaluator_module
 from chainedgp.bound import shards as shards_module
 from chainedgp.bound import sparse
+from chainedgp.bound.gaussian import from_natural, root_of
 from chainedgp.bound.shards import Shard
 from chainedgp.errors import NumericalError
 
@@ -607,3 +608,17 @@ def test_one_pass_gives_the_gradient_of_two(name):
     # from A, and now the gradient takes a pass of its own
     assert m.log_likelihood() == pytest.approx(value, rel=1e-13)
     np.testing.assert_allclose(-m.objective_function_gradients(), both, rtol=1e-9, atol=1e-9)
+
+
+def test_the_root_of_q_is_there_where_its_covariance_is_singular():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(6, 9))
+    b, Lam = rng.normal(size=6), A @ A.T
+    q = from_natural(b, Lam)
+    want = linalg.pack_lower(np.linalg.cholesky(q.S))
+    np.testing.assert_allclose(root_of(q), want, rtol=1e-11)
+    np.testing.assert_allclose(root_of(replace(q, precision=None)), want, rtol=1e-11)
+    rounded = replace(q, S=q.S - 1.01 * np.linalg.eigvalsh(q.S)[0] * np.eye(6))
+    with pytest.raises(NumericalError, match="covariance"):
+        root_of(replace(rounded, precision=None))
+    np.testing.assert_allclose(root_of(rounded), want, rtol=1e-11)

@@ -18,7 +18,7 @@ from ..linalg import (
     unpack_lower,
 )
 
-__all__ = ["Gaussian", "from_natural", "from_root", "root_gradient", "symmetric_kl"]
+__all__ = ["Gaussian", "from_natural", "from_root", "root_gradient", "root_of", "symmetric_kl"]
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,20 @@ def from_root(mu: Array, packed: Array) -> Gaussian:
     with np.errstate(divide="ignore"):
         log_det = 2.0 * float(np.log(diagonal).sum())
     return Gaussian(np.array(mu), root_gram(root), log_det, root=root)
+
+
+def root_of(q: Gaussian) -> Array:
+    """The lower triangular R with S = R Rᵀ, packed.
+
+    From the precision where there is one: S itself may be singular to working precision. With J the
+    reversal of the order, J S⁻¹ J = L Lᵀ, the upper triangular U = J L J has S⁻¹ = U Uᵀ: R = U⁻ᵀ.
+    """
+    if q.root is not None:
+        return pack_lower(q.root)
+    if q.precision is None:
+        return pack_lower(cholesky(q.S, "the covariance of q(u)"))
+    L = cholesky(q.precision[::-1, ::-1], "the precision of q(u)")
+    return pack_lower(invert_lower(L)[::-1, ::-1].T)
 
 
 def root_gradient(q: Gaussian, G: Array) -> Array:
