@@ -377,13 +377,17 @@ def constant_fit(likelihood: Likelihood, y: np.ndarray, kw: dict[str, Any]) -> n
             value = float(np.sum(likelihood.log_density(y, *latents, **kw)))
         return value if np.isfinite(value) else -1e200
 
+    def nearby(c: np.ndarray) -> float:
+        """`total`, but what only one number reaches (a density that is infinite there) is none."""
+        return min(total(c), total(c + 1e-9 * (1.0 + np.abs(c))))
+
     start = np.zeros(b)
-    value = total(start)
+    value = nearby(start)
     for _ in range(2):  # coordinate-wise search over the candidates
         for j in range(b):
             for candidate in _candidates(y):
                 trial = np.where(np.arange(b) == j, candidate, start)
-                if (trial_value := total(trial)) > value:
+                if (trial_value := nearby(trial)) > value:
                     start, value = trial, trial_value
 
     def objective(c: np.ndarray) -> tuple[float, np.ndarray]:

@@ -534,3 +534,11 @@ def test_rows_with_different_numbers_of_nodes_are_put_together():
         for a, b in zip(mixed, whole, strict=True):
             np.testing.assert_allclose(a[rows], b[rows], rtol=1e-12)
             assert not np.allclose(a[~rows], b[~rows], rtol=1e-12, atol=0)
+
+
+def test_constants_are_not_started_where_a_density_is_infinite_at_one_number():
+    """With one row the exact location makes every shape possible: 6e7 is none to start from."""
+    y = np.array([6e7])
+    for exact in (y, np.exp([np.log(6e7)])):
+        start = liks.LogLogisticSurvival().initial_latents(exact)
+        assert np.isfinite(start).all() and np.abs(start).max() < 40.0
