@@ -76,15 +76,15 @@ def from_root(mu: Array, packed: Array) -> Gaussian:
 def root_of(q: Gaussian) -> Array:
     """The lower triangular R with S = R Rᵀ, packed.
 
-    From the precision where there is one: S itself may be singular to working precision. With J the
-    reversal of the order, J S⁻¹ J = L Lᵀ, the upper triangular U = J L J has S⁻¹ = U Uᵀ: R = U⁻ᵀ.
+    From the precision where there is one: S itself may be singular to working precision. With
+    S⁻¹ = L Lᵀ, as `from_natural` found it, and L⁻¹ = Q T, T upper triangular: S = L⁻ᵀL⁻¹ = Tᵀ T.
     """
     if q.root is not None:
         return pack_lower(q.root)
     if q.precision is None:
         return pack_lower(cholesky(q.S, "the covariance of q(u)"))
-    L = cholesky(q.precision[::-1, ::-1], "the precision of q(u)")
-    return pack_lower(invert_lower(L)[::-1, ::-1].T)
+    T = np.linalg.qr(invert_lower(cholesky(q.precision, "the precision of q(u)")), mode="r")
+    return pack_lower((np.sign(np.diag(T))[:, None] * T).T)
 
 
 def root_gradient(q: Gaussian, G: Array) -> Array:
