@@ -344,10 +344,10 @@ def _whitened_once(prior, G, A_gm):
 def test_gradients_without_whitening(likelihood, monkeypatch):
     """Where Kuu is well conditioned Kuf stands for A: the same bound and gradients."""
     asked = []
-    well = evaluator_module.Evaluator._is_well_conditioned
+    well = evaluator_module.Evaluator._needs_no_whitening
     monkeypatch.setattr(
         evaluator_module.Evaluator,
-        "_is_well_conditioned",
+        "_needs_no_whitening",
         lambda self: asked.append(well(self)) or asked[-1],
     )
     m = small_model(likelihood, n=40, means="linear")
@@ -376,7 +376,7 @@ def test_ill_conditioned_priors_are_whitened():
         for part in m.kernels:
             part.lengthscale[:] = lengthscale
         m._evaluated(gradient=True)
-        assert m._evaluator._is_well_conditioned() == well
+        assert m._evaluator._needs_no_whitening() == well
     m.q_mu[:] = np.random.default_rng(0).normal(size=m.q_mu.shape)
     m.q_sqrt[:] = 0.3 * m.q_sqrt.values
     m.objective_function_gradients()

@@ -155,7 +155,7 @@ class Evaluator:
         task = replace(self.task, q=tuple(q), count_unmet=count_unmet)
         if not gradient:
             return State(tuple(q), self._sum("evaluate", task), gram)
-        whitened = not self._is_well_conditioned()
+        whitened = not self._needs_no_whitening()
         task = replace(task, left=self._left(q, whitened), whitened=whitened)
         sums = self._sum("evaluate", task)
         if not whitened:
@@ -163,8 +163,8 @@ class Evaluator:
             sums.G, sums.A_gm = (list(part) for part in zip(*pairs, strict=True))
         return State(tuple(q), sums, gram)
 
-    def _is_well_conditioned(self) -> bool:
-        """Whether products with Kuu⁻¹ are exact enough, and rows enough for them to be worth it."""
+    def _needs_no_whitening(self) -> bool:
+        """Whether products with Kuu⁻¹ are exact enough, and rows enough to be worth them."""
         priors = self.task.priors
         if self.num_rows < MANY_ROWS * max(len(prior.Z) for prior in priors):
             return False

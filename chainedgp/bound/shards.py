@@ -251,9 +251,10 @@ class Shard:
         chunks = self._projections(task, rows, keep=not task.left)
         n, b = chunks[0].kff.size, len(chunks)
         m, v, floored = np.empty((b, n)), np.empty((b, n)), np.empty((b, n), dtype=bool)
-        PA = [scratch(f"PA{j}", *chunk.Kuf.shape) for j, chunk in enumerate(chunks)]
+        PA = []
         for j, chunk in enumerate(chunks):
             if task.left:
+                PA.append(scratch(f"PA{j}", *chunk.Kuf.shape))
                 m[j], v[j], floored[j] = marginals_for_gradient(
                     chunk, task.left[j], PA[j], whitened=task.whitened
                 )

@@ -212,6 +212,7 @@ class Kernel(Part):
         inner = self._prepare(active) if prepared else partial(self._evaluate, active)
 
         def evaluate(Z: Array | None = None) -> tuple[Array, Pullback]:
+            """K and its pullback on all columns; Z None for the symmetric case."""
             Z = None if Z is None else self._checked_inputs(Z, "Z")
             K, pull = inner(Z if Z is None or dims is None else Z[:, dims])
             K.flags.writeable = False

@@ -92,6 +92,7 @@ class Combination(Kernel):
         parts = [part.prepare(X) for part in self.parts]
 
         def evaluate(Z: Array | None) -> tuple[Array, Pullback]:
+            """The parts' covariances joined, and the pullback through all of them."""
             values, pulls = zip(*(part(Z) for part in parts), strict=True)
 
             def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Any, Any]:

@@ -87,6 +87,7 @@ class DistancesFrom:
         np.fill_diagonal(r2, self.shift)
 
         def pull(W: Array, wrt_second: bool) -> tuple[float, Array, None, Array]:
+            """As `Pull` says; there is no second side."""
             W = np.add(W, W.T, out=scratch("both sides", *W.shape))
             rows = W.sum(1)
             dX = rows[:, None] * X - W @ X
@@ -108,6 +109,7 @@ class DistancesFrom:
             self._cut(values, z2)
 
         def pull(W: Array, wrt_second: bool) -> tuple[float, Array, Any, Array]:
+            """As `Pull` says."""
             WZ = W @ one  # (n, D + 2): Σ_j W_ij z_jd, then Σ_j W_ij
             rows, columns = WZ[:, -2], W.sum(0)
             WZ = WZ[:, :-2]
@@ -149,6 +151,7 @@ class DistancesFrom:
         np.clip(r2, *self.ends, out=r2)
 
         def pull(W: Array, wrt_second: bool) -> tuple[float, Array, Any, Array]:
+            """As `Pull` says."""
             dX, dZ, spread = np.empty_like(X), np.empty_like(Z), np.empty(X.shape[1])
             for d, difference in enumerate(differences()):
                 slope = W * difference

@@ -18,8 +18,8 @@ SQRT3, SQRT5 = np.sqrt(3.0), np.sqrt(5.0)
 class Stationary(Kernel):
     """k(x, z) = variance · ρ(r²), with r² = Σ_d (x_d − z_d)² / lengthscale_d².
 
-    A new stationary kernel gives `correlation` (ρ of r²), or `exponent` where ρ = exp(c r²), and
-    `slope` (dk/dr²), nothing else.
+    A new stationary kernel gives `correlation` (ρ of r²) and `slope` (dk/dr²), nothing else, or
+    just `exponent`, c where ρ = exp(c r²).
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Stationary(Kernel):
     InputError : an argument that cannot be used, by name.
     """
 
-    #: c where ρ = exp(c · r²), which then needs no `correlation`
+    #: c where ρ = exp(c · r²), which then comes out of the product of the distances
     exponent: float | None = None
     #: r² is cut here; a kernel that is zero in floating point beyond sets it for speed
     largest_r2: float = np.inf
@@ -67,7 +67,9 @@ class Stationary(Kernel):
 
     def slope(self, memo: Any, K: Array, *shape: float) -> tuple[Array, float]:
         """dk/dr² as (S, c) with dk/dr² = c · S, S (n, m); S may be K itself, which saves a pass."""
-        raise NotImplementedError(f"{type(self).__name__} must implement slope")
+        if self.exponent is None:
+            raise NotImplementedError(f"{type(self).__name__} must implement slope")
+        return K, self.exponent
 
     def shape_slopes(self, memo: Any, K: Array, *shape: float) -> tuple[Array, ...]:
         """dk/dshape (n, m), one for each of `shape_names`."""
@@ -82,6 +84,7 @@ class Stationary(Kernel):
         )
 
         def evaluate(Z: Array | None) -> tuple[Array, Pullback]:
+            """K (n, m) and its pullback; parameters are those of when it was prepared."""
             K, pull = distances.among() if Z is None else distances.to(Z)
             memo = None
             if self.exponent is None:
@@ -137,10 +140,6 @@ class RBF(Stationary):
         name: str = "rbf",
     ) -> None:
         super().__init__(input_dim, variance, lengthscale, ARD, active_dims, name)
-
-    def slope(self, memo: None, K: Array, *shape: float) -> tuple[Array, float]:
-        """dk/dr² = −k/2."""
-        return K, -0.5
 
 
 class Matern12(Stationary):
