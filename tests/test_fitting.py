@@ -1,5 +1,6 @@
 """Fitting: methods, results, hyperpriors, restarts, batches, checkpoints, interruption."""
 
+import copy
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from scipy import stats
 
 import chainedgp as cgp
 from chainedgp import kernels, likelihoods, means, priors
+from chainedgp.bound import sites as sites_module
 from chainedgp.bound.evaluator import Evaluator
 from chainedgp.bound.shards import Shard
 from chainedgp.errors import ConvergenceWarning, InputError, NumericalError
@@ -511,6 +513,26 @@ def test_rows_that_are_held_out_are_not_fitted_to(monkeypatch):
     monkeypatch.setattr(Batches, "held_out_score", scored)
     result = model(200).optimize(batch_size=50, epochs=200, rng=0, holdout=0.25, patience=3)
     assert len(result.held_out) > 1
+
+
+@pytest.mark.parametrize("room", [True, False], ids=["room", "full disk"])
+def test_sites_of_rows_on_disk_are_on_disk(tmp_path, monkeypatch, room):
+    def full(*args):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(sites_module, "DISK_BYTES", 0)
+    if not room:
+        monkeypatch.setattr(sites_module.os, "posix_fallocate", full)
+    m, again = model(80), model(80)
+    X = np.memmap(tmp_path / "X", dtype=float, mode="w+", shape=m.X.shape)
+    X[:] = m.X
+    again.set_data(X, m.Y)
+    results = [one.optimize(only="variational") for one in (m, again)]
+    assert results[0].bound == results[1].bound
+    for one, on_disk in ((m, False), (again, room)):
+        array = one._evaluator.shards[0].sites()
+        assert np.abs(array).max() > 0.0 and isinstance(array.base, np.memmap) == on_disk
+    assert copy.deepcopy(again).log_likelihood() == again.log_likelihood()
 
 
 def test_batches_with_weights_start_from_a_part_of_the_rows():

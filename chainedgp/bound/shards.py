@@ -5,9 +5,7 @@ and returns sums of size 1, M, M² and of the kernels' gradients. Rows go throug
 the cache; chunks run on a thread pool and their results are added in the order of the rows, so the
 number of threads changes no bit.
 
-Sites (per row i and latent j, absolute form): λ2 = −2 ∂E/∂v, λ1 = ∂E/∂m + λ2 m. A shard keeps four
-sets of them, each (2, b, n): `committed` at the last accepted hyperparameters, `current` (they
-define q), `proposal` (from the gradients at the current q) and `trial` (from the last evaluation).
+Sites, two numbers per row and latent, are in `sites`.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..linalg import Array, scratch, weighted_gram
+from .sites import Sites
 from .sparse import (
     Projection,
     marginals,
@@ -40,7 +39,7 @@ NARROW = 30.0  # precision of a narrow site, relative to the prior's
 CACHE_BYTES = 128 * 2**20  # projections kept between the passes at the same hyperparameters
 
 
-class Shard:
+class Shard(Sites):
     """Rows of the data with their sites, and the passes over them.
 
     Parameters
@@ -62,14 +61,13 @@ class Shard:
         chunk_rows: int = CHUNK_ROWS,
         threads_of: Shard | None = None,
     ) -> None:
+        super().__init__()
         self.X, self.y, self.metadata, self.weights = X, y, dict(metadata), weights
         self.fixed_nodes = nodes
         self.num_threads, self.chunk_rows = num_threads, chunk_rows
         self.levels: Any = None  # (n,) node levels; fresh in every evaluation unless frozen
         self.frozen = False
         self.wanted: Any = None  # (n,) levels that the last evaluation asked for
-        self._sites: dict[str, Array] = {}
-        self._history: deque[Array] = deque(maxlen=8)
         self._cache: dict[tuple[int, int], list[Projection]] = {}
         self._cache_key: int | None = None
         self._cache_bytes = 0
@@ -79,10 +77,8 @@ class Shard:
 
     def __getstate__(self) -> dict[str, Any]:
         self.drop_cache()  # closures cannot be pickled, and a copy must not share them
-        self._history.clear()
+        self.forget()
         return {**self.__dict__, "_pool": None}
-
-    # ---- sites --------------------------------------------------------------------------------
 
     @property
     def num_rows(self) -> int:
@@ -91,71 +87,7 @@ class Shard:
 
     def start_sites(self, b: int) -> None:
         """All sites 0: q is the prior."""
-        for name in ("committed", "current", "proposal", "trial"):
-            self._sites[name] = np.zeros((2, b, self.num_rows))
-        self._history.clear()
-
-    def has_sites(self) -> bool:
-        """Whether sites have been started."""
-        return bool(self._sites)
-
-    def sites(self, name: str = "current") -> Array:
-        """One of the four sets of sites, (2, b, n)."""
-        return self._sites[name]
-
-    def load_sites(self, sites: Array) -> None:
-        """Set current and committed sites from an array (2, b, n)."""
-        self.start_sites(sites.shape[1])
-        self._sites["current"][:] = sites
-        self._sites["committed"][:] = sites
-
-    def accept(self, rho: float) -> None:
-        """λ ← (1 − ρ) λ + ρ λ_proposal, then the last evaluation's sites become the proposal."""
-        current, proposal = self._sites["current"], self._sites["proposal"]
-        if rho == 1.0:
-            current[:] = proposal
-        elif rho > 0.0:
-            current *= 1.0 - rho
-            current += rho * proposal
-        self._swap_trial()
-
-    def accept_combination(self, weights: Array) -> None:
-        """λ ← Σ_k c_k λ_proposal^(k) over the remembered proposals (Anderson acceleration)."""
-        combined = sum(c * old for c, old in zip(weights, self._history, strict=True))
-        self._sites["current"][:] = combined
-        self._swap_trial()
-
-    def _swap_trial(self) -> None:
-        s = self._sites
-        s["proposal"], s["trial"] = s["trial"], s["proposal"]
-
-    def remember(self) -> None:
-        """Keep a copy of the proposal for a later combination."""
-        self._history.append(self._sites["proposal"].copy())
-
-    def forget(self, keep: int = 0) -> None:
-        """Drop all but the last `keep` remembered proposals."""
-        while len(self._history) > keep:
-            self._history.popleft()
-
-    def commit(self) -> None:
-        """The hyperparameters were accepted: later trials start from these sites."""
-        self._sites["committed"][:] = self._sites["current"]
-
-    def restore(self) -> None:
-        """Start a trial from the sites of the last accepted hyperparameters."""
-        self._sites["current"][:] = self._sites["committed"]
-
-    def clip(self) -> None:
-        """Drop the sites of negative precision: a start from which q always exists."""
-        lam1, lam2 = self._sites["current"]
-        negative = lam2 < 0.0
-        lam1[negative] = 0.0
-        lam2[negative] = 0.0
-
-    def clear(self) -> None:
-        """Current sites 0, q the prior; the committed ones stay."""
-        self._sites["current"][:] = 0.0
+        self.make_sites(b, self.num_rows, on_disk=isinstance(self.X, np.memmap))
 
     def narrow(self, task: Task) -> None:
         """Current sites that hold every latent close to its mean function: a last resort."""
@@ -168,10 +100,6 @@ class Shard:
 
         for _ in self._map(chunk, task):
             pass
-
-    def take_proposal(self) -> None:
-        """The proposal becomes the current sites: rebuilds them after one evaluation at any q."""
-        self._sites["current"][:] = self._sites["proposal"]
 
     # ---- passes -------------------------------------------------------------------------------
 
