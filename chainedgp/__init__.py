@@ -1,23 +1,16 @@
 """Chained Gaussian processes: likelihoods with several parameters, each driven by its own GP."""
 
-from . import (
-    baselines,
-    datasets,
-    errors,
-    kernels,
-    likelihoods,
-    means,
-    metrics,
-    plotting,
-    priors,
-    testing,
-)
+import sys
+
+from . import baselines, datasets, errors, kernels, likelihoods, means, plotting, testing
 from ._version import __version__
+from .assessment import metrics
+from .assessment.cross_validation import cross_validate
+from .assessment.loo import compare
 from .likelihoods import Likelihood
-from .loo import compare
 from .model import ChainedGP
+from .parameters import priors
 from .persistence import load
-from .validation import cross_validate
 
 __all__ = [
     "ChainedGP",
@@ -37,3 +30,13 @@ __all__ = [
     "priors",
     "testing",
 ]
+
+# These two modules live in the folders of their subjects. Users import them from here, also as
+# `from chainedgp.metrics import nlpd`, which needs the entry, as `os` makes one for `os.path`.
+sys.modules[f"{__name__}.metrics"] = metrics
+sys.modules[f"{__name__}.priors"] = priors
+
+
+def __dir__() -> list[str]:
+    """The public names: folders that only the package itself imports are not among them."""
+    return sorted(__all__)

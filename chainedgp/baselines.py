@@ -9,26 +9,27 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from . import checks, numeric
-from .bound.gaussian import Gaussian
-from .bound.sparse import Prior, make_prior
-from .construction import as_mean, checked_jitter, checked_likelihood, one_per_latent, read_rows
+from .data import checks
 from .errors import InputError, NumericalError
-from .inference.initialize import (
-    default_kernels,
-    default_means,
-    start_latents,
-    start_parameters,
-)
+from .inference.free_vector import FreeVector
 from .inference.lbfgs import minimise
 from .inference.result import Monitor, OptimizationResult
-from .inference.vector import FreeVector
+from .inference.starts import default_kernels, default_means, start_latents, start_parameters
 from .kernels import as_kernel
-from .likelihoods import HetGaussian
+from .likelihoods import HetGaussian, from_density
 from .linalg import Array, cholesky, invert_lower, one_blas_thread
-from .model import JITTER, ChainedGP
-from .parameters import LatentList, ParamzModel
-from .prediction import Prediction
+from .model.chained_gp import JITTER, ChainedGP
+from .model.construction import (
+    as_mean,
+    checked_jitter,
+    checked_likelihood,
+    one_per_latent,
+    read_rows,
+)
+from .parameters.leaves import LatentList, ParamzModel
+from .posterior.gaussian import Gaussian
+from .posterior.sparse import Prior, make_prior
+from .predictive.methods import Prediction
 
 __all__ = ["LaplaceGP", "collapsed_bound"]
 
@@ -216,7 +217,9 @@ class _Rows:
     def in_parameter(self, function: Any, f: Array, key: str) -> Array:
         """∂function/∂θ_key by differences."""
         step = 1e-3 * max(abs(self.kw[key]), 1e-2)
-        return numeric.difference(lambda value: function(f, **{key: value}), self.kw[key], step)
+        return from_density.difference(
+            lambda value: function(f, **{key: value}), self.kw[key], step
+        )
 
 
 @dataclass(frozen=True)
@@ -269,7 +272,7 @@ class _Mode:
         root = self._B_root_inv @ self.prior.L.T
         Sigma = root.T @ root
         spread = np.diag(Sigma)
-        s = -0.5 * spread * numeric.difference(rows.curvature, f, 1e-3)
+        s = -0.5 * spread * from_density.difference(rows.curvature, f, 1e-3)
         Sigma_s = Sigma @ s
         u = s - W * Sigma_s
         dL_dK = 0.5 * W[:, None] * Sigma * W + np.outer(a, 0.5 * a + u)

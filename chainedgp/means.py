@@ -9,7 +9,7 @@ import numpy as np
 from paramz import Param
 
 from .errors import InputError
-from .parameters import InputParam, Part
+from .parameters.leaves import InputParam, Part
 
 __all__ = ["Constant", "Linear", "MeanFunction", "Zero"]
 

@@ -27,7 +27,7 @@ import numpy as np
 from scipy.special import expit
 
 import chainedgp as cgp
-from chainedgp.quadrature import gauss_hermite
+from chainedgp.expectations.quadrature import gauss_hermite
 from chainedgp.testing import check_likelihood
 
 BLUE, GREEN, TRUTH, GREY = "#0072B2", "#009E73", "#D55E00", "#999999"

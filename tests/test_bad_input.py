@@ -36,7 +36,7 @@ def test_nothing_is_evaluated_before_the_refusal(monkeypatch):
         raise AssertionError("work was done")
 
     for name in ("start_latents", "select_inducing"):
-        monkeypatch.setattr(f"chainedgp.model.{name}", forbidden)
+        monkeypatch.setattr(f"chainedgp.model.chained_gp.{name}", forbidden)
     assert_refused(lambda: build(Y=changed(Y, 7, np.nan)), ["Y"])
     assert_refused(lambda: build(Y_metadata={"trials": 1.0}), ["trials"])
     assert_refused(lambda: build(kernels=[K.RBF(2)] * 3), ["kernels"])

@@ -27,13 +27,13 @@ from scipy import integrate, stats
 
 import chainedgp as cgp
 from chainedgp import linalg
-from chainedgp import model as model_module
-from chainedgp.bound import evaluator as evaluator_module
-from chainedgp.bound import shards as shards_module
-from chainedgp.bound import sparse
-from chainedgp.bound.gaussian import from_natural, root_of
-from chainedgp.bound.shards import Shard
+from chainedgp.model import chained_gp as model_module
 from chainedgp.errors import NumericalError
+from chainedgp.posterior import evaluator as evaluator_module
+from chainedgp.posterior import shards as shards_module
+from chainedgp.posterior import sparse
+from chainedgp.posterior.gaussian import from_natural, root_of
+from chainedgp.posterior.shards import Shard
 
 
 def rbf(A, B, variance, lengthscale):

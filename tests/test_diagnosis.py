@@ -5,9 +5,9 @@ import pytest
 from scipy.special import expit
 
 import chainedgp as cgp
-from chainedgp import findings
+from chainedgp.assessment import questions
+from chainedgp.assessment.evidence import Evidence
 from chainedgp.errors import ConvergenceWarning, InputError
-from chainedgp.evidence import Evidence
 
 K, L, P = cgp.kernels, cgp.likelihoods, cgp.priors
 NAMES = {"convergence", "scaling", "quadrature", "negative_sites", "pareto_k", "calibration"}
@@ -42,7 +42,7 @@ def healthy():
 
 def finding(m, name):
     """One finding, without asking for the others."""
-    return getattr(findings, name)(Evidence(m, 1000, np.random.default_rng(0)))
+    return getattr(questions, name)(Evidence(m, 1000, np.random.default_rng(0)))
 
 
 def assert_tripped(found, *words):
@@ -59,7 +59,7 @@ def test_a_healthy_model_trips_nothing(healthy):
     before = np.array(healthy.param_array), healthy.log_likelihood()
     check = healthy.check()
     assert check.ok and not check.capped
-    assert {found.name for found in check.findings} == NAMES == set(findings.__all__)
+    assert {found.name for found in check.findings} == NAMES == set(questions.__all__)
     assert all(not found.cause and not found.remedy for found in check.findings)
     np.testing.assert_array_equal(healthy.param_array, before[0])
     assert healthy.log_likelihood() == before[1]
@@ -79,9 +79,9 @@ def test_a_model_that_was_not_fitted_is_told_so():
 
 
 def test_work_is_capped_and_said(healthy, monkeypatch):
-    monkeypatch.setattr(findings, "PIT_ROWS", 20)
-    monkeypatch.setattr(findings, "DOUBLING_ROWS", 50)
-    monkeypatch.setattr(findings, "MOST_ADDED", 3)
+    monkeypatch.setattr(questions, "PIT_ROWS", 20)
+    monkeypatch.setattr(questions, "DOUBLING_ROWS", 50)
+    monkeypatch.setattr(questions, "MOST_ADDED", 3)
     m = healthy.copy()
     check = m.check(rows=30, rng=1)
     assert len(check["pareto_k"].values["pareto_k"]) == 30
@@ -170,7 +170,7 @@ def test_pareto_k(healthy):
 def test_a_few_influential_rows_are_no_fault(healthy, monkeypatch):
     for largest, few in ((1.11, True), (0.4, False)):
         k = np.append(np.full(healthy.X.shape[0] - 1, 0.1), largest)
-        monkeypatch.setattr("chainedgp.findings.influence", lambda *args, k=k: k)
+        monkeypatch.setattr("chainedgp.assessment.questions.influence", lambda *args, k=k: k)
         found = finding(healthy, "pareto_k")
         assert found.level == "ok" and f"largest is {largest:.2f}" in found.message
         assert ("finds q anew" in found.message) == few

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import chainedgp as cgp
-from chainedgp.bound.evaluator import Evaluator
-from chainedgp.bound.shards import Shard
 from chainedgp.errors import InputError
 from chainedgp.likelihoods import HetGaussian, HetStudentT, LogLogisticSurvival
+from chainedgp.posterior.evaluator import Evaluator
+from chainedgp.posterior.shards import Shard
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import dblquad, quad
 
-from chainedgp import quadrature
+from chainedgp.expectations import quadrature
 from chainedgp.likelihoods import (
     AdditivePoisson,
     Beta,

@@ -8,10 +8,10 @@ from scipy import integrate, stats
 from scipy.special import expit, ndtr
 
 import chainedgp as cgp
-from chainedgp import integrals, numeric, quadrature, special
 from chainedgp import likelihoods as liks
 from chainedgp.errors import InputError
-from chainedgp.likelihoods import Likelihood
+from chainedgp.expectations import quadrature, reduced, special
+from chainedgp.likelihoods import Likelihood, from_density
 from chainedgp.testing.likelihood import check_likelihood
 from chainedgp.testing.report import ContractError
 
@@ -393,7 +393,7 @@ def test_log_sum_exp_in_one_dimension_is_the_product_grid(spread):
         means = 2.0 * rng.normal(size=(12, b))
         variances = spread * rng.uniform(0.5, 1.0, (12, b))
         want = quadrature.expectation(log_total, shares, means, variances, rule)
-        value, dmeans, dvariances = integrals.expected_log_sum_exp(means, variances, 20)
+        value, dmeans, dvariances = reduced.expected_log_sum_exp(means, variances, 20)
         np.testing.assert_allclose(value, want[0], atol=tol, rtol=0)
         np.testing.assert_allclose(dmeans.T, want[1], atol=2 * tol, rtol=0)
         np.testing.assert_allclose(dvariances.T, want[2], atol=4 * tol + 4e-7, rtol=0)
@@ -414,7 +414,7 @@ def test_stirling_remainder_of_a_sum_is_the_product_grid(level):
 
     rule = quadrature.product_rule(2, 16)
     want = quadrature.expectation(rho, slopes, means, variances, rule)
-    got = integrals.expected_stirling_sum(means, variances, 16)
+    got = reduced.expected_stirling_sum(means, variances, 16)
     for part, whole in zip(got, want, strict=False):
         np.testing.assert_allclose(part.T, whole, atol=3e-8, rtol=0)
 
@@ -537,9 +537,9 @@ def test_log_sum_exp_of_two_has_the_slopes_of_differences():
     means, variances = rng.normal(size=(6, 2)), rng.uniform(0.1, 2.0, (6, 2))
 
     def value(m, v):
-        return integrals.expected_log_sum_exp(m, v, 20)[0]
+        return reduced.expected_log_sum_exp(m, v, 20)[0]
 
-    _, dmeans, dvariances = integrals.expected_log_sum_exp(means, variances, 20)
+    _, dmeans, dvariances = reduced.expected_log_sum_exp(means, variances, 20)
     for j in range(2):
         step = np.zeros(2)
         step[j] = 1e-5
@@ -566,5 +566,5 @@ def test_slopes_by_differences_of_targets_that_hardly_vary(size):
         return -z - 2.0 * np.logaddexp(0.0, -z)
 
     exact = np.tanh(0.5 * (y - f) / size) / size
-    found = numeric.difference(log_p, f, 1e-4)
+    found = from_density.difference(log_p, f, 1e-4)
     np.testing.assert_allclose(found, exact, atol=1e-9 / size)

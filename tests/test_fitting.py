@@ -16,12 +16,10 @@ from scipy import stats
 
 import chainedgp as cgp
 from chainedgp import kernels, likelihoods, means, priors
-from chainedgp.bound import sites as sites_module
-from chainedgp.bound.evaluator import Evaluator
-from chainedgp.bound.shards import Shard
 from chainedgp.errors import ConvergenceWarning, InputError, NumericalError
-from chainedgp.inference import lbfgs, plain, steps, stochastic
-from chainedgp.inference.constants import (
+from chainedgp.inference import lbfgs, plain, step_rules, stochastic
+from chainedgp.inference.free_vector import FreeVector
+from chainedgp.inference.rescue import (
     grows_without_limit,
     rows_without_noise,
     set_nearly_constant,
@@ -30,7 +28,9 @@ from chainedgp.inference.constants import (
 )
 from chainedgp.inference.restarts import perturb
 from chainedgp.inference.stochastic import Batches, Settings
-from chainedgp.inference.vector import FreeVector
+from chainedgp.posterior import sites as sites_module
+from chainedgp.posterior.evaluator import Evaluator
+from chainedgp.posterior.shards import Shard
 
 
 def data(n=150, seed=0):
@@ -223,16 +223,16 @@ def test_the_minimiser_finds_the_minimum_beside_a_cliff():
     assert not short.converged and "3 iterations" in short.reason
 
 
-@pytest.mark.parametrize("name", steps.RULES)
+@pytest.mark.parametrize("name", step_rules.RULES)
 def test_step_rules_climb_a_parabola(name):
-    rule, x = steps.RULES[name](), np.array([1.0, -2.0])
+    rule, x = step_rules.RULES[name](), np.array([1.0, -2.0])
     for _ in range(3000):
         x = x + rule.learning_rate * rule.step(-x * np.array([1.0, 10.0]))
     assert np.abs(x).max() < 0.2
 
 
 def test_adam_by_hand():
-    rule = steps.Adam(0.9, 0.99)
+    rule = step_rules.Adam(0.9, 0.99)
     g1, g2 = 2.0, -1.0
     rule.step(np.array([g1]))
     m = (0.9 * 0.1 * g1 + 0.1 * g2) / (1 - 0.9**2)
@@ -461,7 +461,7 @@ def test_natgrad_on_batches_comes_near_the_full_fit():
     assert again.optimize(batch_size=100, epochs=15, rng=0).bound == result.bound
 
 
-@pytest.mark.parametrize("method", steps.RULES)
+@pytest.mark.parametrize("method", step_rules.RULES)
 def test_step_rules_raise_the_bound(method):
     m = model(200)
     start = m.log_likelihood()

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 import chainedgp as cgp
 from chainedgp.errors import ConvergenceWarning
-from chainedgp.inference import variational
+from chainedgp.inference import natural_gradients
 
 N, INDUCING = 60, 7
 NEGATIVE = ("HetStudentT", "Beta", "AdditivePoisson", "LogLogisticSurvival")
@@ -179,11 +179,11 @@ def test_predicted_gap_tracks_the_true_gap():
     evaluator = m._evaluator
     evaluator.set_hyperparameters(m._theta())
     evaluator.each("start_sites", 2)
-    best = variational.find_q(evaluator, 1e-10).state.bound
+    best = natural_gradients.find_q(evaluator, 1e-10).state.bound
     evaluator.each("start_sites", 2)
-    with_steps = variational.find_q(evaluator, 1e-10, max_steps=3)
+    with_steps = natural_gradients.find_q(evaluator, 1e-10, max_steps=3)
     true_gap = best - with_steps.state.bound
-    predicted = variational.predicted_gap(evaluator, with_steps.state)
+    predicted = natural_gradients.predicted_gap(evaluator, with_steps.state)
     assert 0 < true_gap
     assert 0.2 * true_gap < predicted < 5.0 * true_gap
 

@@ -10,10 +10,10 @@ from scipy import stats
 from scipy.special import gammaln, xlogy
 
 import chainedgp.likelihoods as liks
-from chainedgp.domains import AboveOne
 from chainedgp.errors import InputError
 from chainedgp.kernels import RBF
 from chainedgp.likelihoods import HetGaussian, HetStudentT, Likelihood, Poisson
+from chainedgp.parameters.domains import AboveOne
 from chainedgp.testing.kernel import check_kernel
 from chainedgp.testing.likelihood import check_likelihood
 from chainedgp.testing.report import ContractError

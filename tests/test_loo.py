@@ -5,10 +5,10 @@ import pytest
 from scipy import stats
 
 from chainedgp import ChainedGP, kernels, likelihoods, means
-from chainedgp.assessment import _flat
+from chainedgp.assessment.cross_validation import cross_validate
+from chainedgp.assessment.loo import LOO, compare, fit_pareto, loo, pareto_k
+from chainedgp.assessment.methods import _flat
 from chainedgp.errors import ChainedGPWarning, InputError
-from chainedgp.loo import LOO, compare, fit_pareto, loo, pareto_k
-from chainedgp.validation import cross_validate
 
 
 def wave(n, seed=3):
@@ -139,7 +139,9 @@ def test_seed_weights_and_metadata():
 
 
 def test_sites_that_cannot_be_removed_are_refitted(monkeypatch):
-    monkeypatch.setattr("chainedgp.loo.CAVITY_FLOOR", 0.8)  # as if q without the site were none
+    monkeypatch.setattr(
+        "chainedgp.assessment.loo.CAVITY_FLOOR", 0.8
+    )  # as if q without the site were none
     m, *_ = exact_gp()
     result = m.loo(refit=False)
     assert 0 < result.refitted.sum() < 30

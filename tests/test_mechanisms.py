@@ -14,8 +14,8 @@ from scipy.special import expit, logsumexp
 import chainedgp as cgp
 import chainedgp.likelihoods as liks
 from chainedgp.errors import InputError, MomentWarning
-from chainedgp.faults import check_density
 from chainedgp.likelihoods import HetGaussian, Likelihood
+from chainedgp.likelihoods.faults import check_density
 from chainedgp.testing.likelihood import check_likelihood
 from chainedgp.testing.report import ContractError
 

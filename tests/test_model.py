@@ -27,10 +27,10 @@ from cases import (
 from scipy import integrate, stats
 
 import chainedgp as cgp
-from chainedgp import model as model_module
-from chainedgp.bound.shards import Shard
+from chainedgp.model import chained_gp as model_module
 from chainedgp.errors import ChainedGPWarning, ConvergenceWarning, InputError, ScalingWarning
 from chainedgp.linalg import one_blas_thread
+from chainedgp.posterior.shards import Shard
 
 
 def fitted_state(m):
@@ -140,7 +140,7 @@ def test_number_of_threads_changes_no_bit(monkeypatch):
 
 def test_projections_that_do_not_fit_the_cache_change_nothing(monkeypatch):
     reference = fitted_state(small_model("HetGaussian", n=40))
-    monkeypatch.setattr("chainedgp.bound.shards.CACHE_BYTES", 0)
+    monkeypatch.setattr("chainedgp.posterior.shards.CACHE_BYTES", 0)
     assert_same(fitted_state(small_model("HetGaussian", n=40)), reference)
 
 
@@ -453,7 +453,7 @@ def test_memmaps_are_referenced(tmp_path):
 @pytest.mark.parametrize("name", ["X", "y"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_memmap_is_checked_block_by_block(tmp_path, monkeypatch, name, bad):
-    monkeypatch.setattr("chainedgp.checks.BLOCK", 16)
+    monkeypatch.setattr("chainedgp.data.checks.BLOCK", 16)
     X, y = inputs(50), problem("HetGaussian", inputs(50))[1]
     on_disk = {}
     for key, array in (("X", X), ("y", y)):
@@ -715,7 +715,7 @@ def test_joint_samples_have_the_joint_covariance(fitted):
 def test_blocks_of_rows_change_nothing(fitted, monkeypatch):
     X = np.linspace(-2, 2, 23)[:, None]
     whole = fitted.predict_latents(X)
-    monkeypatch.setattr("chainedgp.prediction.BLOCK_ROWS", 5)
+    monkeypatch.setattr("chainedgp.predictive.methods.BLOCK_ROWS", 5)
     for a, b in zip(fitted.predict_latents(X), whole, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
 

@@ -8,8 +8,9 @@ from cases import small_model
 from scipy import integrate, stats
 from scipy.special import betaln, expit, gammaln, xlogy
 
-from chainedgp import likelihoods, quadrature
+from chainedgp import likelihoods
 from chainedgp.errors import InputError, MomentWarning
+from chainedgp.expectations import quadrature
 from chainedgp.likelihoods import (
     AdditivePoisson,
     Bernoulli,
@@ -27,8 +28,8 @@ from chainedgp.likelihoods import (
     WeibullSurvival,
 )
 from chainedgp.predictive import Predictive
-from chainedgp.predictive_mixtures import ScaleMixture
-from chainedgp.predictive_nodes import lattice
+from chainedgp.predictive.mixtures import ScaleMixture
+from chainedgp.predictive.nodes import lattice
 
 KAPPAS = (1e-4, 1e-2, 1.0, 1e2, 1e3)
 LEVELS = np.array([1e-6, 1e-3, 0.1, 0.5, 0.9, 0.999, 1.0 - 1e-6])
@@ -440,7 +441,7 @@ class WithCdf(HetLogistic):
 
 
 def test_joint_draws_have_the_covariance_of_q(monkeypatch):
-    monkeypatch.setattr("chainedgp.prediction.JOINT_ROWS", 5)
+    monkeypatch.setattr("chainedgp.predictive.methods.JOINT_ROWS", 5)
     m = small_model("HetGaussian")
     X = np.linspace([-1.0, 0.5], [1.0, -0.3], 8)
     mean, covariance = m.predict_latents(X, full_cov=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from chainedgp import quadrature as quad
+from chainedgp.expectations import quadrature as quad
 
 
 @pytest.mark.parametrize("n", [1, 2, *quad.LEVELS])

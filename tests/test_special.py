@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from chainedgp import likelihoods, special
-from chainedgp.gaussian_expectations import expected_log1p_square, expected_softplus
+from chainedgp import likelihoods
+from chainedgp.expectations import special
+from chainedgp.expectations.closed import expected_log1p_square, expected_softplus
 
 
 @cache

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from .. import checks
+from ..data import checks
 from ..errors import InputError
 from ..linalg import Array, one_blas_thread
 

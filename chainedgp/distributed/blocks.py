@@ -12,11 +12,11 @@ import dask.array as da
 import numpy as np
 from dask.delayed import Delayed
 
-from ..checks import is_dask
+from ..data.checks import is_dask
 from ..errors import InputError
 from ..linalg import Array
-from ..parameters import copy_of
-from ..prediction import Prediction
+from ..parameters.leaves import copy_of
+from ..predictive.methods import Prediction
 
 __all__ = ["as_dask", "blocks_of", "map_blocks", "row_values", "split_rows"]
 

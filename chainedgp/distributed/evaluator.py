@@ -14,13 +14,13 @@ import dask
 import numpy as np
 from distributed import Client, KilledWorker, get_client
 
-from ..bound.evaluator import Evaluator, Hyperparameters
-from ..bound.sparse import Prior
-from ..bound.sums import Task
-from ..construction import RowData
 from ..errors import InputError
 from ..linalg import Array
-from ..parameters import copy_of
+from ..model.construction import RowData
+from ..parameters.leaves import copy_of
+from ..posterior.evaluator import Evaluator, Hyperparameters
+from ..posterior.sparse import Prior
+from ..posterior.sums import Task
 from .blocks import as_dask, blocks_of, row_values, split_rows
 from .ledger import Ledger
 from .rows import Rows

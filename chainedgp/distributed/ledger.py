@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..bound.shards import Shard
-from ..bound.sums import Task
 from ..linalg import Array
+from ..posterior.shards import Shard
+from ..posterior.sums import Task
 
 __all__ = ["MADE_IN", "Ledger", "Origin", "Recipe"]
 

@@ -9,12 +9,12 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from ..bound.shards import Shard
-from ..bound.sparse import Prior
-from ..bound.sums import Task
-from ..construction import RowData, read_rows
 from ..errors import InputError
 from ..linalg import Array, one_blas_thread
+from ..model.construction import RowData, read_rows
+from ..posterior.shards import Shard
+from ..posterior.sparse import Prior
+from ..posterior.sums import Task
 from .ledger import MADE_IN, Origin
 
 __all__ = ["Rows"]

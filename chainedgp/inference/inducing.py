@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..bound.sparse import Prior, project
 from ..linalg import Array
-from .initialize import input_spread
+from ..posterior.sparse import Prior, project
+from .starts import input_spread
 
 __all__ = ["more_inducing", "select_inducing"]
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from ..errors import NOT_FINITE, NumericalError
 from ..linalg import Array
-from .constants import NO_LIMIT, grows_without_limit
+from .free_vector import FreeVector
 from .lbfgs import Outcome, minimise
+from .rescue import NO_LIMIT, grows_without_limit
 from .result import Monitor
-from .vector import FreeVector
 
 __all__ = ["PlainBound", "fit_plain"]
 

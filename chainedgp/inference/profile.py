@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ..bound.evaluator import Evaluator
 from ..errors import NumericalError
 from ..linalg import Array
-from .constants import NO_LIMIT, grows_without_limit, shrink_variances
+from ..posterior.evaluator import Evaluator
+from .free_vector import FreeVector
 from .lbfgs import Outcome, minimise
+from .natural_gradients import InnerResult, find_q, start_from_q
+from .rescue import NO_LIMIT, grows_without_limit, shrink_variances
 from .result import Monitor
-from .variational import InnerResult, find_q, start_from_q
-from .vector import FreeVector
 
 __all__ = ["ProfiledBound", "fit_profile", "fit_variational", "start_sites"]
 

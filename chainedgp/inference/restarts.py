@@ -9,9 +9,9 @@ import numpy as np
 
 from ..errors import NumericalError
 from ..linalg import one_blas_thread
+from .free_vector import FreeVector
 from .profile import fit_profile
 from .result import Monitor
-from .vector import FreeVector
 
 __all__ = ["fit_restarts"]
 

@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from .. import checks
-from ..bound.evaluator import Evaluator
-from ..bound.gaussian import Gaussian
-from ..bound.shards import Shard
-from ..bound.sums import Gram
+from ..data import checks
 from ..errors import InputError, NumericalError
 from ..linalg import Array
+from ..posterior.evaluator import Evaluator
+from ..posterior.gaussian import Gaussian
+from ..posterior.shards import Shard
+from ..posterior.sums import Gram
+from .free_vector import FreeVector
 from .lbfgs import Outcome
+from .natural_gradients import find_q
 from .profile import fit_profile, start_sites
 from .result import FINISHED, OUT_OF_PATIENCE, Monitor
-from .steps import RULES, Adam
-from .variational import find_q
-from .vector import FreeVector
+from .step_rules import RULES, Adam
 
 __all__ = ["Settings", "fit_natgrad", "fit_step_rule", "read_settings"]
 

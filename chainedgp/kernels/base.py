@@ -11,7 +11,7 @@ from paramz import Param
 from paramz.transformations import Logexp
 
 from ..errors import InputError
-from ..parameters import InputParam, Part
+from ..parameters.leaves import InputParam, Part
 
 __all__ = ["Array", "Columns", "Evaluate", "Kernel", "Pullback", "PullbackDiag", "positive"]
 

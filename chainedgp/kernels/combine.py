@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..parameters import copy_of
+from ..parameters.leaves import copy_of
 from .adapter import as_kernel
 from .base import Array, Evaluate, Kernel, Pullback, PullbackDiag
 

@@ -1,17 +1,17 @@
 """Noise models. `Likelihood` is the contract; a new one needs its latents and its log-density."""
 
-from .base import Likelihood
 from .beta import Beta, BetaMeanPrecision
 from .classification import Bernoulli, HetProbit, Ordinal, Softmax
 from .continuous import HetGamma, HetLaplace
+from .contract import Likelihood
 from .counts import AdditivePoisson, Binomial, NegativeBinomial, Poisson
 from .gaussian import Gaussian, HetGaussian, SignalNoiseGaussian
-from .inflated import Hurdle, Inflated, ZeroInflatedPoisson, ZeroOneInflatedBeta
 from .lifetimes import LogLogistic, LogLogisticSurvival, LogNormalSurvival, WeibullSurvival
-from .scipy_wrapper import ScipyLikelihood
 from .student_t import HetStudentT, HetStudentTNu, StudentT
 from .survival import Survival
-from .wrappers import ConstantLatent
+from .wrappers.constant import ConstantLatent
+from .wrappers.inflated import Hurdle, Inflated, ZeroInflatedPoisson, ZeroOneInflatedBeta
+from .wrappers.scipy import ScipyLikelihood
 
 __all__ = [
     "AdditivePoisson",

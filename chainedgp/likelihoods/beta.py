@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import betaincinv, expit, log_expit
 
-from .. import integrals, special
-from ..gaussian_expectations import expected_softplus
-from .base import Array, Arrays, Averages, Family, packed
+from ..expectations import reduced, special
+from ..expectations.closed import expected_softplus
+from .contract import Array, Arrays, Averages, Family, packed
 
 __all__ = ["Beta", "BetaMeanPrecision"]
 
@@ -70,7 +70,7 @@ class Beta(Family):
         """E[log p], `nodes` per dimension for ρ alone; shapes as in `Likelihood`."""
         (m_f, m_g), total = means.T, variances.sum(axis=1)
         logs = np.log(y), np.log1p(-y)
-        value, dmeans, dvariances = integrals.expected_stirling_sum(means, variances, nodes)
+        value, dmeans, dvariances = reduced.expected_stirling_sum(means, variances, nodes)
         # ½ (g − softplus(g − f))
         term, slope, curvature = expected_softplus(m_g - m_f, total)
         value += 0.5 * (m_g - term) - (logs[0] + logs[1] + special.HALF_LOG_2PI)
@@ -81,7 +81,7 @@ class Beta(Family):
         # shifted by v_f; then the same with the roles exchanged
         for i, log_target in enumerate(logs):
             m, v, k = means[:, i], variances[:, i], 1 - i
-            rho, dm, dv = integrals.expected_of_exp(special.stirling_remainder, m, v, nodes)
+            rho, dm, dv = reduced.expected_of_exp(special.stirling_remainder, m, v, nodes)
             term, slope, curvature = expected_softplus(means[:, k] - m - v, total)
             size = np.exp(m + 0.5 * v)
             slope *= size

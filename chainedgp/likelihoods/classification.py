@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from scipy.special import erfcx, expit, log_expit, log_ndtr, logit, ndtr, ndtri
 
-from .. import integrals, special
 from ..errors import InputError
-from ..gaussian_expectations import expected_softplus
-from .base import Array, Arrays, Averages, Family, Likelihood, packed
+from ..expectations import reduced, special
+from ..expectations.closed import expected_softplus
+from .contract import Array, Arrays, Averages, Family, Likelihood, packed
 
 __all__ = ["Bernoulli", "HetProbit", "Ordinal", "Softmax"]
 
@@ -129,7 +129,7 @@ class Softmax(_Classes):
     relative to each other: `Softmax(3).with_constant("logit_3", 0.0)` spares one latent.
     """
 
-    node_limits = integrals.LOG_SUM_LIMITS
+    node_limits = reduced.LOG_SUM_LIMITS
 
     def __init__(self, num_classes: int, name: str | None = None) -> None:
         self._init(num_classes, "num_classes")
@@ -153,7 +153,7 @@ class Softmax(_Classes):
     ) -> Averages:
         """m_{y+1} − E log Σ e^{f_j}, the sum over a grid of `nodes` per dimension."""
         seen = np.equal.outer(np.arange(self.num_classes), y)  # (K, n)
-        value, dmeans, dvariances = integrals.expected_log_sum_exp(means, variances, nodes)
+        value, dmeans, dvariances = reduced.expected_log_sum_exp(means, variances, nodes)
         return packed((seen * means.T).sum(axis=0) - value, seen - dmeans, -dvariances)
 
     def initial_latents(self, y: Array) -> Array:
@@ -166,7 +166,7 @@ class Ordinal(_Classes):
 
     `cutpoint` = c_1 is real, `gap_k` = c_{k+1} − c_k positive. Between the ends l < u of class y
     log p = −softplus(f − u) − softplus(l − f) + log(1 − e^{l−u}), so that the expectation is
-    closed (`gaussian_expectations.expected_softplus`).
+    closed (`expectations.closed.expected_softplus`).
     """
 
     latents = ("score",)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from scipy.special import erf
 
-from .. import integrals, special
-from ..quadrature import VARIANCE_FLOOR
-from ..special import HALF_LOG_2PI
-from .base import Array, Arrays, Averages, Family, packed
+from ..expectations import reduced, special
+from ..expectations.quadrature import VARIANCE_FLOOR
+from ..expectations.special import HALF_LOG_2PI
+from .contract import Array, Arrays, Averages, Family, packed
 
 __all__ = ["HetGamma", "HetLaplace"]
 
@@ -84,7 +84,7 @@ class HetGamma(Family):
     ) -> Averages:
         """E[α] E[1 + u − e^u] closed, `nodes` Gauss–Hermite nodes for E[ρ(α)]."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
-        rho, dm_g, dv_g = integrals.expected_of_exp(special.stirling_remainder, m_g, v_g, nodes)
+        rho, dm_g, dv_g = reduced.expected_of_exp(special.stirling_remainder, m_g, v_g, nodes)
         with np.errstate(over="ignore"):
             alpha, u = np.exp(m_g + 0.5 * v_g), np.log(y) - m_f
             excess = np.expm1(u + 0.5 * v_f)  # E[e^u] − 1

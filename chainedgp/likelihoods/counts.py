@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.special import betaln, expit, gammaln, log_expit, logit, pdtr, xlogy
 
-from .. import special
-from ..gaussian_expectations import expected_softplus
-from .base import Array, Arrays, Averages, Family, packed
+from ..expectations import special
+from ..expectations.closed import expected_softplus
+from .contract import Array, Arrays, Averages, Family, packed
 
 __all__ = ["AdditivePoisson", "Binomial", "NegativeBinomial", "Poisson"]
 
@@ -78,7 +78,7 @@ class AdditivePoisson(Poisson):
     log p = y (log E + f + softplus(g − f)) − E (e^f + e^g) − log y!; log_rate_1 f, log_rate_2 g.
 
     The expectation is closed: E[e^f] = exp(m + v/2), and g − f is Gaussian, so that
-    E softplus(g − f) is `gaussian_expectations.expected_softplus`. No nodes, any variance.
+    E softplus(g − f) is `expectations.closed.expected_softplus`. No nodes, any variance.
     """
 
     latents: tuple[str, ...] = ("log_rate_1", "log_rate_2")

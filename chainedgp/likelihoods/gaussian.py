@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ..special import HALF_LOG_2PI
-from .base import Array, Arrays, Averages, Family, packed
-from .wrappers import ConstantLatent
+from ..expectations.special import HALF_LOG_2PI
+from .contract import Array, Arrays, Averages, Family, packed
+from .wrappers.constant import ConstantLatent
 
 __all__ = ["Gaussian", "HetGaussian", "SignalNoiseGaussian"]
 

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import erfcx, log_ndtr, logit, ndtri
 
-from .. import censoring, integrals, special
-from ..censoring import EXACT, INTERVAL, LEFT, RIGHT, TINY, Metadata
-from .base import Array, Arrays, Averages, Family, Likelihood, merged, packed, rows_of
+from ..expectations import reduced, special
+from . import observation
+from .contract import Array, Arrays, Averages, Family, Likelihood, merged, packed, rows_of
+from .observation import EXACT, INTERVAL, LEFT, RIGHT, TINY, Metadata
 from .survival import Survival
-from .wrappers import ConstantLatent
+from .wrappers.constant import ConstantLatent
 
 __all__ = ["LogLogistic", "LogLogisticSurvival", "LogNormalSurvival", "WeibullSurvival"]
 
@@ -105,7 +106,7 @@ class _LogScale(Survival):
 
     def dlog_density(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Arrays:
         """∂ log p / ∂f = −k Σ u, ∂ log p / ∂g = ± (Σ u z + [exact]), u = ∂ log p / ∂z of each z."""
-        code, entry = censoring.codes(metadata.get("censored")), metadata.get("entry")
+        code, entry = observation.codes(metadata.get("censored")), metadata.get("entry")
         with np.errstate(over="ignore", invalid="ignore"):
             z = self._z(y, f, g)
             log_hazard, slope = self._standard(z)[:2]
@@ -114,7 +115,7 @@ class _LogScale(Survival):
             start = np.maximum(0.0 if entry is None else entry, TINY)
             if np.any(inner := (code == LEFT) | (code == INTERVAL)):
                 given = metadata.get("y_upper")
-                upper = y if np.all(code != INTERVAL) else censoring.upper_ends(given)
+                upper = y if np.all(code != INTERVAL) else observation.upper_ends(given)
                 low, high = np.where(code == LEFT, start, y), np.where(code == LEFT, y, upper)
                 total = self._log_between(low, high, f, g)
                 narrow = inner & (self._width(low, high, g) < NARROWEST)
@@ -134,19 +135,19 @@ class _LogScale(Survival):
 
     def _by_hazard(
         self,
-        hazard: Callable[..., integrals.Moments],
+        hazard: Callable[..., reduced.Moments],
         y: Array,
         means: Array,
         variances: Array,
         nodes: int,
         metadata: dict[str, Metadata],
-    ) -> tuple[Array, integrals.Moments]:
+    ) -> tuple[Array, reduced.Moments]:
         """E[log p] from a cumulative hazard of z, exact in f, for k = e^g; and widths of intervals.
 
         See `censoring.hazard_terms` and `integrals.expected_hazard_sum`.
         """
-        exact, terms, width = censoring.hazard_terms(y, **metadata)
-        value, dmeans, dvariances = integrals.expected_hazard_sum(
+        exact, terms, width = observation.hazard_terms(y, **metadata)
+        value, dmeans, dvariances = reduced.expected_hazard_sum(
             hazard, terms, means, variances, nodes
         )
         value += exact * (means[:, 1] - np.log(y))
@@ -198,13 +199,13 @@ class LogLogisticSurvival(_LogScale):
     ) -> Averages:
         """E[log p], exact in f, `nodes` Gauss–Hermite nodes in g; shapes as in `Likelihood`."""
         width, (value, dmeans, dvariances) = self._by_hazard(
-            integrals.logistic_hazard, y, means, variances, nodes, metadata
+            reduced.logistic_hazard, y, means, variances, nodes, metadata
         )
         wide = np.flatnonzero(np.isfinite(width))
         if wide.size:  # an empty interval has probability 0, not NaN
             log_width = np.log(np.maximum(width[wide], TINY))
             g = log_width + means[wide, 1], variances[wide, 1]
-            parts = integrals.expected_of_exp(special.log1mexp_of_exp, *g, nodes)
+            parts = reduced.expected_of_exp(special.log1mexp_of_exp, *g, nodes)
             value[wide] += parts[0]
             dmeans[1, wide] += parts[1]
             dvariances[1, wide] += parts[2]
@@ -275,15 +276,15 @@ class WeibullSurvival(_LogScale):
     def _exact_in_f(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **metadata: Metadata
     ) -> Averages:
-        hazard = partial(integrals.gumbel_hazard, cap=CAP)
+        hazard = partial(reduced.gumbel_hazard, cap=CAP)
         return packed(*self._by_hazard(hazard, y, means, variances, nodes, metadata)[1])
 
     def _in_interval(self, y: Array, metadata: dict[str, Metadata]) -> Array:
         """Rows (n,) left-censored, or known to an interval that ends."""
-        code = censoring.codes(metadata.get("censored")) + np.zeros(len(y))
+        code = observation.codes(metadata.get("censored")) + np.zeros(len(y))
         interval = code == INTERVAL
         if interval.any():
-            interval &= np.isfinite(censoring.upper_ends(metadata.get("y_upper")))
+            interval &= np.isfinite(observation.upper_ends(metadata.get("y_upper")))
         return (code == LEFT) | interval
 
     def _score(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from .. import integrals, special
-from .base import Array, Arrays, Averages, Family, packed
-from .wrappers import ConstantLatent
+from ..expectations import reduced, special
+from .contract import Array, Arrays, Averages, Family, packed
+from .wrappers.constant import ConstantLatent
 
 __all__ = ["HetStudentT", "HetStudentTNu", "StudentT"]
 
@@ -65,7 +65,7 @@ class HetStudentT(Family):
     ) -> Averages:
         """E[log p], exact in f, `nodes` Gauss–Hermite nodes in g; shapes as in `Likelihood`."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
-        tail = integrals.expected_log_tail(y - m_f, v_f, m_g + np.log(nu), v_g, nodes)
+        tail = reduced.expected_log_tail(y - m_f, v_f, m_g + np.log(nu), v_g, nodes)
         half = 0.5 * (nu + 1.0)
         term, dr, dv_f, dg, dv_g = -half * tail
         constant, slope = special.student_t_constant(nu)
@@ -160,10 +160,10 @@ class HetStudentTNu(Family):
     ) -> Averages:
         """E[log p], exact in f, `nodes` Gauss–Hermite nodes in g + h and in h."""
         (m_f, m_g, m_h), (v_f, v_g, v_h) = means.T, variances.T
-        constant, dh, dv_h = integrals.expected_of_exp(special.student_t_constant, m_h, v_h, nodes)
+        constant, dh, dv_h = reduced.expected_of_exp(special.student_t_constant, m_h, v_h, nodes)
         r, m_t, v_t = y - m_f, m_g + m_h, v_g + v_h
-        plain = integrals.expected_log_tail(r, v_f, m_t, v_t, nodes)
-        tilted = integrals.expected_log_tail(r, v_f, m_t + v_h, v_t, nodes)
+        plain = reduced.expected_log_tail(r, v_f, m_t, v_t, nodes)
+        tilted = reduced.expected_log_tail(r, v_f, m_t + v_h, v_t, nodes)
         tilted *= np.exp(m_h + 0.5 * v_h)
         value, dr, dv_f, dt, dv_t = -0.5 * (plain + tilted)
         dmeans = (-dr, dt - 0.5, dt - 0.5 * tilted[0] + dh)

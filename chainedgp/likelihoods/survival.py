@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import censoring, special
-from ..censoring import EXACT, INTERVAL, LEFT, TINY, Metadata
-from ..numeric import OBSERVATION
-from .base import Array, Likelihood
+from ..expectations import special
+from . import observation
+from .contract import Array, Likelihood
+from .from_density import OBSERVATION
+from .observation import EXACT, INTERVAL, LEFT, TINY, Metadata
 
 __all__ = ["Survival"]
 
@@ -43,9 +44,9 @@ class Survival(Likelihood):
         **kw: Any,
     ) -> tuple[Array, str]:
         """Intervals that end before they begin, and times before the entry."""
-        code = censoring.codes(censored)
+        code = observation.codes(censored)
         if np.any(code == INTERVAL):
-            wrong = (code == INTERVAL) & ~(censoring.upper_ends(y_upper) > y)
+            wrong = (code == INTERVAL) & ~(observation.upper_ends(y_upper) > y)
             if wrong.any():
                 return wrong, "are censored to an interval whose end y_upper is not above Y"
         if entry is None:
@@ -86,7 +87,7 @@ class Survival(Likelihood):
         **kw: Any,
     ) -> Array:
         """log-density of an exact row, log-probability of a censored one; broadcast shape."""
-        code = censoring.codes(censored)
+        code = observation.codes(censored)
         value: Any = 0.0
         if np.any(code == EXACT):
             value = self._log_event(y, *latents, **kw)
@@ -96,7 +97,7 @@ class Survival(Likelihood):
         if np.any(code == LEFT):
             value = np.where(code == LEFT, self._log_between(start, y, *latents, **kw), value)
         if np.any(code == INTERVAL):
-            upper = np.where(code == INTERVAL, censoring.upper_ends(y_upper), np.inf)
+            upper = np.where(code == INTERVAL, observation.upper_ends(y_upper), np.inf)
             value = np.where(code == INTERVAL, self._log_between(y, upper, *latents, **kw), value)
         if entry is None:
             return value

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from paramz import Param, Parameterized
 from paramz import transformations as tf
 
-from .. import domains, kernels, likelihoods, means, priors
+from .. import kernels, likelihoods, means
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..means import MeanFunction
+from ..parameters import domains, priors
 
 __all__ = [
     "MOST_LEVELS",

@@ -16,8 +16,8 @@ from ..kernels import Kernel
 from ..linalg import Array
 from ..means import MeanFunction
 from ..model import ChainedGP
-from ..parameters import name_after
-from ..priors import Prior
+from ..parameters.leaves import name_after
+from ..parameters.priors import Prior
 from .archive import FileFormatError
 from .classes import MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, leaf_name, signature_of
 from .writer import NAMES

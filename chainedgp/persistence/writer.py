@@ -15,15 +15,7 @@ from ..inference.result import OptimizationResult
 from ..likelihoods import ConstantLatent
 from ..linalg import Array
 from ..model import ChainedGP
-from .classes import (
-    MOST_LEVELS,
-    MOST_PARTS,
-    SHIPPED,
-    Classes,
-    kind_of,
-    leaf_name,
-    signature_of,
-)
+from .classes import MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, kind_of, leaf_name, signature_of
 
 __all__ = ["FORMAT", "NAMES", "Writer"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import checks
+from ..data import checks
 from ..errors import InputError
 from ..linalg import Array
 from . import grids, style

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import checks
+from ..data import checks
 from ..errors import InputError
 from ..linalg import Array
-from ..predictive_survival import pit_ends
+from ..predictive.survival import pit_ends
 from . import grids, style
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import checks
+from ..data import checks
 from ..errors import InputError
-from ..likelihoods.wrappers import innermost
+from ..likelihoods.wrappers.constant import innermost
 from ..linalg import Array
-from ..predictive_survival import CENSORING
+from ..predictive.survival import CENSORING
 
 __all__ = ["input_names", "relevances", "target_name"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import InputError, MomentWarning
 from ..linalg import Array
-from ..parameters import latent_index
+from ..parameters.leaves import latent_index
 from . import grids, style
 from .targets import shown_targets
 

@@ -17,13 +17,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import likelihoods
-from ..checks import WEIGHTS
+from ..data.checks import WEIGHTS
 from ..errors import InputError
-from ..inference.initialize import input_spread
+from ..inference.starts import input_spread
 from ..likelihoods import Likelihood
 from ..linalg import Array
 from ..model import ChainedGP
-from ..predictive import Predictive
+from ..predictive.distribution import Predictive
 
 __all__ = [
     "BESIDE",

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import numeric
-from ..domains import CONTINUOUS
 from ..errors import InputError
-from ..likelihoods.base import Likelihood
-from ..quadrature import LEVELS
+from ..expectations.quadrature import LEVELS
+from ..likelihoods import from_density
+from ..likelihoods.contract import Likelihood
+from ..parameters.domains import CONTINUOUS
 from .probe import Probe
 from .report import Report
 
@@ -228,9 +228,9 @@ def _check_expectation_gradients(probe: Probe) -> None:
         def shifted(x: Array, column: Array = column, base: Array = means) -> Array:
             return np.where(column, x[:, None], base)
 
-        slope = numeric.difference(lambda x: value(shifted(x), variances), means[:, j], 1e-4)
+        slope = from_density.difference(lambda x: value(shifted(x), variances), means[:, j], 1e-4)
         probe.compare(method, text.format("dmeans", name), got[1][:, j], slope)
-        slope = numeric.difference(
+        slope = from_density.difference(
             lambda x: value(means, shifted(x, base=variances)),
             variances[:, j],
             1e-4,
@@ -238,7 +238,7 @@ def _check_expectation_gradients(probe: Probe) -> None:
         probe.compare(method, text.format("dvariances", name), got[2][:, j], slope)
     for k, key in enumerate(probe.keys):
         now = float(probe.kw[key])
-        slope = numeric.difference(
+        slope = from_density.difference(
             lambda t, key=key: value(means, variances, **{key: t}),
             now,
             1e-4 * (abs(now) if probe.lik._domain(key) == "positive" else 1.0),
@@ -310,7 +310,7 @@ def _check_samples(probe: Probe) -> None:
         return
     with probe.report.guard("sample"):
         probe.lik.check_targets(draws.ravel())
-    table = numeric.tabulate(probe.lik, tuple(latents), kw)
+    table = from_density.tabulate(probe.lik, tuple(latents), kw)
     for level in (0.1, 0.5, 0.9):
         point = table.ppf(np.full(n, level))
         want = table.cdf(point)

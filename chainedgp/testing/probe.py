@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from .. import numeric
-from ..faults import array_fault
-from ..likelihoods.base import Likelihood
+from ..likelihoods import from_density
+from ..likelihoods.contract import Likelihood
+from ..likelihoods.faults import array_fault
 from .report import Report
 
 __all__ = ["Probe"]
@@ -110,7 +110,7 @@ class Probe:
 
     def table(self) -> Any:
         """The conditional distribution by integration of the density at the latents."""
-        return numeric.tabulate(self.lik, self.latents, self.kw)
+        return from_density.tabulate(self.lik, self.latents, self.kw)
 
 
 def _targets(likelihood: Likelihood, rng: np.random.Generator) -> Array:

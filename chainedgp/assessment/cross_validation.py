@@ -1,0 +1,184 @@
+"""Cross-validation: the same model fitted and scored on folds of the rows."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..data import checks
+from ..data.tables import Table
+from ..errors import InputError, MomentWarning
+from ..linalg import Array, one_blas_thread
+from . import metrics
+
+__all__ = ["CrossValidation", "cross_validate"]
+
+Split = tuple[Array, Array]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class CrossValidation(Table):
+    """Scores of held-out rows, a row for each fold, their mean printed below.
+
+    Columns: rows, nlpd, mae (of the median), rmse (of the mean), coverage, width, seconds.
+
+    Attributes
+    ----------
+    log_density : (N,) log p(y_i) of each row when it was held out, nan for rows that never were.
+        The sum of it compares models, as `elpd` of `loo` does.
+    """
+
+    log_density: Array
+
+
+def cross_validate(
+    make_model: Callable[..., Any],
+    X: Any,
+    Y: Any,
+    folds: int | Sequence[Split] = 5,
+    *,
+    Y_metadata: dict[str, Any] | None = None,
+    fit: Callable[[Any], Any] | None = None,
+    level: float = 0.95,
+    rng: Any = 0,
+    num_threads: int | None = None,
+    messages: bool | None = None,
+) -> CrossValidation:
+    """Fit and score a model on folds of the rows, in parallel on threads, one for each fold.
+
+    Parameters
+    ----------
+    make_model : function (X, Y), or (X, Y, Y_metadata) where metadata are given, that returns a
+        new model of these rows, such as `lambda X, Y: ChainedGP(X, Y, HetGaussian())`. Calls of it
+        do not overlap.
+    X, Y, Y_metadata : all rows (N, D), (N,) or (N, 1), and per-row values; each is sliced.
+    folds : number of folds of shuffled rows, or a list of (train, test) arrays of row numbers.
+    fit : function that fits a model; None calls its `optimize(messages=False)`.
+    level : of the central intervals whose coverage and mean width are reported.
+    rng : int, Generator or None: the shuffling.
+    num_threads : folds that run at once; None reads CHAINEDGP_NUM_THREADS, else uses all cores.
+    messages : show progress; None shows it when a person is watching.
+
+    Returns
+    -------
+    CrossValidation : a table; `print` it, or take `.frame()` for pandas.
+    """
+    Y_metadata = {} if Y_metadata is None else Y_metadata
+    if not isinstance(Y_metadata, Mapping):
+        raise InputError(
+            f"Y_metadata must be a dict of per-row values; got {type(Y_metadata).__name__}."
+        )
+    checks.check_order(X, checks.rows_by_name(Y, Y_metadata))
+    inputs = checks.as_inputs(X)
+    N = inputs.shape[0]
+    X = inputs if checks.column_names(X) is None else X  # a frame stays one: columns have names
+    y = checks.as_targets(Y, N)
+    metadata = {
+        key: checks.as_row_values(value, f"Y_metadata[{key!r}]", N, unbounded=True)
+        for key, value in Y_metadata.items()
+    }
+    level = checks.fraction(level, "level")
+    splits = _splits(folds, N, rng)
+    lock = threading.Lock()
+    fit = fit or (lambda model: model.optimize(messages=False))
+
+    def run(split: Split) -> tuple[list[float], Array]:
+        """Scores of one fold, and the log-densities of its rows."""
+        train, test = split
+        held = {key: value[test] for key, value in metadata.items()}
+        given = ({key: value[train] for key, value in metadata.items()},) if metadata else ()
+        with lock:  # paramz links parameters through shared state
+            model = make_model(_rows_of(X, train), y[train], *given)
+        model._use_threads(1)
+        start = time.perf_counter()
+        fit(model)
+        seconds = time.perf_counter() - start
+        return _scores(model.predictive(_rows_of(X, test), held), y[test], level, seconds)
+
+    log_density = np.full(N, np.nan)
+    workers = min(len(splits), checks.thread_count(num_threads))
+    scores = []
+    with (
+        warnings.catch_warnings(),  # not in the threads: filters belong to the whole process
+        one_blas_thread(),
+        ThreadPoolExecutor(workers) as pool,
+        _progress(len(splits), messages) as advance,
+    ):
+        warnings.simplefilter("ignore", MomentWarning)  # an infinite rmse says it
+        for (_, test), (row, values) in zip(splits, pool.map(run, splits), strict=True):
+            scores.append(row)
+            log_density[test] = values
+            advance()
+    names = ("rows", "nlpd", "mae", "rmse", "coverage", "width", "seconds")
+    columns = dict(zip(names, np.array(scores).T, strict=True))
+    index = tuple(f"fold {k + 1}" for k in range(len(splits)))
+    footer = {"mean": [float(np.mean(column)) for column in columns.values()]}
+    return CrossValidation(index, columns, footer, log_density)
+
+
+def _rows_of(X: Any, rows: Array) -> Any:
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+def _scores(predictive: Any, y: Array, level: float, seconds: float) -> tuple[list[float], Array]:
+    """One row of the table, and log p(y) of the held-out rows."""
+    log_density = predictive.logpdf(y[:, None])[:, 0]
+    ends = predictive.ppf(np.array([0.5 - 0.5 * level, 0.5, 0.5 + 0.5 * level]))  # (n, 3)
+    inside = (ends[:, 0] <= y) & (y <= ends[:, 2])
+    row = [
+        len(y),
+        -log_density.mean(),
+        metrics.mae(ends[:, 1], y),
+        metrics.rmse(predictive.mean, y),
+        inside.mean(),
+        (ends[:, 2] - ends[:, 0]).mean(),
+        seconds,
+    ]
+    return [float(value) for value in row], log_density
+
+
+def _splits(folds: int | Sequence[Split], N: int, rng: Any) -> list[Split]:
+    """Row numbers to fit and to score on, for each fold."""
+    if isinstance(folds, int | np.integer):
+        number = checks.positive_int(folds, "folds")
+        if not 2 <= number <= N:
+            raise InputError(f"folds must be from 2 to the number of rows, {N}; got {folds}.")
+        tests = np.array_split(checks.as_generator(rng).permutation(N), number)
+        rows = np.arange(N)
+        return [(np.setdiff1d(rows, test), np.sort(test)) for test in tests]
+    pairs = [tuple(np.asarray(part) for part in pair) for pair in folds]
+    for pair in pairs:
+        if len(pair) != 2 or any(
+            part.ndim != 1 or not part.size or part.dtype.kind not in "iu" for part in pair
+        ):
+            raise InputError("folds must be a number, or (train, test) arrays of row numbers.")
+        if min(part.min() for part in pair) < 0 or max(part.max() for part in pair) >= N:
+            raise InputError(f"folds has row numbers outside 0 to {N - 1}.")
+        if np.intersect1d(*pair).size:
+            raise InputError("folds has a fold that is scored on rows it is fitted to.")
+    if not pairs:
+        raise InputError("folds is empty: give a number, or (train, test) arrays of row numbers.")
+    return [(train, test) for train, test in pairs]
+
+
+@contextmanager
+def _progress(total: int, messages: bool | None) -> Iterator[Callable[[], Any]]:
+    """A function to call after each fold; it moves a bar where one is shown."""
+    if messages is None:
+        messages = sys.stderr.isatty() or "ipykernel" in sys.modules
+    if not messages:
+        yield lambda: None
+        return
+    from tqdm.auto import tqdm
+
+    with tqdm(total=total, desc="folds", unit="fold", leave=False) as bar:
+        yield bar.update

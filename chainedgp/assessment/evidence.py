@@ -1,0 +1,106 @@
+"""What the questions about a fit are answered from, and what an answer is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..linalg import Array
+from ..predictive.distribution import Predictive
+from ..predictive.survival import pit_ends
+from .loo import LeftOut
+
+__all__ = ["Evidence", "Finding", "graded", "listed", "worst"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The answer to one question.
+
+    Attributes
+    ----------
+    name : of the question, a key of `Check`.
+    level : "ok", "look" or "problem".
+    message : what was found, in words.
+    cause, remedy : where it may come from, what to do; emptied where all is well.
+    values : the numbers behind the words.
+    """
+
+    name: str
+    level: str
+    message: str
+    cause: str = ""
+    remedy: str = ""
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.level == "ok":
+            object.__setattr__(self, "cause", "")
+            object.__setattr__(self, "remedy", "")
+
+
+class Evidence:
+    """A fitted model, and what several questions need of it, computed once.
+
+    rows : those that are looked at one by one, at most `most` of all, drawn by `rng`.
+    """
+
+    def __init__(self, model: Any, most: int, rng: np.random.Generator) -> None:
+        self.model, self.rng = model, rng
+        self.N = model.X.shape[0]
+        self.rows = self.some(most)
+        self.capped: list[str] = []
+        self.left = LeftOut(model)
+        self.y = np.asarray(model.Y[:, 0], dtype=float)
+        if len(self.rows) < self.N:
+            self.capped.append(
+                f"quadrature, Pareto k, outliers and noise: {len(self.rows)} of {self.N} rows, "
+                "drawn at random; check(rows=…) takes more"
+            )
+
+    def some(self, most: int) -> Array:
+        """At most so many of the rows, ascending."""
+        if self.N <= most:
+            return np.arange(self.N)
+        return np.sort(self.rng.choice(self.N, most, replace=False))
+
+    def metadata(self, rows: Array) -> dict[str, Array]:
+        """Of some rows, without weights."""
+        return {key: value[rows] for key, value in self.left.shard.metadata.items()}
+
+    @cached_property
+    def _cavities(self) -> tuple[Array, Array]:
+        means, variances, proper = self.left.without_sites()
+        keep = proper[:, None]
+        return (
+            np.where(keep, means, self.left.means),
+            np.where(keep, variances, self.left.variances),
+        )
+
+    def left_out(self, rows: Array) -> Predictive:
+        """The predictive distribution of some rows, each without its own target."""
+        means, variances = (part[rows] for part in self._cavities)
+        return Predictive(self.model.likelihood, means, variances, self.metadata(rows))
+
+    def pit(self, rows: Array) -> tuple[Array, Array]:
+        """Ends of the leave-one-out PIT of some rows."""
+        return pit_ends(self.left_out(rows), self.y[rows], self.metadata(rows))
+
+
+def graded(value: float, look: float, problem: float) -> str:
+    """The level of a number that is the worse the larger it is."""
+    return "problem" if value > problem else "look" if value > look else "ok"
+
+
+def listed(rows: Any, most: int = 5) -> str:
+    """Indices in words, the first few of them."""
+    words = ", ".join(str(int(i)) for i in rows[:most])
+    return f"{words}, …" if len(rows) > most else words
+
+
+def worst(levels: list[str]) -> str:
+    """The worst of some levels."""
+    return max(levels, key=("ok", "look", "problem").index)

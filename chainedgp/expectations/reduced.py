@@ -1,0 +1,266 @@
+"""Expectations that carry the reduced forms of the likelihoods, with their derivatives.
+
+Functions of one Gaussian are sums over Gauss–Hermite nodes. Functions of a sum of log-normal
+variables are one-dimensional too: for independent f_k ~ N(m_k, v_k) the sum s = Σ_k e^{f_k} has a
+Laplace transform that factorises, E e^{−ts} = Π_k E e^{−t e^{f_k}}. What is an integral over it,
+
+    log s = ∫ (e^{−t} − e^{−ts}) dt/t,      ρ(s) = ∫ k(t) e^{−ts} dt/t
+
+(ρ Binet's function, k(t) = ½ coth(t/2) − 1/t), needs K · nodes · (points in t) exponentials
+instead of nodes^K. With t = e^u the trapezoidal rule in u converges geometrically (the integrands
+are analytic for |Im u| < π/2): the result is, to 1e-8, the sum over the product grid of
+Gauss–Hermite nodes, and the gradients are those of that sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.special import erfcx, ndtr
+
+from . import quadrature, special
+from .closed import expected_log1p_square, expected_softplus
+
+__all__ = [
+    "LOG_SUM_LIMITS",
+    "expected_hazard_sum",
+    "expected_log_sum_exp",
+    "expected_log_tail",
+    "expected_of_exp",
+    "expected_stirling_sum",
+    "gumbel_hazard",
+    "logistic_hazard",
+]
+
+Array = np.ndarray
+Moments = tuple[Array, Array, Array]
+STEP = np.log(4.0) / 3.0  # in u: three points on, t has grown four times
+START = -8.0
+Q = np.exp(-STEP)
+# of the first two weights: they include the points below, where t and t² are geometric series
+FIRST = np.linalg.solve([[Q, 1.0], [Q * Q, 1.0]], [1.0 / (1.0 - Q), 1.0 / (1.0 - Q * Q)])
+LOG_SUM_LIMITS = (0.38, 0.9, 1.8, 3.6, 6.4, 10.3, 14.4)
+"""Largest variance at which each of `quadrature.LEVELS` gives E log Σ e^f to 1e-6."""
+RESTART = 36  # points after which powers of exponentials are begun anew: rounding grows with t
+
+
+def nodes_of(mean: Array, variance: Array, nodes: int) -> tuple[Array, Array, Array]:
+    """The Gauss–Hermite rule of N(mean, variance), (n,) each.
+
+    Returns the nodes (h, n) and two sets of weights: those of E, (h,), and those that make
+    dE/dvariance of a derivative dh/df at the nodes, (h, n).
+    """
+    x, w = quadrature.gauss_hermite(nodes)
+    sd = np.sqrt(np.maximum(variance, quadrature.VARIANCE_FLOOR))
+    return mean + sd * x[:, None], w, (w * x)[:, None] * (0.5 / sd)
+
+
+def expected_of_exp(
+    function: Callable[[Array], tuple[Array, Array]], mean: Array, variance: Array, nodes: int
+) -> Moments:
+    """E h(e^g), g ~ N(mean, variance), (n,) each, with d/dmean and d/dvariance.
+
+    function: x -> h(x) and x h′(x).
+    """
+    g, w, dw = nodes_of(mean, variance, nodes)
+    value, slope = function(np.exp(g))
+    return w @ value, w @ slope, np.einsum("hn,hn->n", dw, slope)
+
+
+def expected_log_tail(r: Array, v: Array, mean: Array, variance: Array, nodes: int) -> Array:
+    """E log(1 + x² e^{−t}), x ~ N(r, v), t ~ N(mean, variance), and its derivatives, (5, n).
+
+    Exact in x, `nodes` Gauss–Hermite nodes in t; the derivatives are in r, v, mean, variance.
+    """
+    t, w, dw = nodes_of(mean, variance, nodes)
+    scale = np.exp(-0.5 * t)  # (h, n)
+    scale2 = scale * scale
+    delta, kappa = r * scale, v * scale2
+    out = np.empty((5, r.size))
+    term, ddelta, dkappa = expected_log1p_square(delta, kappa)
+    delta *= ddelta
+    kappa *= dkappa
+    slope = -0.5 * delta - kappa  # in t
+    ddelta *= scale
+    dkappa *= scale2
+    for k, part in enumerate((term, ddelta, dkappa, slope)):
+        out[k] = w @ part
+    out[4] = np.einsum("hn,hn->n", dw, slope)
+    return out
+
+
+def expected_hazard_sum(
+    hazard: Callable[..., Moments],
+    terms: Sequence[tuple[Array, ...]],
+    means: Array,
+    variances: Array,
+    nodes: int,
+) -> Moments:
+    """E Σ above · H(a) − below · log H′(a), a = e^g (x − f), terms (above, below, x).
+
+    H is a cumulative hazard. Exact in f, `nodes` Gauss–Hermite nodes in g; terms (n,) each, means
+    and variances (n, 2) of f and g. Returns value (n,), d/dmeans (2, n), d/dvariances (2, n).
+
+    hazard : (mu, spread, above, below) -> the expectation for a ~ N(mu, spread), of shapes (h, n),
+        and its derivatives in mu and spread, in arrays of their own.
+    """
+    (m_f, m_g), (v_f, v_g) = means.T, variances.T
+    g, w, dw = nodes_of(m_g, v_g, nodes)
+    scale = np.exp(g)  # (h, n)
+    value, dmeans, dvariances = np.zeros(m_f.size), np.zeros((2, m_f.size)), np.zeros((2, m_f.size))
+    for above, below, x in terms:
+        used = np.flatnonzero(above + below)
+        e = scale[:, used]
+        mu, spread = e * (x - m_f)[used], e * e * v_f[used]
+        term, dmu, dspread = hazard(mu, spread, above[used], below[used])
+        mu *= dmu
+        spread *= dspread
+        slope = mu + 2.0 * spread  # in g
+        dmu *= e
+        dspread *= e * e
+        value[used] += w @ term
+        dmeans[0, used] -= w @ dmu
+        dmeans[1, used] += w @ slope
+        dvariances[0, used] += w @ dspread
+        dvariances[1, used] += np.einsum("hn,hn->n", dw[:, used], slope)
+    return value, dmeans, dvariances
+
+
+def logistic_hazard(mu: Array, spread: Array, above: Array, below: Array) -> Moments:
+    """For `expected_hazard_sum`: H(a) = softplus(a), log H′(a) = −softplus(−a)."""
+    term, dmu, dspread = expected_softplus(mu, spread, terms=12)
+    for part in (term, dmu, dspread):
+        part *= above + below
+    term -= below * mu  # softplus(−a) = softplus(a) − a
+    dmu -= below
+    return term, dmu, dspread
+
+
+def gumbel_hazard(mu: Array, spread: Array, above: Array, below: Array, *, cap: float) -> Moments:
+    """For `expected_hazard_sum`: H(a) = e^a, a straight line from cap on; H′(a) = e^min(a, cap).
+
+    With c = (cap − mu)/sd, T = E max(a − cap, 0) and E₁ = E[e^a; a < cap]:
+    E H = E₁ + e^cap (T + Φ(−c)) and E log H′ = mu − T.
+    """
+    sd = np.sqrt(np.maximum(spread, quadrature.VARIANCE_FLOOR))
+    c = (cap - mu) / sd
+    beyond, peak = ndtr(-c), np.exp(-0.5 * c * c - special.HALF_LOG_2PI)
+    T = sd * peak - (cap - mu) * beyond
+    shift = c - sd  # E₁ = exp(mu + spread/2) Φ(shift) = ½ exp(cap − c²/2) erfcx(−shift/√2)
+    near = np.exp(np.minimum(mu + 0.5 * spread, cap)) * ndtr(shift)
+    far = np.exp(cap - 0.5 * c * c) * erfcx(np.maximum(-shift, 0.0) * np.sqrt(0.5)) * 0.5
+    E1, top = np.where(shift > 0.0, near, far), np.exp(cap)
+    return (
+        above * (E1 + top * (T + beyond)) - below * (mu - T),
+        above * (E1 + top * beyond) - below * (1.0 - beyond),
+        0.5 * (above * E1 + below * peak / sd),
+    )
+
+
+def expected_log_sum_exp(means: Array, variances: Array, nodes: int) -> Moments:
+    """E log Σ_k e^{f_k}, f_k ~ N(m_k, v_k), with derivatives.
+
+    means, variances: (n, K). Returns value (n,), d/dmeans (K, n), d/dvariances (K, n): as on the
+    grid of `nodes` per dimension, for K = 2 exact.
+    """
+    if means.shape[1] == 2:
+        first, second = means.T
+        value, slope, bend = expected_softplus(second - first, variances.sum(axis=1))
+        return first + value, np.stack([1.0 - slope, slope]), np.stack([bend, bend])
+    value, dmeans, dvariances, size = _sums(means, variances, nodes, None, -np.inf)
+    return size - value, -dmeans, -dvariances
+
+
+def expected_stirling_sum(means: Array, variances: Array, nodes: int) -> Moments:
+    """E ρ(Σ_k e^{f_k}), ρ of `special.stirling_remainder`; arguments and results as above."""
+    return _sums(means, variances, nodes, _binet_kernel, 0.0)[:3]
+
+
+def _binet_kernel(t: Array) -> Array:
+    """½ coth(t/2) − 1/t, for t > 0, by its series where the terms would cancel."""
+    square = t * t
+    near = t * (1 / 12 - square * (1 / 720 - square * (1 / 30240 - square / 1209600)))
+    far = np.maximum(t, 0.1)
+    with np.errstate(over="ignore"):
+        return np.where(t < 0.4, near, 0.5 - 1.0 / far + 1.0 / np.expm1(far))
+
+
+def _sums(
+    means: Array,
+    variances: Array,
+    nodes: int,
+    kernel: Callable[[Array], Array] | None,
+    least: float,
+) -> tuple[Array, Array, Array, Array]:
+    """∫ k(t) Π_k φ_k(t) dt/t, φ_k(t) = E e^{−t e^{f_k}}; without one ∫ (Π φ_k − e^{−t e^c}) dt/t.
+
+    The points are t_i = e^{u_i − c}, c = log Σ e^{m_k + 1.5 v_k} rounded up, at least `least`, so
+    that below the first the integrand is quadratic in t: geometric series, in the first weights.
+    Returns value (n,), d/dmeans, d/dvariances (K, n), c (n,).
+    """
+    x, w = quadrature.gauss_hermite(nodes)
+    x, w = x[w > 1e-12], w[w > 1e-12]  # the others, half of 64, weigh nothing
+    w = w / w.sum()
+    n, K = means.shape
+    sd = np.sqrt(np.maximum(variances.T, quadrature.VARIANCE_FLOOR))
+    F = means.T + sd * x[:, None, None]  # (h, K, n)
+    if kernel is not None:
+        F = np.minimum(F, 100.0)  # ρ(e^100) is 0
+    size = means + 1.5 * variances
+    top = size.max(axis=1)
+    c = top + np.log(np.exp(size.T - top).sum(axis=0))
+    c = np.maximum(np.minimum(c, F.max(axis=(0, 1)) + np.log(K)), least)  # no node is beyond
+    shift = np.ceil(c / STEP).astype(int)
+    c = STEP * shift  # so that the points of all rows lie on one grid
+    # the last point: e^{−28} at all nodes of any weight of one of the K
+    reach = np.minimum(3.35 + np.min(c - F[0], axis=0) - START, 700.0)
+    points = 3 * np.ceil(reach / (3.0 * STEP)).astype(int)
+    order = np.argsort(points)  # rows that need about the same number of points go together
+    value, slopes = np.empty(n), np.empty_like(F)
+    for block in quadrature.row_blocks(n, 3 * K * w.size):
+        rows = order[block]
+        index = np.arange(points[rows[-1]])
+        t = np.exp(START + STEP * index)
+        weights = np.full((t.size, 1), STEP)
+        weights[:2, 0] *= FIRST
+        scales = np.exp(F[:, :, rows] - c[rows])
+        if kernel is None:
+            value[rows], slopes[:, :, rows] = _products(t, weights, scales, w)
+            value[rows] -= np.exp(-t) @ weights
+        else:
+            first, last = shift[rows].min(), shift[rows].max()
+            table = kernel(np.exp(START + STEP * np.arange(-last, t.size - first)))
+            weights = weights * table[index[:, None] + (last - shift[rows])]
+            value[rows], slopes[:, :, rows] = _products(t, weights, scales, w)
+    slopes = slopes.reshape(w.size, -1)
+    dmeans, dvariances = (np.stack([w, w * x]) @ slopes).reshape(2, K, n)
+    return value, dmeans, dvariances * (0.5 / sd), c
+
+
+def _products(t: Array, weights: Array, scales: Array, w: Array) -> tuple[Array, Array]:
+    """Σ_i W_i Π_k φ_k(t_i), φ_k(t) = Σ_h w_h e^{−t s_hk}, and d/dlog s_hk over w_h.
+
+    t (U,), weights (U, n) or (U, 1), scales s (h, K, n), w (h,). Returns (n,), (h, K, n).
+    """
+    h, K, n = scales.shape
+    value, slopes = np.zeros(n), np.zeros_like(scales)
+    powers, rest = np.empty((3, h, K, n)), np.empty((3, K, n))  # e^{−ts}, three points at a time
+    for start in range(0, t.size, 3):
+        points = slice(start, start + 3)
+        if start % RESTART == 0:
+            np.exp(-t[points, None, None, None] * scales, out=powers)
+        else:  # four times the t of three points before
+            np.square(powers, out=powers)
+            np.square(powers, out=powers)
+        phi = (w @ powers.reshape(3, h, K * n)).reshape(3, K, n)
+        before = [weights[points]]  # W Π_{j<k} φ_j
+        for k in range(K):
+            before.append(before[-1] * phi[:, k])
+        value += before[-1].sum(axis=0)
+        after = -t[points, None]
+        for k in range(K - 1, -1, -1):  # −t W Π_{j≠k} φ_j
+            np.multiply(before[k], after, out=rest[:, k])
+            after = after * phi[:, k]
+        slopes += np.einsum("ukn,uhkn->hkn", rest, powers)
+    return value, slopes * scales

@@ -1,0 +1,248 @@
+"""The inner loop: natural gradients find q at fixed hyperparameters, one likelihood pass a step.
+
+A step of length ρ mixes the sites, λ ← (1 − ρ) λ + ρ λ⁺; q follows by S⁻¹ = I + A diag(λ2) Aᵀ and
+S⁻¹μ = A (λ1 − λ2 mean). Mixing is linear, so a step is first tried on the (M, M) sums alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import NOT_FINITE, NumericalError
+from ..linalg import Array, cholesky
+from ..posterior.evaluator import Evaluator, State
+from ..posterior.gaussian import Gaussian, symmetric_kl
+from ..posterior.sums import Gram
+
+__all__ = ["InnerResult", "find_q", "predicted_gap", "start_from_q"]
+
+SHORTEST_STEP = 2.0**-12
+LOWEST = -1e100  # a bound to start from: squares of lower ones overflow
+NEAR = 1e-3  # nats from the optimum
+STALL = 6  # steps that together must raise the bound by the tolerance
+ANDERSON_AFTER = 5  # plain steps before acceleration
+ANDERSON_MEMORY = 8
+
+
+@dataclass
+class InnerResult:
+    """The state that the inner loop ended in, and the predicted distance J/2 to the optimum."""
+
+    state: State
+    gap: float
+    steps: int
+    converged: bool
+
+
+def find_q(evaluator: Evaluator, tolerance: float, max_steps: int = 500) -> InnerResult:
+    """Maximise the bound over q at the evaluator's hyperparameters, from its current sites.
+
+    Stops when ½[KL(q‖q⁺) + KL(q⁺‖q)] summed over latents is below `tolerance` (in nats), where q⁺
+    is the full step: it needs no likelihood evaluation and tracks the true gap.
+    Raises NumericalError where the bound is not finite.
+    """
+    state = _start(evaluator)
+    acceleration = _Anderson(evaluator)
+    rho, gap = 1.0, np.inf
+    bounds: deque[float] = deque(maxlen=STALL + 1)
+    for step in range(max_steps):
+        full = _full_step(evaluator, state)
+        gap = _gap(state, full)
+        if gap <= tolerance:
+            return InnerResult(state, gap, step, True)
+        bounds.append(state.bound)
+        if len(bounds) > STALL and state.bound - bounds[0] < tolerance:
+            # derivatives by differences have an error, and the gap does not fall below it
+            return InnerResult(state, gap, step, gap <= 1e3 * tolerance)
+        accelerated = acceleration.step(state) if step >= ANDERSON_AFTER else None
+        if accelerated is not None:
+            state = accelerated
+            continue
+        near = gap <= min(1e3 * tolerance, NEAR)  # then very short steps are not worth their passes
+        shortest = 0.1 * rho if near else SHORTEST_STEP
+        new, rho = _step(evaluator, state, state.proposal(), rho, shortest, full)
+        if new is None and gap > 1e3 * tolerance:
+            new, rho = _positive_step(evaluator, state)
+        if new is None:
+            # no step, however short, raises the bound beyond rounding: this is the optimum
+            return InnerResult(state, gap, step, gap <= 1e3 * tolerance)
+        evaluator.each("accept", rho)
+        acceleration.forget_if_short(rho)
+        state, rho = new, min(1.0, 2.0 * rho)
+    return InnerResult(state, gap, max_steps, False)
+
+
+def start_from_q(evaluator: Evaluator, q: tuple[Gaussian, ...]) -> State:
+    """Sites from any given q, in one pass: those of the full natural-gradient step from it."""
+    state = evaluator.evaluate(q)
+    evaluator.each("accept", 0.0)
+    evaluator.each("take_proposal")
+    return state
+
+
+def slack(evaluator: Evaluator, state: State) -> float:
+    """How far the bound may fall by rounding: relative to its terms, not to their sum."""
+    return 1e-12 * (evaluator.num_rows + state.evaluation.abs_E)
+
+
+def _start(evaluator: Evaluator) -> State:
+    """Evaluate at the q of the current sites; where that q or its bound fails, at a safer one.
+
+    The bound of the prior itself is −inf for densities with light tails, such as Gumbel's, which
+    overflow at far nodes: the last start is a narrow q around the mean functions.
+    """
+    for repair in ((), ("clip",), ("clear",), ("narrow", evaluator.task)):
+        if repair:
+            evaluator.each(*repair)
+        try:
+            gram = evaluator.gram()
+            state = evaluator.evaluate(evaluator.gaussians(gram), gram)
+        except NumericalError:
+            continue
+        if state.bound > LOWEST:
+            evaluator.each("accept", 0.0)
+            return state
+    raise NumericalError(NOT_FINITE)
+
+
+def predicted_gap(evaluator: Evaluator, state: State) -> float:
+    """½[KL(q‖q⁺) + KL(q⁺‖q)], q⁺ the full step: about how far the bound is below its maximum."""
+    return _gap(state, _full_step(evaluator, state))
+
+
+def _full_step(evaluator: Evaluator, state: State) -> tuple[Gaussian, ...] | None:
+    """q⁺, where it exists."""
+    try:
+        return evaluator.gaussians(state.proposal())
+    except NumericalError:
+        return None
+
+
+def _gap(state: State, full: tuple[Gaussian, ...] | None) -> float:
+    if full is None:
+        return np.inf
+    return sum(symmetric_kl(q, q_plus) for q, q_plus in zip(state.q, full, strict=True))
+
+
+def _try(
+    evaluator: Evaluator, state: State, target: Gram, q: tuple[Gaussian, ...] | None = None
+) -> State | None:
+    """The state at natural parameters `target` (q, if known), or None if q or the bound fails."""
+    try:
+        q = evaluator.gaussians(target) if q is None else q
+    except NumericalError:
+        return None
+    new = evaluator.evaluate(q, target)
+    if np.isfinite(new.bound) and new.bound >= state.bound - slack(evaluator, state):
+        return new
+    return None
+
+
+def _step(
+    evaluator: Evaluator,
+    state: State,
+    ahead: Gram,
+    rho: float,
+    shortest: float = SHORTEST_STEP,
+    full: tuple[Gaussian, ...] | None = None,
+) -> tuple[State | None, float]:
+    """The state after the longest step towards `ahead` that does not lower the bound.
+
+    full : q at `ahead` itself, where it is known.
+    """
+    if state.gram is None:
+        raise RuntimeError("the inner loop starts from sites")
+    while rho >= shortest:
+        if rho == 1.0:
+            new = _try(evaluator, state, ahead, full)
+        else:
+            new = _try(evaluator, state, _mix((1.0 - rho, rho), (state.gram, ahead)))
+        if new is not None:
+            return new, rho
+        rho *= 0.5
+    return None, rho
+
+
+def _positive_step(evaluator: Evaluator, state: State) -> tuple[State | None, float]:
+    """A step without negative curvature, where the natural gradient leads nowhere."""
+    new, rho = _step(evaluator, state, evaluator.positive_proposal(state.q), 1.0)
+    if new is None:  # put the true proposal back: gradients are read from it
+        evaluator.evaluate(state.q, state.gram)
+        evaluator.each("accept", 0.0)
+    return new, rho
+
+
+def _mix(weights: tuple[float, ...] | Array, grams: tuple[Gram, ...]) -> Gram:
+    """Σ_k c_k (Λ_k, b_k)."""
+
+    def combine(parts: list[Array]) -> Array:
+        return sum(c * part for c, part in zip(weights, parts, strict=True))
+
+    b = range(len(grams[0].b))
+    return Gram(
+        [combine([g.Lam[j] for g in grams]) for j in b],
+        [combine([g.b[j] for g in grams]) for j in b],
+    )
+
+
+class _Anderson:
+    """Anderson acceleration of λ → λ⁺, safeguarded: a step that lowers the bound is not taken.
+
+    The next sites are Σ_k c_k λ⁺_k with Σ c = 1 that minimise the residual Σ_k c_k (λ⁺_k − λ_k),
+    measured on the (M, M) sums in the Fisher metric of the current q.
+    """
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self.past: deque[tuple[Gram, Gram]] = deque(maxlen=ANDERSON_MEMORY)
+        self.pause, self.waiting = 1, 0  # plain steps after a failure, and how many are left
+        evaluator.each("forget")
+
+    def step(self, state: State) -> State | None:
+        """An accelerated state whose sites are accepted, or None."""
+        if state.gram is None:
+            return None
+        self.past.append((state.gram, state.proposal()))
+        self.evaluator.each("remember")
+        if len(self.past) < 2 or self.waiting:
+            self.waiting = max(0, self.waiting - 1)
+            return None
+        weights = self._weights(state)
+        target = _mix(weights, tuple(ahead for _, ahead in self.past))
+        new = _try(self.evaluator, state, target)
+        if new is None:
+            self.past = deque([self.past[-1]], maxlen=ANDERSON_MEMORY)
+            self.evaluator.each("forget", 1)
+            self.pause = self.waiting = min(2 * self.pause, 16)
+            return None
+        self.pause = 1
+        self.evaluator.each("accept_combination", weights)
+        return new
+
+    def forget_if_short(self, rho: float) -> None:
+        """Old residuals mislead after a short step: start the memory afresh."""
+        if rho < 1.0:
+            self.past.clear()
+            self.evaluator.each("forget")
+
+    def _weights(self, state: State) -> Array:
+        columns = [_residual(state, now, ahead) for now, ahead in self.past]
+        R = np.stack(columns, axis=1)  # (b (M + M²), k)
+        gram = R.T @ R
+        gram.flat[:: gram.shape[0] + 1] += 1e-10 * np.trace(gram) + 1e-300
+        c = np.linalg.solve(gram, np.ones(len(columns)))
+        return c / c.sum()
+
+
+def _residual(state: State, now: Gram, ahead: Gram) -> Array:
+    """λ⁺ − λ of one remembered step in the Fisher metric: Rᵀ(Δb − ΔΛμ) and RᵀΔΛR/√2, S = RRᵀ."""
+    parts = []
+    for j, q in enumerate(state.q):
+        R = cholesky(q.S, "the covariance of q(u)")
+        d_Lam = ahead.Lam[j] - now.Lam[j]
+        parts.append(R.T @ (ahead.b[j] - now.b[j] - d_Lam @ q.mu))
+        parts.append((R.T @ d_Lam @ R).ravel() * np.sqrt(0.5))
+    return np.concatenate(parts)

@@ -1,0 +1,411 @@
+"""What follows from a log-density alone: derivatives, cdf, quantiles, moments, starting values.
+
+These are the defaults of `Likelihood`. A likelihood is known here only through its methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit, logit
+
+from ..errors import InputError
+from ..parameters.domains import CONTINUOUS, OUTSIDE
+from .wrappers.atoms import WithAtoms
+
+if TYPE_CHECKING:
+    from .contract import Likelihood
+
+__all__ = ["check_support", "constant_fit", "difference", "differences", "tabulate"]
+
+# Panels in t of the map u = c + s sinh(π/2 sinh t): |t| ≤ 4.6 reaches s·1e33, far enough for
+# algebraic tails; Gauss–Legendre of order 10 in each panel.
+EDGES = np.linspace(-4.6, 4.6, 57)
+GL_NODES, GL_WEIGHTS = np.polynomial.legendre.leggauss(10)
+MAX_COUNTS = 2**14
+OBSERVATION = ("censored", "y_upper", "entry")
+"""Metadata that say how y was observed; they do not change the distribution of y itself."""
+SHORTEST = 1e-14
+"""Step of a difference that is not shortened any more."""
+
+
+def difference(function: Callable[[Any], np.ndarray], x: Any, step: float) -> np.ndarray:
+    """dfunction/dx by the central difference of fourth order, error about step⁴/30·f⁽⁵⁾.
+
+    0 where the function is not finite (−inf: outside the support). The step grows with |x| only
+    as far as rounding of x asks for. It is a hundredth where it is no small one, as for a location
+    of targets that vary by less: where differences over one and two steps disagree in many places.
+    """
+    h = step + 1e-8 * np.abs(x)
+    with np.errstate(all="ignore"):
+        near = (function(x + h) - function(x - h)) / (2.0 * h)
+        far = (function(x + 2.0 * h) - function(x - 2.0 * h)) / (4.0 * h)
+        gap = np.abs(near - far)
+        rough = (gap > 1e-3 * (np.abs(near) + np.abs(far))) & (gap * h > 1e-8)
+        if step > SHORTEST and np.mean(rough) > 0.25:
+            return difference(function, x, 0.01 * step)
+        total = (4.0 * near - far) / 3.0
+    return np.where(np.isfinite(total), total, 0.0)
+
+
+def differences(
+    function: Callable[..., Any], arguments: Sequence[np.ndarray], step: float, own: bool = False
+) -> tuple[np.ndarray, ...]:
+    """`difference` of function(*arguments) in each argument; own: of its j-th part in the j-th."""
+
+    def along(j: int) -> np.ndarray:
+        def moved(x: np.ndarray) -> np.ndarray:
+            value = function(*arguments[:j], x, *arguments[j + 1 :])
+            return value[j] if own else value
+
+        return difference(moved, arguments[j], step)
+
+    return tuple(along(j) for j in range(len(arguments)))
+
+
+def check_support(likelihood: Likelihood, y: np.ndarray) -> None:
+    """Raise InputError with count and first index of targets outside the likelihood's support."""
+    name, support, k = type(likelihood).__name__, likelihood.support, likelihood.num_categories
+    tests: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
+        "real": (np.isfinite, "finite numbers"),
+        "positive": (lambda y: y > 0, "positive numbers"),
+        "unit": (lambda y: (y > 0) & (y < 1), "strictly between 0 and 1"),
+        "counts": (lambda y: (y >= 0) & (y == np.floor(y)), "counts 0, 1, 2, …"),
+        "binary": (lambda y: (y == 0) | (y == 1), "0 or 1"),
+        "categories": (lambda y: (y >= 0) & (y < k) & (y == np.floor(y)), f"classes 0 … {k - 1}"),
+    }
+    if support not in tests:
+        raise InputError(f"{name}.support is {support!r}: use one of {', '.join(tests)}.")
+    inside, words = tests[support]
+    bad = np.flatnonzero(~(np.isfinite(y) & inside(y)))
+    if len(bad):
+        remedy = OUTSIDE.get("times" if "censored" in likelihood.metadata_names else support, "")
+        raise InputError(
+            f"{name} needs targets that are {words}; {len(bad)} of {len(y)} are not, "
+            f"the first is Y[{bad[0]}] = {y[bad[0]]}. {remedy}".rstrip()
+        )
+
+
+def tabulate(likelihood: Likelihood, latents: tuple, kw: dict[str, Any]) -> Any:
+    """The conditional distribution p(y | latents) as a table, shape S = that of the latents."""
+    arrays = [np.asarray(f, dtype=np.float64) for f in latents]
+    kw = {key: value for key, value in kw.items() if key not in OBSERVATION}
+    shape = np.broadcast_shapes(*(a.shape for a in arrays), *(np.shape(v) for v in kw.values()))
+
+    def log_p(y: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            values = likelihood.log_density(y, *arrays, **kw)
+        return np.where(np.isnan(values), -np.inf, values)
+
+    if likelihood.support in CONTINUOUS:
+        hints = np.stack([np.broadcast_to(a, shape) for a in arrays])
+        if not (atoms := likelihood.atoms):
+            return Continuous(log_p, shape, likelihood.support, hints)
+
+        def beside(y: np.ndarray) -> np.ndarray:  # the density: never at an atom
+            return log_p(np.where(np.isin(y, atoms), np.nextafter(y, np.inf), y))
+
+        masses = [np.exp(np.broadcast_to(log_p(np.full((), a)), shape)) for a in atoms]
+        rest = Continuous(beside, shape, likelihood.support, hints)
+        total = rest.total + sum(masses)
+        table = WithAtoms(rest, rest.total / total, atoms, [mass / total for mass in masses])
+        table.total = total
+        return table
+    sizes = {"binary": 2, "categories": likelihood.num_categories}
+    return Discrete(log_p, shape, sizes.get(likelihood.support))
+
+
+class Table:
+    """A distribution of y for each element of shape S."""
+
+    total: np.ndarray
+    """Integral or sum of the density, S: 1 for a density that is normalised."""
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance, S; inf where the integral does not converge."""
+        raise NotImplementedError
+
+    def cdf(self, y: np.ndarray) -> np.ndarray:
+        """P(Y ≤ y), y broadcasting against S."""
+        raise NotImplementedError
+
+    def ppf(self, q: np.ndarray) -> np.ndarray:
+        """Quantiles, q broadcasting against S."""
+        raise NotImplementedError
+
+
+class Discrete(Table):
+    """Probabilities of `size` consecutive integers from `first`.
+
+    Without a size: from 0, as many as hold the mass, at most 2¹⁴; where that is not enough the
+    window is moved to the mode.
+    """
+
+    def __init__(self, log_p: Callable, shape: tuple[int, ...], size: int | None) -> None:
+        self.first = np.zeros(shape)
+        self._fill(log_p, shape, size or 64)
+        while size is None and np.any(self.total < 1.0 - 1e-13) and len(self.p) < MAX_COUNTS:
+            previous = self.total
+            self._fill(log_p, shape, 4 * len(self.p))
+            if np.all((self.total - previous < 1e-14) & (previous > 0.5)):
+                break  # all the mass there is: the density may be normalised to rounding only
+        far = self.total < 0.5
+        if size is None and np.any(far):
+            mode = np.expm1(_mode(lambda u: log_p(np.round(np.expm1(u))), shape, 0.0, 40.0))
+            self.first = np.where(far, np.maximum(np.round(mode) - MAX_COUNTS // 2, 0.0), 0.0)
+            self._fill(log_p, shape, MAX_COUNTS)
+
+    def _fill(self, log_p: Callable, shape: tuple[int, ...], size: int) -> None:
+        self.y = self.first + np.arange(size).reshape((size,) + (1,) * len(shape))  # (size, *S)
+        # no probability is above 1, though few nodes in the tail of a wide q can make it so
+        self.p = np.exp(np.minimum(np.broadcast_to(log_p(self.y), self.y.shape), 0.0))
+        self.total = self.p.sum(axis=0)
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance, S."""
+        p = self.p / self.total
+        mean = (p * self.y).sum(axis=0)
+        return mean, (p * (self.y - mean) ** 2).sum(axis=0)
+
+    def cdf(self, y: np.ndarray) -> np.ndarray:
+        """P(Y ≤ y), y broadcasting against S."""
+        index = np.floor(y) - self.first
+        table = np.cumsum(self.p, axis=0) / self.total
+        inside = np.clip(index, 0, len(table) - 1).astype(int)
+        return np.where(index < 0, 0.0, _take(table, inside))
+
+    def ppf(self, q: np.ndarray) -> np.ndarray:
+        """The smallest integer with cdf ≥ q, q broadcasting against S."""
+        table = np.cumsum(self.p, axis=0) / self.total
+        return self.first + np.minimum(_search(table, q * (1.0 - 1e-15)), len(table) - 1)
+
+
+class Continuous(Table):
+    """Integrals of a density on the real line, the half line or the unit interval.
+
+    y = T(u) maps the line to the support (identity, exp, logistic), and u = c + s sinh(π/2 sinh t)
+    with c the mode and s the width in u. Panels in t are integrated by Gauss–Legendre; a partial
+    panel gives the cdf, bisection and Newton steps inside one panel the quantile.
+    hints (k, *S): where in u the mode may be (the latents), for densities with narrow supports.
+    """
+
+    def __init__(
+        self,
+        log_p: Callable,
+        shape: tuple[int, ...],
+        support: str,
+        hints: np.ndarray | None = None,
+    ) -> None:
+        self.log_p, self.support = log_p, support
+        self.centre, self.scale = self._place(shape, hints)
+        half = 0.5 * np.diff(EDGES)[:, None]
+        t = EDGES[:-1, None] + half * (1.0 + GL_NODES)  # (panels, 10)
+        self.t = t.reshape(t.shape + (1,) * len(shape))
+        weights = (half * GL_WEIGHTS).reshape(self.t.shape)
+        self.log_w = np.log(weights) + self._log_density(self.t)
+        below = np.cumsum(np.exp(self.log_w).sum(axis=1), axis=0)  # (panels, *S)
+        self.total = np.maximum(below[-1], 1e-300)
+        self.edges_cdf = np.concatenate([np.zeros((1, *below.shape[1:])), below])
+
+    def _place(self, shape: tuple[int, ...], hints: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mode and width in u, S."""
+        reach = {"real": 1e12, "positive": 600.0, "unit": 30.0}[self.support]
+        centre = _mode(self._log_q, shape, -reach, reach, hints)
+        return centre, _width(self._log_q, centre, reach)
+
+    def _y(self, u: np.ndarray) -> np.ndarray:
+        if self.support == "positive":
+            return np.exp(np.clip(u, -700.0, 700.0))
+        return expit(np.clip(u, -700.0, 36.0)) if self.support == "unit" else u
+
+    def _log_q(self, u: np.ndarray) -> np.ndarray:
+        """The log-density of u = T⁻¹(y), −inf where y is not representable."""
+        log_p = self.log_p(self._y(u))
+        if self.support == "positive":
+            return np.where(np.abs(u) < 700.0, log_p + u, -np.inf)
+        if self.support == "unit":  # dy/du = y(1 − y)
+            jacobian = -np.abs(u) - 2.0 * np.log1p(np.exp(-np.abs(u)))
+            return np.where((u > -700.0) & (u < 36.0), log_p + jacobian, -np.inf)
+        return log_p
+
+    def _u(self, t: np.ndarray) -> np.ndarray:
+        return self.centre + self.scale * np.sinh(0.5 * np.pi * np.sinh(t))
+
+    def _log_density(self, t: np.ndarray) -> np.ndarray:
+        """The log-density of t."""
+        jacobian = 0.5 * np.pi * np.cosh(t) * np.cosh(0.5 * np.pi * np.sinh(t)) * self.scale
+        with np.errstate(all="ignore"):
+            return self._log_q(self._u(t)) + np.log(jacobian)
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance, S; inf where the ends of the range still contribute."""
+        mean = self._moment(0.0, 1)
+        return mean, self._moment(np.where(np.isfinite(mean), mean, 0.0), 2)
+
+    def _moment(self, centre: Any, power: int) -> np.ndarray:
+        """∫ (y − centre)^power p dy, in log space as y alone may overflow when squared."""
+        u = self._u(self.t)
+        y = self._y(u) - centre
+        with np.errstate(all="ignore"):
+            size = np.exp(power * np.log(np.abs(y)) + self.log_w) / self.total
+        size = np.minimum(np.where(np.isnan(size), 0.0, size), 1e200)
+        ends = np.abs(self.t) > 4.4
+        if self.support == "positive":
+            ends = ends | (np.abs(u) > 600.0)
+        diverges = (size * ends).sum(axis=(0, 1)) > 1e-5 * size.sum(axis=(0, 1))
+        return np.where(diverges, np.inf, (np.sign(y) ** power * size).sum(axis=(0, 1)))
+
+    def cdf(self, y: np.ndarray) -> np.ndarray:
+        """P(Y ≤ y), y broadcasting against S."""
+        y = np.asarray(y, dtype=np.float64)
+        with np.errstate(all="ignore"):
+            if self.support == "positive":
+                u = np.log(np.maximum(y, 0.0))
+            else:
+                u = logit(np.clip(y, 0.0, 1.0)) if self.support == "unit" else y
+            t = np.arcsinh(np.arcsinh((u - self.centre) / self.scale) / (0.5 * np.pi))
+        t = np.clip(t, EDGES[0], EDGES[-1])
+        panel = np.clip(np.searchsorted(EDGES, t, side="right") - 1, 0, len(EDGES) - 2)
+        return self._cdf_in_panel(t, panel) / self.total
+
+    def _cdf_in_panel(self, t: np.ndarray, panel: np.ndarray) -> np.ndarray:
+        """∫ up to t, which lies in `panel`: the panels below and a partial one."""
+        half = 0.5 * (t - EDGES[panel])
+        nodes = GL_NODES.reshape((-1,) + (1,) * half.ndim)
+        inner = np.exp(self._log_density(EDGES[panel] + half * (1.0 + nodes)))
+        return _take(self.edges_cdf, panel) + half * np.tensordot(GL_WEIGHTS, inner, axes=1)
+
+    def ppf(self, q: np.ndarray) -> np.ndarray:
+        """Quantiles, q broadcasting against S."""
+        target = np.asarray(q, dtype=np.float64) * self.total
+        panel = np.clip(_search(self.edges_cdf, target) - 1, 0, len(EDGES) - 2)
+        low, high = EDGES[panel], EDGES[panel + 1]
+        t = 0.5 * (low + high)
+        for _ in range(40):
+            excess = self._cdf_in_panel(t, panel) - target
+            low, high = np.where(excess < 0, t, low), np.where(excess < 0, high, t)
+            with np.errstate(all="ignore"):
+                newton = t - excess * np.exp(-self._log_density(t))
+            inside = (newton > low) & (newton < high)
+            step = np.where(inside, newton, 0.5 * (low + high)) - t
+            t = t + step
+            if np.all(np.abs(step) < 1e-13):
+                break
+        ends = {"real": (-np.inf, np.inf), "positive": (0.0, np.inf), "unit": (0.0, 1.0)}
+        lowest, highest = ends[self.support]
+        y = np.where(target <= 0, lowest, self._y(self._u(t)))
+        return np.where(np.asarray(q) >= 1, highest, y)
+
+
+def _take(table: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """table[index] along the first axis, index broadcasting against the others."""
+    shape = np.broadcast_shapes(table.shape[1:], np.shape(index))
+    table = table.reshape((len(table),) + (1,) * (len(shape) + 1 - table.ndim) + table.shape[1:])
+    table = np.broadcast_to(table, (len(table), *shape))
+    return np.take_along_axis(table, np.broadcast_to(index, shape)[None], axis=0)[0]
+
+
+def _search(table: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Number of entries of the increasing table (k, *S) that are < q, by bisection."""
+    shape = np.broadcast_shapes(table.shape[1:], np.shape(q))
+    low = np.zeros(shape, dtype=int)
+    high = np.full(shape, len(table))
+    while np.any(low < high):
+        middle = np.minimum((low + high) // 2, len(table) - 1)
+        right = (_take(table, middle) < q) & (low < high)
+        low, high = np.where(right, middle + 1, low), np.where(right, high, middle)
+        high = np.maximum(low, high)
+    return low
+
+
+def _mode(
+    log_q: Callable,
+    shape: tuple[int, ...],
+    low: float,
+    high: float,
+    hints: np.ndarray | None = None,
+) -> np.ndarray:
+    """The argmax of a unimodal log_q in [low, high], S, by zooming a grid that is dense near 0.
+
+    hints (k, *S): further points of the first grid, for densities that vanish on all others.
+    """
+    grid = np.linspace(-1.0, 1.0, 65).reshape((-1,) + (1,) * len(shape))
+    reach = np.arcsinh(max(abs(low), abs(high)) * 1e3)
+    u = np.sinh(grid * reach) * 1e-3 + np.zeros(shape)
+    u = np.sort(np.clip(np.concatenate([u] if hints is None else [u, hints]), low, high), axis=0)
+    for _ in range(24):
+        values = np.broadcast_to(log_q(u), u.shape)
+        best = np.argmax(values, axis=0)
+        if len(u) == 65:  # the centre stays unless something is truly higher: plateaus
+            best = np.where(values[32] == values.max(axis=0), 32, best)
+        centre = _take(u, best)
+        left = _take(u, np.maximum(best - 1, 0))
+        right = _take(u, np.minimum(best + 1, len(u) - 1))
+        if np.all(right - left <= 1e-7 * (1e-12 + np.abs(centre))):
+            break
+        u = centre + np.where(grid < 0, centre - left, right - centre) * grid
+    return centre
+
+
+def _width(log_q: Callable, centre: np.ndarray, reach: float) -> np.ndarray:
+    """Distance from the mode at which log_q has fallen by about 1, the smaller of the two sides."""
+    steps = np.geomspace(1e-9, reach, 161).reshape((-1,) + (1,) * centre.ndim)
+    peak = log_q(centre)
+    with np.errstate(all="ignore"):
+        fallen = np.minimum(log_q(centre - steps), log_q(centre + steps)) < peak - 1.0
+    first = np.where(fallen.any(axis=0), np.argmax(fallen, axis=0), 160)
+    return _take(steps, first) + np.zeros(centre.shape)
+
+
+def constant_fit(likelihood: Likelihood, y: np.ndarray, kw: dict[str, Any]) -> np.ndarray:
+    """Constants (b,) near the maximum of Σ log p(y_i | c) − Σ (c_j − c⁰_j)²/200, always finite.
+
+    c⁰ is the best of a few values per latent taken from the spread of y; at most 1,000 rows are
+    used. The weak pull towards c⁰ keeps unbounded cases (all targets equal) finite.
+    """
+    rows = np.linspace(0, len(y) - 1, min(len(y), 1000)).astype(int)
+    y = y[rows]
+    kw = {key: value[rows] if np.ndim(value) else value for key, value in kw.items()}
+    b = len(likelihood.latents)
+
+    def total(c: np.ndarray) -> float:
+        with np.errstate(all="ignore"):
+            latents = [np.asarray(cj) for cj in c]
+            value = float(np.sum(likelihood.log_density(y, *latents, **kw)))
+        return value if np.isfinite(value) else -1e200
+
+    def nearby(c: np.ndarray) -> float:
+        """`total`, but what only one number reaches (a density that is infinite there) is none."""
+        return min(total(c), total(c + 1e-9 * (1.0 + np.abs(c))))
+
+    start = np.zeros(b)
+    value = nearby(start)
+    for _ in range(2):  # coordinate-wise search over the candidates
+        for j in range(b):
+            for candidate in _candidates(y):
+                trial = np.where(np.arange(b) == j, candidate, start)
+                if (trial_value := nearby(trial)) > value:
+                    start, value = trial, trial_value
+
+    def objective(c: np.ndarray) -> tuple[float, np.ndarray]:
+        latents = tuple(np.full(len(y), cj) for cj in c)
+        with np.errstate(all="ignore"):
+            slope = np.array([np.sum(d) for d in likelihood.dlog_density(y, *latents, **kw)])
+        slope = np.where(np.isfinite(slope), slope, 0.0)
+        return 0.005 * np.sum((c - start) ** 2) - total(c), 0.01 * (c - start) - slope
+
+    size = 10.0 + 10.0 * np.std(y)
+    bounds = list(zip(start - size, start + size, strict=True))
+    options = {"maxiter": 100, "maxfun": 200}
+    end = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+    return end if np.all(np.isfinite(end)) and total(end) > value else start
+
+
+def _candidates(y: np.ndarray) -> tuple[float, ...]:
+    """Values that a latent of a likelihood of unknown shape may take: locations, log-scales."""
+    spread = np.log(np.std(y) or 1e-6)
+    level = np.log(np.mean(np.abs(y)) or 1e-6)
+    return (0.0, float(np.median(y)), float(np.mean(y)), spread, 2.0 * spread, level, -level)

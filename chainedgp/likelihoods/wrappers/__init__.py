@@ -1,0 +1,1 @@
+"""Likelihoods made from other distributions: a latent held constant, point masses, scipy.stats."""

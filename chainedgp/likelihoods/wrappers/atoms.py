@@ -1,0 +1,189 @@
+"""Mixtures of a distribution and point masses ("atoms"): moments, cdf and quantiles.
+
+F(y) = r G(y) + Σ_k w_k [y ≥ a_k], r + Σ w_k = 1, G the cdf of the rest. Weights r and w_k are
+arrays that broadcast, atoms a_k are numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...expectations import quadrature, reduced
+from ...expectations.closed import expected_softplus
+from ...expectations.defaults import rows_of
+
+__all__ = ["Bound", "WithAtoms", "ZeroTruncated", "expected_log_z", "expected_share"]
+
+Array = np.ndarray
+
+
+class Bound:
+    """The distribution of a likelihood given its latents, as `numeric.Table` has it."""
+
+    def __init__(self, likelihood: Any, latents: Sequence[Array], kw: dict[str, Any]) -> None:
+        self.likelihood, self.latents, self.kw = likelihood, latents, kw
+
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and variance."""
+        given = self.likelihood
+        mean = given.conditional_mean(*self.latents, **self.kw)
+        return mean, given.conditional_variance(*self.latents, **self.kw)
+
+    def cdf(self, y: Array) -> Array:
+        """P(Y ≤ y)."""
+        return self.likelihood.cdf(y, *self.latents, **self.kw)
+
+    def ppf(self, q: Array) -> Array:
+        """Quantiles."""
+        return self.likelihood.ppf(q, *self.latents, **self.kw)
+
+
+class WithMoments:
+    """Mean and variance by scipy.stats' names, for a class with `moments`."""
+
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and variance."""
+        raise NotImplementedError
+
+    def mean(self) -> Array:
+        """The mean."""
+        return self.moments()[0]
+
+    def var(self) -> Array:
+        """The variance."""
+        return self.moments()[1]
+
+
+class WithAtoms(WithMoments):
+    """A distribution `rest` of the given share, and atoms with weights; all sum to one.
+
+    rest: has moments, cdf and ppf, like `Bound` or `numeric.Table`.
+    step: distance to the next lower value of the rest: 1 for counts, 0 beside a density.
+    """
+
+    total: Array
+
+    def __init__(
+        self,
+        rest: Any,
+        share: Array,
+        atoms: Sequence[float],
+        weights: Sequence[Array],
+        step: float = 0.0,
+    ) -> None:
+        self.rest, self.share, self.step = rest, share, step
+        order = np.argsort(atoms)
+        self.atoms, self.weights = [atoms[k] for k in order], [weights[k] for k in order]
+
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and variance; inf where the rest has none."""
+        mean, variance = self.rest.moments()
+        pairs = list(zip(self.atoms, self.weights, strict=True))
+        with np.errstate(invalid="ignore", over="ignore"):
+            total = self.share * mean + sum(w * a for a, w in pairs)
+            spread = self.share * (variance + (mean - total) ** 2)
+            spread = spread + sum(w * (a - total) ** 2 for a, w in pairs)
+        no_mean = np.isinf(mean)
+        return np.where(no_mean, mean, total), np.where(
+            no_mean | np.isinf(variance), np.inf, spread
+        )
+
+    def cdf(self, y: Array) -> Array:
+        """P(Y ≤ y)."""
+        below = sum(
+            w * np.greater_equal(y, a) for a, w in zip(self.atoms, self.weights, strict=True)
+        )
+        return self.share * self.rest.cdf(y) + below
+
+    def ppf(self, q: Array) -> Array:
+        """The smallest y with cdf ≥ q."""
+        passed = np.cumsum(np.stack([np.zeros_like(self.weights[0]), *self.weights]), axis=0)
+
+        def inverse(mass: Array) -> Array:  # of q among the rest, with this mass of atoms below
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return self.rest.ppf(np.clip(np.nan_to_num((q - mass) / self.share), 0.0, 1.0))
+
+        result = inverse(passed[-1])
+        for a, w, mass in zip(self.atoms[::-1], self.weights[::-1], passed[-2::-1], strict=True):
+            start = mass + self.share * self.rest.cdf(np.asarray(a - self.step))
+            result = np.where(q <= start + w, a, result)
+            result = np.where(q <= start, inverse(mass), result)
+        return result
+
+
+class ZeroTruncated(WithMoments):
+    """Counts `rest` given that they are not 0: p(y)/(1 − p₀), y > 0.
+
+    log_share: log(1 − p₀). odds: p₀/(1 − p₀).
+    """
+
+    def __init__(self, rest: Any, log_share: Array, odds: Array) -> None:
+        self.rest, self.log_share, self.odds = rest, log_share, odds
+
+    def moments(self) -> tuple[Array, Array]:
+        """The mean over 1 − p₀, and E[y²] − E[y]²."""
+        (mean, variance), factor = self.rest.moments(), np.exp(-self.log_share)
+        second = (variance + mean**2) * factor
+        return mean * factor, np.maximum(second - (mean * factor) ** 2, 0.0)
+
+    def cdf(self, y: Array) -> Array:
+        """(F(y) − p₀)/(1 − p₀)."""
+        cdf = self.rest.cdf(y) * np.exp(-self.log_share) - self.odds
+        return np.where(np.less(y, 1.0), 0.0, np.clip(cdf, 0.0, 1.0))
+
+    def ppf(self, q: Array) -> Array:
+        """The quantile of p₀ + q (1 − p₀)."""
+        share = np.exp(self.log_share)
+        return np.maximum(self.rest.ppf(1.0 - share + q * share), 1.0)
+
+
+def expected_log_z(means: Array, variances: Array, nodes: int) -> tuple[Array, ...]:
+    """−E log(1 + Σ e^{h_k}): value (n,), d/dmeans and d/dvariances (K, n). Exact for one atom."""
+    m, v = (np.insert(a.T, 0, 0.0, axis=0).T for a in (means, variances))
+    value, dmeans, dvariances = reduced.expected_log_sum_exp(m, v, nodes)
+    return -value, -dmeans[1:], -dvariances[1:]
+
+
+def expected_share(
+    rest: Any,
+    y: Array,
+    hit: Array,
+    means: Array,
+    variances: Array,
+    nodes: int,
+    kw: dict[str, Any],
+) -> tuple[Array, ...]:
+    """E softplus(log p(y | f) − h), p of the likelihood `rest`, h of the atom that y is.
+
+    Exact in h, nodes in f. hit (K, n): which atom; means, variances (n, c + K) of f, then all h.
+    Returns value (n,), d/dmeans, d/dvariances (c + K, n) and d/dθ (p, n).
+    """
+    c, p = len(rest.latents), len(rest.parameter_keys)
+    m_h, v_h = ((hit * a[:, c:].T).sum(axis=0) for a in (means, variances))
+
+    def at(rows: slice, *latents: Array) -> tuple[Array, Array, Array]:
+        log_p = rest.log_density(y[rows], *latents, **rows_of(kw, rows))
+        return expected_softplus(np.maximum(log_p, -1e300) - m_h[rows], v_h[rows])
+
+    def slopes(rows: slice, *latents: Array) -> tuple[Array, ...]:
+        _, slope, bend = at(rows, *latents)
+        arguments, kw_rows = (y[rows], *latents), rows_of(kw, rows)
+        first = [slope * d for d in rest.dlog_density(*arguments, **kw_rows)]
+        theta = rest.dlog_density_dtheta(*arguments, **kw_rows) if p else ()
+        return (*first, *(slope * d for d in theta), -slope, bend)
+
+    value, dm, dv, extra = quadrature.expectation(
+        lambda rows, *f: at(rows, *f)[0],
+        slopes,
+        means[:, :c],
+        variances[:, :c],
+        quadrature.rule_for(c, nodes),
+        p + 2,
+    )
+    dmeans, dvariances = (
+        np.vstack([d.T, hit * e]) for d, e in ((dm, extra.T[p]), (dv, extra.T[-1]))
+    )
+    return value, dmeans, dvariances, extra.T[:p]

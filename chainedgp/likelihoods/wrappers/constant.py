@@ -1,0 +1,211 @@
+"""Likelihoods made from likelihoods."""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError
+from ..contract import Array, Arrays, Averages, Likelihood
+
+__all__ = ["ConstantLatent", "Wrapper", "innermost"]
+
+
+def _of_base(name: str, leading: int = 0, per_latent: bool = False) -> Any:
+    """The base's method of that name; `leading` arguments come before the latents.
+
+    per_latent: it returns one array per latent, of which that of the constant is dropped.
+    """
+
+    def method(self: ConstantLatent, *args: Any, **kw: Any) -> Any:
+        latents, kw = self._full(args[leading:], kw)
+        result = getattr(self.base, name)(*args[:leading], *latents, **kw)
+        return self._without(tuple(result)) if per_latent else result
+
+    method.__name__, method.__doc__ = name, getattr(Likelihood, name, method).__doc__
+    return method
+
+
+class Wrapper(Likelihood):
+    """A likelihood around a `base`: its parameters, at their present values, and its metadata."""
+
+    base: Likelihood
+
+    def _wrap(self, base: Likelihood) -> None:
+        if not isinstance(base, Likelihood):
+            raise InputError(
+                f"{type(self).__name__} needs a likelihood object; got {type(base).__name__}."
+            )
+        self.base, self.support, self.atoms = base, base.support, base.atoms
+        self.num_categories = base.num_categories
+        self.positive_metadata = base.positive_metadata
+        self.unbounded_metadata = base.unbounded_metadata
+
+    def _given(self) -> tuple[str, ...]:
+        told = "base" in inspect.signature(type(self).__init__).parameters  # else by the class
+        return (f"{type(self.base).__name__}()",) if told else ()
+
+    def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:
+        declared, domains = self.base._declarations()
+        return {**declared, **self.base.parameter_values()}, domains
+
+    def _metadata(self) -> dict[str, bool]:
+        return self.base._metadata()
+
+    def check_targets(self, y: Array) -> None:
+        """As the base checks."""
+        self.base.check_targets(y)
+
+    def impossible(self, y: Array, **metadata: Array) -> tuple[Array, str]:
+        """As the base says."""
+        return self.base.impossible(y, **metadata)
+
+
+def innermost(likelihood: Likelihood) -> Likelihood:
+    """The likelihood that wrappers were put around, or itself."""
+    while isinstance(likelihood, Wrapper):
+        likelihood = likelihood.base
+    return likelihood
+
+
+class ConstantLatent(Wrapper):
+    """p(y | f; θ) = p_base(y | f, g = c; θ): latent g of the base is a constant parameter.
+
+    The parameter is c itself (real, named as the latent was), or, with `positive="scale"`, e^c
+    under that name, for latents that are logarithms. Everything else is the base's, closed-form
+    expectations included: they are called with zero variance for the constant, and their
+    derivative in its mean is the derivative in the parameter.
+
+    Parameters
+    ----------
+    base: a likelihood with two or more latents; its parameter values become the start here.
+    latent: name or index of the latent.
+    value: start of the parameter; None: 0 (or 1), or from the data through `initial_parameters`.
+    positive: name of the positive parameter e^c.
+    """
+
+    def __init__(
+        self,
+        base: Likelihood,
+        latent: str | int,
+        value: float | None = None,
+        *,
+        positive: str | None = None,
+        name: str | None = None,
+        **parameters: float,
+    ) -> None:
+        index = _latent_index(base, latent)
+        self._wrap(base)
+        self._index, self._open = index, value is None
+        self._positive = positive is not None
+        self._key = positive or base.latents[index]
+        self._start = float(self._positive) if value is None else value
+        self.latents = base.latents[:index] + base.latents[index + 1 :]
+        in_constant = base.quadrature_latent == base.latents[index]
+        self.exact_expectation = base.exact_expectation or in_constant
+        super().__init__(name, **parameters)
+
+    def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:
+        declared, domains = super()._declarations()
+        domain = "positive" if self._positive else "real"
+        return {**declared, self._key: self._start}, {**domains, self._key: domain}
+
+    def __getattr__(self, name: str) -> Any:
+        """Further functions of (t, *latents, **kw) that a survival base has."""
+        base = self.__dict__.get("base")
+        if name not in ("log_survival", "log_hazard", "log_cdf") or not hasattr(base, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+        return partial(_of_base(name, 1), self)
+
+    def _full(self, latents: Arrays, kw: dict[str, Any]) -> tuple[Arrays, dict[str, Any]]:
+        """Latents and keywords as the base wants them."""
+        kw = dict(kw)
+        constant: Any = np.float64(kw.pop(self._key))
+        constant = np.log(constant) if self._positive else constant
+        return (*latents[: self._index], constant, *latents[self._index :]), kw
+
+    def _slope(self, kw: dict[str, Any]) -> float:
+        """dc/dparameter."""
+        return 1.0 / kw[self._key] if self._positive else 1.0
+
+    def _without(self, arrays: Arrays) -> Arrays:
+        return arrays[: self._index] + arrays[self._index + 1 :]
+
+    def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
+        """The base's derivatives in its parameters, then the one in the constant."""
+        full, base_kw = self._full(latents, kw)
+        slope = self.base.dlog_density(y, *full, **base_kw)[self._index] * self._slope(kw)
+        return (*self.base.dlog_density_dtheta(y, *full, **base_kw), slope)
+
+    def expected_log_density(
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
+    ) -> Averages:
+        """The base's expectation at zero variance of the constant; see `Likelihood`."""
+        if type(self.base).expected_log_density is Likelihood.expected_log_density:
+            return self._quadrature(y, means, variances, nodes=nodes, **kw)  # one dimension less
+        if self.exact_expectation:
+            nodes = 1
+        means, variances, base_kw = self._moments(means, variances, kw)
+        value, dmeans, dvariances, dtheta = self.base.expected_log_density(
+            y, means, variances, nodes=nodes, **base_kw
+        )
+        slope = dmeans[:, self._index] * self._slope(kw)
+        dtheta = np.concatenate([dtheta.T, slope[None]]).T
+        keep = [j for j in range(dmeans.shape[1]) if j != self._index]
+        return value, dmeans.T[keep].T, dvariances.T[keep].T, dtheta
+
+    def _levels(self, y: Array, means: Array, variances: Array, kw: Any) -> tuple[Array, Array]:
+        """As the base has it for a latent without variance."""
+        return self.base._levels(y, *self._moments(means, variances, kw))
+
+    @property
+    def tries_nodes(self) -> bool:
+        """As the base."""
+        return self.base.tries_nodes
+
+    def _moments(self, means: Array, variances: Array, kw: Any) -> tuple[Array, Array, Any]:
+        """Moments (n, b) of the base's latents, the constant with zero variance."""
+        full, base_kw = self._full(tuple(means.T), kw)
+        means = np.stack(np.broadcast_arrays(*full))  # (b, n)
+        return means.T, np.insert(variances.T, self._index, 0.0, axis=0).T, base_kw
+
+    log_density = _of_base("log_density", 1)
+    dlog_density = _of_base("dlog_density", 1, per_latent=True)
+    d2log_density = _of_base("d2log_density", 1, per_latent=True)
+    conditional_mean = _of_base("conditional_mean")
+    conditional_variance = _of_base("conditional_variance")
+    cdf = _of_base("cdf", 1)
+    ppf = _of_base("ppf", 1)
+    sample = _of_base("sample", 1)
+
+    def natural_parameters(self, *latents: Array, **kw: Any) -> dict[str, Array]:
+        """The base's natural parameters, constants included, broadcast to a common shape."""
+        latents, kw = self._full(latents, kw)
+        named = self.base.natural_parameters(*latents, **kw)
+        return dict(zip(named, np.broadcast_arrays(*named.values()), strict=True))
+
+    def initial_latents(self, y: Array, **kw: Any) -> Array:
+        """The base's start, without the constant."""
+        return np.delete(self.base.initial_latents(y, **self._full((), kw)[1]), self._index)
+
+    def initial_parameters(self, y: Array, **kw: Any) -> dict[str, float]:
+        """The constant's start from the base's `initial_latents`, if no value was given."""
+        if not self._open:
+            return {}
+        start = float(self.base.initial_latents(y, **self._full((), kw)[1])[self._index])
+        return {self._key: float(np.exp(start)) if self._positive else start}
+
+
+def _latent_index(base: Likelihood, latent: str | int) -> int:
+    names = base.latents
+    if len(names) < 2:
+        raise InputError(f"{type(base).__name__} has one latent only: it cannot become a constant.")
+    if latent in names:
+        return names.index(latent)
+    if isinstance(latent, int | np.integer) and 0 <= latent < len(names):
+        return int(latent)
+    raise InputError(f"{latent!r} is no latent of {type(base).__name__}, which has {names}.")

@@ -1,0 +1,401 @@
+"""The chained Gaussian process: joins kernels, means, inducing inputs and a likelihood."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from paramz import Model
+
+from ..assessment.methods import Assessment
+from ..data import checks
+from ..errors import NOT_FINITE, InputError, NumericalError
+from ..inference.inducing import select_inducing
+from ..inference.optimize import Fitting
+from ..inference.starts import (
+    default_kernels,
+    default_means,
+    flat_score,
+    start_latents,
+    start_parameters,
+    warn_of_scaling,
+)
+from ..kernels import Kernel, as_kernel
+from ..likelihoods import Likelihood
+from ..linalg import Array, one_blas_thread, pack_lower
+from ..means import MeanFunction
+from ..parameters.leaves import LargeParam, LatentList, ParamzModel
+from ..plotting.methods import Plotting
+from ..posterior.evaluator import Evaluator, Gradient, Hyperparameters, State
+from ..posterior.gaussian import Gaussian, from_root, root_gradient, root_of
+from ..posterior.shards import Shard
+from ..predictive.methods import Prediction
+from .construction import (
+    as_mean,
+    checked_inducing,
+    checked_jitter,
+    checked_likelihood,
+    list_of,
+    one_per_latent,
+    read_rows,
+    stacked,
+)
+
+__all__ = ["ChainedGP"]
+
+JITTER = 1e-8
+
+
+class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
+    """A likelihood whose b parameters are driven by b Gaussian processes, fitted variationally.
+
+        y_i ~ p(y | f_1(x_i), …, f_b(x_i); θ),    f_j ~ GP(mean_j, k_j)
+
+    Sparse inducing-point posterior q(u_1) … q(u_b), whitened (Saul et al. 2016, eqs. 2 to 7).
+
+    Parameters
+    ----------
+    X : (N, D) inputs; numpy, lists, data frames; (N,) becomes one column. Copied, but a memmap is
+        referenced. A Dask array stays on its cluster; see `chainedgp.distributed`.
+    Y : (N,) or (N, 1) targets.
+    likelihood : a `Likelihood`; copied.
+    kernels : None (ARD RBF per latent), one kernel (copied for each latent) or one per latent.
+    Z : None (chosen from X), (M, D) inducing inputs shared by all latents, or one array per latent.
+    mean_functions : None (a constant per latent, started from the data), one, or one per latent.
+    Y_metadata : dict of per-row values (N,), (N, 1) or scalar: what the likelihood's
+        `log_density` takes by keyword, and `weights`.
+    num_inducing : number M of inducing inputs where Z is None.
+    name : name of the model.
+    jitter : added to the diagonal of Kuu, relative to its mean; a constant of the model.
+    num_nodes : quadrature nodes per latent dimension; None chooses them for every row.
+    num_threads : threads for passes over the data; None reads CHAINEDGP_NUM_THREADS, else uses all
+        cores available to the process.
+    missing : "raise", or "drop" to leave out the rows whose target is NaN.
+    input_names : D names of the columns of X, for prints, plots and the `active_dims` of kernels;
+        None takes those of a data frame. Frames to predict at must have the columns of the frame
+        that the model was built with or, if that was an array, of these names.
+
+    Raises
+    ------
+    InputError : an argument that cannot be used, before any work is done.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        Y: Any,
+        likelihood: Likelihood,
+        kernels: Any = None,
+        Z: Any = None,
+        mean_functions: Any = None,
+        Y_metadata: Any = None,
+        num_inducing: int = 100,
+        name: str = "chained_gp",
+        *,
+        jitter: float = JITTER,
+        num_nodes: int | None = None,
+        num_threads: int | None = None,
+        missing: str = "raise",
+        input_names: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(checks.as_name(name))
+        self.num_nodes = None if num_nodes is None else checks.positive_int(num_nodes, "num_nodes")
+        self.num_threads = checks.thread_count(num_threads)
+        self._jitter = checked_jitter(jitter)
+        self.likelihood = checked_likelihood(likelihood)
+        self._read_data(X, Y, Y_metadata, checks.one_of(missing, ("raise", "drop"), "missing"))
+        if input_names is not None:
+            self.input_names = checks.as_column_names(input_names, self._X.shape[1])
+            self._column_names = self._column_names or tuple(self.input_names)
+        parts = self._make_parts(kernels, mean_functions)
+        inducing = self._make_inducing(Z, checks.positive_int(num_inducing, "num_inducing"), parts)
+        self._link(parts[0], parts[1], inducing)
+
+    # ---- construction ---------------------------------------------------------------------------
+
+    def _read_data(self, X: Any, Y: Any, Y_metadata: Any, missing: str) -> None:
+        self._column_names = checks.column_names(X)
+        self.input_names = list(self._column_names) if self._column_names else None
+        self.target_name = (checks.column_names(Y) or [None])[0]
+        self._take_rows(X, Y, Y_metadata, missing)
+        warn_of_scaling(self._sample.X)
+
+    def _take_rows(
+        self, X: Any, Y: Any, Y_metadata: Any, missing: str = "raise", columns: Any = None
+    ) -> None:
+        """Check the rows and give them to an evaluator; starts are made from `_sample`."""
+        given = X, Y, Y_metadata, self.likelihood, missing, columns
+        self._evaluator: Evaluator
+        if checks.is_dask(X):
+            from ..distributed import distribute  # it builds on this module
+
+            rows, self._sample, self._evaluator = distribute(*given, nodes=self.num_nodes)
+        else:
+            rows = self._sample = read_rows(*given)
+            shard = Shard(*rows, nodes=self.num_nodes, num_threads=self.num_threads)
+            self._evaluator = Evaluator([shard])
+        self._X, self._y, self._metadata, self._weights = rows
+        self._mark_stale()
+
+    def _take_constants(self) -> None:
+        """Constant latents from the targets, what they score, and the scales of the latents."""
+        _, y, metadata, weights = self._sample
+        self._flat_latents, self._latent_scales = start_latents(self.likelihood, y, metadata)
+        self._flat_score = flat_score(self.likelihood, y, metadata, weights, self._flat_latents)
+        mean_weight = 1.0 if weights is None else float(np.mean(weights))
+        self._total_weight = mean_weight * self._evaluator.num_rows
+
+    def _make_parts(self, kernels: Any, means: Any) -> tuple[list[Kernel], list[MeanFunction]]:
+        b, X = len(self.latents), self._sample.X
+        parts = [
+            one_per_latent(kernels, b, "kernels", "a kernel", as_kernel),
+            one_per_latent(means, b, "mean_functions", "a mean function", as_mean),
+        ]
+        start_parameters(self.likelihood, self._sample.y, self._sample.metadata)
+        self._take_constants()
+        if parts[0] is None:
+            parts[0] = default_kernels(X, self._latent_scales, self.likelihood.symmetric)
+        if parts[1] is None:
+            parts[1] = default_means(self._flat_latents)
+        for kernel in parts[0]:
+            kernel.name_columns(self.input_names)
+            kernel.check_columns(X.shape[1])
+        for mean in parts[1]:
+            mean.check_columns(X.shape[1])
+        return parts[0], parts[1]
+
+    def _make_inducing(self, Z: Any, num_inducing: int, parts: Any) -> Array | list[Array]:
+        if Z is None:
+            return select_inducing(
+                parts[0][0], self._sample.X, num_inducing, np.random.default_rng(0)
+            )
+        return checked_inducing(Z, len(self.latents), self._X.shape[1])
+
+    def _link(self, kernels: Any, means: Any, Z: Array | list[Array]) -> None:
+        names, b = self.latents, len(self.latents)
+        self._shared_Z = not isinstance(Z, list)
+        sizes = [z.shape[0] for z in (Z if isinstance(Z, list) else [Z] * b)]
+        self._sizes = tuple(sizes)
+        self._same_size = len(set(sizes)) == 1
+        mu = [np.zeros(M) for M in sizes]
+        root = [pack_lower(np.eye(M)) for M in sizes]
+        children = {
+            "kernels": LatentList(kernels, names, "kernels"),
+            "mean_functions": LatentList(means, names, "mean_functions"),
+            "likelihood": self.likelihood,
+            "Z": LargeParam("Z", Z) if not isinstance(Z, list) else list_of("Z", Z, names),
+            "q_mu": stacked("q_mu", mu, names, self._same_size),
+            "q_sqrt": stacked("q_sqrt", root, names, self._same_size),
+        }
+        self.likelihood.name = "likelihood"
+        for attribute, child in children.items():
+            object.__setattr__(self, attribute, child)
+            self.link_parameter(child)
+
+    def __setattr__(self, attribute: str, value: Any) -> None:
+        if attribute in ("kernels", "mean_functions", "likelihood") and attribute in self.__dict__:
+            raise InputError(
+                f"m.{attribute} cannot be replaced: set its parameters, or build a new model."
+            )
+        super().__setattr__(attribute, value)
+
+    # ---- data and parts -------------------------------------------------------------------------
+
+    @property
+    def X(self) -> Array:
+        """The inputs (N, D)."""
+        return self._X
+
+    @property
+    def Y(self) -> Array:
+        """The targets (N, 1)."""
+        return self._y[:, None]
+
+    @property
+    def Y_metadata(self) -> dict[str, Array]:
+        """Per-row values, (N,) each, weights included."""
+        extra = {} if self._weights is None else {checks.WEIGHTS: self._weights}
+        return {**self._metadata, **extra}
+
+    @property
+    def latents(self) -> tuple[str, ...]:
+        """Names of the latent functions."""
+        return tuple(self.likelihood.latents)
+
+    @property
+    def jitter(self) -> float:
+        """Added to the diagonal of Kuu, relative to its mean."""
+        return self._jitter
+
+    @jitter.setter
+    def jitter(self, value: float) -> None:
+        self._jitter = checked_jitter(value)
+        self._mark_stale()
+
+    def save(self, path: Any, data: bool = True) -> None:
+        """Write the model to one file (npz with a JSON header, no pickle); see `chainedgp.load`.
+
+        data : False leaves the rows out; the loaded model then predicts, and fits after `set_data`.
+        """
+        if data and checks.is_dask(self._X):
+            raise InputError(
+                "the rows are Dask arrays, which have files of their own: save(path, data=False)."
+            )
+        from ..persistence import save  # it builds on this module
+
+        save(self, path, data)
+
+    def rename_inputs(self, names: Sequence[str]) -> None:
+        """Other names for the columns of X, which frames to predict at must have from now on."""
+        self.input_names = checks.as_column_names(names, self._X.shape[1])
+        self._column_names = tuple(self.input_names)
+
+    def set_data(self, X: Any, Y: Any, Y_metadata: Any = None, missing: str = "raise") -> None:
+        """New rows for the same model; parameters and q stay, as a warm start."""
+        columns = self._column_names or self._X.shape[1]
+        missing = checks.one_of(missing, ("raise", "drop"), "missing")
+        self._take_rows(X, Y, Y_metadata, missing, columns)
+        self._take_constants()
+
+    # ---- θ and q as the core sees them ----------------------------------------------------------
+
+    def _inducing(self) -> list[Array]:
+        # copies: a leaf's values change in place, and priors outlive a change of parameters
+        if self._shared_Z:
+            return [np.array(self.Z.values)] * len(self.latents)
+        return [np.array(z.values) for z in self.Z]
+
+    def _theta(self) -> Hyperparameters:
+        return Hyperparameters(
+            list(self.kernels),
+            list(self.mean_functions),
+            self._inducing(),
+            self.likelihood,
+            self.likelihood.parameter_values(),
+            self._jitter,
+        )
+
+    def _columns(self, param: Any) -> list[Array]:
+        """The values of q_mu or q_sqrt, one array per latent."""
+        if self._same_size:
+            return list(param.values.T)
+        return [part.values for part in param]
+
+    def _q(self) -> tuple[Gaussian, ...]:
+        q = zip(self._columns(self.q_mu), self._columns(self.q_sqrt), strict=True)
+        return tuple(from_root(mu, root) for mu, root in q)
+
+    def _q_is_prior(self) -> bool:
+        """Whether q is N(0, I), as in a new model."""
+        q = self._q()
+        return all((part.mu == 0).all() and (part.S_minus_I == 0).all() for part in q)
+
+    def _reset_q(self) -> None:
+        """Put q back to the prior N(0, I)."""
+        self._write_q([Gaussian(np.zeros(M), np.eye(M), 0.0) for M in self._sizes])
+
+    def _use_threads(self, num_threads: int) -> None:
+        self.num_threads = num_threads
+        for shard in self._evaluator.shards:
+            shard.num_threads = num_threads
+
+    def _write_q(self, q: Sequence[Gaussian]) -> None:
+        mu = [part.mu for part in q]
+        root = [root_of(part) for part in q]
+        for param, values in ((self.q_mu, mu), (self.q_sqrt, root)):
+            if self._same_size:
+                param[:] = np.stack(values, axis=1)
+            else:
+                for part, value in zip(param, values, strict=True):
+                    part[:] = value
+
+    # ---- the bound ------------------------------------------------------------------------------
+
+    def _mark_stale(self) -> None:
+        self.__dict__["_state"] = None
+        self.__dict__["_gradient_is_current"] = False
+
+    def parameters_changed(self) -> None:
+        """Called by paramz after every change: nothing is computed before it is asked for."""
+        self._mark_stale()
+
+    def _evaluated(self, gradient: bool = False) -> State:
+        """The state at the current parameters and q, evaluated once; faster if told of `gradient`.
+
+        gradient : whether the gradient at this state will be asked for.
+        """
+        if self._state is None:
+            self._evaluator.set_hyperparameters(self._theta())
+            columns = self._columns(self.q_mu), self._columns(self.q_sqrt)
+            q = self._evaluator.over_latents(from_root, *columns)
+            state = self._evaluator.evaluate(q, gradient=gradient)
+            self._evaluator.each("accept", 0.0)
+            self.__dict__["_state"] = state
+            self.__dict__["_last_bound"] = state.bound
+        return self._state
+
+    def log_likelihood(self) -> float:
+        """The bound on log p(Y) at the current q, without priors (Saul et al. 2016, eq. 7)."""
+        bound = float(self._evaluated().bound)
+        if not np.isfinite(bound):
+            raise NumericalError(NOT_FINITE)
+        return bound
+
+    def objective_function(self) -> float:
+        """−(bound + log-priors): what an optimiser minimises."""
+        return -(self.log_likelihood() + self.log_prior())
+
+    def objective_function_gradients(self) -> Array:
+        """Gradient of the objective in all parameters, untransformed; a new array."""
+        if not self._gradient_is_current:
+            with one_blas_thread():
+                state = self._evaluated(gradient=True)
+                self._write_gradients(self._evaluator.gradient(state, sites_fixed=False), state)
+            self._add_prior_gradients()
+            self.__dict__["_gradient_is_current"] = True
+        return -np.array(self.gradient)
+
+    def _write_gradients(self, gradient: Gradient, state: State | None = None) -> None:
+        """Put ∂L into the leaves' gradients; those of q only where a state is given."""
+        for kernel, mean, part in zip(
+            self.kernels, self.mean_functions, gradient.latents, strict=True
+        ):
+            kernel.gradient[:] = part.kernel
+            mean.gradient[:] = part.mean
+        self.likelihood.gradient[:] = gradient.parameters
+        if self._shared_Z:
+            self.Z.gradient[:] = sum(part.Z for part in gradient.latents)
+        else:
+            for Z, part in zip(self.Z, gradient.latents, strict=True):
+                Z.gradient[:] = part.Z
+        if state is None:
+            return
+        d_root = self._evaluator.over_latents(root_gradient, state.q, gradient.S_bar)
+        for param, values in ((self.q_mu, gradient.mu), (self.q_sqrt, d_root)):
+            if self._same_size:
+                param.gradient[:] = np.stack(values, axis=1)
+            else:
+                for part, value in zip(param, values, strict=True):
+                    part.gradient[:] = value
+
+    # ---- printing -------------------------------------------------------------------------------
+
+    def _header(self) -> list[tuple[str, str]]:
+        bound = self.__dict__.get("_last_bound")
+        stale = "" if self._state is not None else " (before the last change)"
+        M = " + ".join(str(M) for M in dict.fromkeys(self._sizes))
+        return [
+            ("Chained GP", self.name),
+            ("Likelihood", f"{type(self.likelihood).__name__}({', '.join(self.latents)})"),
+            ("Data", f"{self._X.shape[0]} rows, {self._X.shape[1]} inputs, {M} inducing inputs"),
+            ("Bound", "not evaluated yet" if bound is None else f"{bound:.6g}{stale}"),
+        ]
+
+    def __str__(self, VT100: bool = False) -> str:
+        lines = [f"{key:<10} : {value}" for key, value in self._header()]
+        return "\n".join([*lines, super(Model, self).__str__(VT100=False)])
+
+    def _repr_html_(self) -> str:
+        lines = [f"<b>{key}</b>: {value}<br>" for key, value in self._header()]
+        return "\n".join(["<p>", *lines, "</p>", super(Model, self)._repr_html_()])

@@ -1,0 +1,130 @@
+"""What the model's constructor needs: parts per latent, checked arguments, leaves for q."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..data import checks
+from ..errors import InputError
+from ..likelihoods import Likelihood
+from ..likelihoods.faults import check_density
+from ..linalg import Array
+from ..means import MeanFunction
+from ..parameters.leaves import LargeParam, LatentList, copy_of
+
+__all__ = [
+    "RowData",
+    "as_mean",
+    "checked_inducing",
+    "checked_jitter",
+    "checked_likelihood",
+    "list_of",
+    "one_per_latent",
+    "read_rows",
+    "stacked",
+]
+
+
+class RowData(NamedTuple):
+    """Checked rows: X (n, D), y (n,), metadata (n,) each, weights (n,) or None."""
+
+    X: Array
+    y: Array
+    metadata: dict[str, Array]
+    weights: Array | None
+
+
+def read_rows(
+    X: Any,
+    Y: Any,
+    Y_metadata: Any,
+    likelihood: Likelihood,
+    missing: str = "raise",
+    columns: int | tuple[str, ...] | None = None,
+) -> RowData:
+    """Check data; with missing = "drop" rows without a target are left out."""
+    checks.check_order(X, checks.rows_by_name(Y, Y_metadata))
+    X = checks.as_inputs(X, "X", columns)
+    y = checks.as_targets(Y, X.shape[0], allow_missing=missing == "drop")
+    metadata, weights = checks.as_metadata(Y_metadata, likelihood, X.shape[0])
+    kept = ~np.isnan(y)
+    if missing == "drop" and not kept.all():
+        if not kept.any():
+            raise InputError("Y has no target that is not NaN: nothing is left to fit.")
+        X, y = X[kept], y[kept]
+        metadata = {name: value[kept] for name, value in metadata.items()}
+        weights = None if weights is None else weights[kept]
+    likelihood.check_rows(np.asarray(y, dtype=float), **metadata)
+    check_density(likelihood, y, metadata)
+    return RowData(X, y, metadata, weights)
+
+
+def stacked(name: str, values: list[Array], latents: Sequence[str], same_size: bool) -> Any:
+    """One parameter with a column per latent, or a list of parameters where sizes differ."""
+    if same_size:
+        return LargeParam(name, np.stack(values, axis=1))
+    return list_of(name, values, latents)
+
+
+def list_of(name: str, values: list[Array], latents: Sequence[str]) -> LatentList:
+    """A list of parameters, one for each latent."""
+    parts = [LargeParam(latent, value) for latent, value in zip(latents, values, strict=True)]
+    return LatentList(parts, latents, name)
+
+
+def one_per_latent(value: Any, b: int, name: str, what: str, convert: Any) -> Any:
+    """A list of b copies, one per latent, or None where the user left it open."""
+    if value is None:
+        return None
+    parts = list(value) if isinstance(value, list | tuple) else [value] * b
+    if len(parts) != b:
+        raise InputError(
+            f"{name} has {len(parts)} entries but the likelihood has {b} latents; give {what} for "
+            "each latent, or one for all."
+        )
+    return [copy_of(convert(part)) for part in parts]
+
+
+def as_mean(value: Any) -> MeanFunction:
+    """A mean function, or an error that says what one is."""
+    if isinstance(value, MeanFunction):
+        return value
+    raise InputError(
+        "mean_functions must be chainedgp.means.MeanFunction objects, for example "
+        f"means.Constant(); got {type(value).__name__}."
+    )
+
+
+def checked_likelihood(likelihood: Any) -> Likelihood:
+    """A copy of a likelihood object; a class or anything else is an error."""
+    if isinstance(likelihood, type) and issubclass(likelihood, Likelihood):
+        raise InputError(f"likelihood must be an object: write {likelihood.__name__}().")
+    if not isinstance(likelihood, Likelihood):
+        got = repr(likelihood) if isinstance(likelihood, str) else type(likelihood).__name__
+        raise InputError(
+            "likelihood must be an object of one of the classes of chainedgp.likelihoods, for "
+            f"example likelihoods.HetGaussian(); got {got}."
+        )
+    return copy_of(likelihood)
+
+
+def checked_inducing(Z: Any, b: int, columns: int) -> Array | list[Array]:
+    """Z as one array (M, D) for all latents, or a list of b arrays."""
+    if isinstance(Z, list | tuple) and len(Z) and all(np.ndim(z) == 2 for z in Z):
+        if len(Z) != b:
+            raise InputError(
+                f"Z has {len(Z)} arrays but the likelihood has {b} latents; give an array for each "
+                "latent, or one for all."
+            )
+        return [checks.as_inputs(z, f"Z[{j}]", columns) for j, z in enumerate(Z)]
+    return checks.as_inputs(Z, "Z", columns)
+
+
+def checked_jitter(value: Any) -> float:
+    """A relative jitter in (0, 1)."""
+    if not (isinstance(value, int | float | np.floating) and 0.0 < value < 1.0):
+        raise InputError(f"jitter must be a number between 0 and 1; got {value!r}.")
+    return float(value)

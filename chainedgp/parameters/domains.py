@@ -1,0 +1,74 @@
+"""Where parameters and targets may lie: positive, real, above one …"""
+
+from __future__ import annotations
+
+import numpy as np
+from paramz import Param
+from paramz.transformations import Logexp
+
+from ..errors import InputError
+
+__all__ = ["CONTINUOUS", "DOMAINS", "OUTSIDE", "AboveOne", "make_parameter"]
+
+
+class AboveOne(Logexp):
+    """The constraint θ = 1 + log(1 + eˣ) > 1. No constructor arguments: paramz keeps one object."""
+
+    def f(self, x: np.ndarray) -> np.ndarray:
+        """θ from the unconstrained x, never rounded to 1."""
+        return 1.0 + np.maximum(super().f(x), 1e-9)
+
+    def finv(self, f: np.ndarray) -> np.ndarray:
+        """The unconstrained x from θ."""
+        return super().finv(np.maximum(f - 1.0, 1e-300))
+
+    def gradfactor(self, f: np.ndarray, df: np.ndarray) -> np.ndarray:
+        """dL/dx from dL/dθ."""
+        return super().gradfactor(f - 1.0, df)
+
+    def initialize(self, f: np.ndarray) -> np.ndarray:
+        """A start inside the domain."""
+        return np.where(f > 1.0, f, 2.0)
+
+    def log_jacobian(self, f: np.ndarray) -> np.ndarray:
+        """The log of dθ/dx."""
+        return super().log_jacobian(f - 1.0)
+
+    def log_jacobian_grad(self, f: np.ndarray) -> np.ndarray:
+        """Derivative of `log_jacobian` in θ."""
+        return super().log_jacobian_grad(f - 1.0)
+
+    def __str__(self) -> str:
+        return ">1"
+
+
+DOMAINS: dict[str, type[Logexp] | None] = {"positive": Logexp, "real": None, "above_one": AboveOne}
+LOWEST = {"positive": 0.0, "real": -np.inf, "above_one": 1.0}
+
+
+CONTINUOUS = ("real", "positive", "unit")  # supports of targets that have a density
+OUTSIDE = {  # what to do with targets outside the support
+    "positive": "For zeros use Inflated(…); for negative numbers a likelihood of real numbers, "
+    "such as HetGaussian.",
+    "times": "A censored row has the time until which it was seen, and Y_metadata['censored'] = 1; "
+    "for zeros use Inflated(…).",
+    "unit": "For exact 0 and 1 use ZeroOneInflatedBeta; divide percentages by 100.",
+    "counts": "Use a continuous likelihood for what is not a count.",
+    "binary": "Code the two classes as 0 and 1; for more classes use Softmax.",
+    "categories": "Code the classes from 0 on, without gaps.",
+}
+
+
+def make_parameter(key: str, value: float, domain: str) -> Param:
+    """A scalar leaf that starts at value, kept in the domain; InputError if it is outside."""
+    if domain not in DOMAINS:
+        raise InputError(f"Domain {domain!r} of {key!r} is unknown: use {', '.join(DOMAINS)}.")
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"Parameter {key} must be a number; got {value!r}.") from error
+    if not (np.isfinite(number) and number > LOWEST[domain]):
+        words = domain.replace("_", " ")
+        raise InputError(f"Parameter {key} must be finite and {words}; got {value!r}.")
+    constraint = DOMAINS[domain]
+    return Param(key, number, constraint() if constraint else None)

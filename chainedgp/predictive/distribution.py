@@ -1,0 +1,376 @@
+"""The predictive distribution of rows: one mixture p(y) = ∫ p(y | f) q(f) df for each."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from ..data.checks import as_fractions, as_generator, as_percent, fraction, positive_int
+from ..errors import InputError, MomentWarning
+from ..expectations import quadrature
+from ..likelihoods.contract import Likelihood
+from ..likelihoods.wrappers.constant import innermost
+from .mixtures import GaussianLatents, ScaleMixture, gives_with_density, mixture_of
+from .nodes import Mixture, lattice, log_expectation
+from .quantiles import DISCRETE, mixture_cdf, mixture_ppf
+from .survival import BAND_NODES, CENSORING, SurvivalCurves
+from .tables import DensityTables
+
+__all__ = ["Predictive"]
+
+MOMENT_REACH = (7.5, 12.0, 24.0)
+"""Radii, in standard deviations of q, tried until the outer shell adds nothing to a moment."""
+SHELL, NOTHING = 0.8, 1e-7
+
+
+class Predictive(SurvivalCurves):
+    """The distribution of y at n rows, in the habit of scipy.stats: p(y) = ∫ p(y | f) q(f) df.
+
+    q(f) = Π_j N(f_j; means_j, variances_j). Parameters of the likelihood are read once, here: the
+    object does not change when the model does. A one-dimensional y (or t) is a grid, with results
+    (n, k); an array (n, k), such as (n, 1), holds values for each row.
+
+    A likelihood may help with optional members:
+    `normal_scale_mixture(**parameters)`, a number a if y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a)
+    (infinity: no λ), or `normal_in_first(*rest, **parameters)`, (a, s) if y | f, rest ~ N(a f, s):
+    f is then integrated exactly; `cdf`, without which the mixture's density is integrated over y,
+    more slowly; `infinite_mean = True` where E[y] under a Gaussian q is infinite.
+
+    Parameters
+    ----------
+    likelihood: a `Likelihood` with b latents.
+    means, variances: (n, b), moments of q(f_j) at each row.
+    metadata: dict name -> (n,), as the likelihood's `log_density` takes them. `censored`,
+        `y_upper` and `entry` enter `logpdf` and `pdf` alone.
+    """
+
+    def __init__(
+        self,
+        likelihood: Likelihood,
+        means: np.ndarray,
+        variances: np.ndarray,
+        metadata: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        means, variances = np.array(means, dtype=float), np.array(variances, dtype=float)
+        shape = (len(means), len(likelihood.latents))
+        if means.shape != shape or variances.shape != shape:
+            raise InputError(
+                f"means and variances must be (n, {shape[1]}), a column for each of "
+                f"{', '.join(likelihood.latents)}; got {means.shape} and {variances.shape}."
+            )
+        if not (
+            np.isfinite(means).all() and np.isfinite(variances).all() and (variances >= 0).all()
+        ):
+            raise InputError("means must be finite, variances finite and not negative.")
+        self._likelihood, self._means, self._variances = likelihood, means, variances
+        metadata = {k: np.array(v, dtype=float) for k, v in (metadata or {}).items()}
+        event = {k: v for k, v in metadata.items() if k not in CENSORING}
+        self._parameters = likelihood.parameter_values()
+        self._event = GaussianLatents(likelihood, means, variances, {**self._parameters, **event})
+        self._seen = GaussianLatents(likelihood, means, variances, {**self._parameters, **metadata})
+        self._mixture = mixture_of(likelihood, means, variances, self._event.kw)
+
+    def __len__(self) -> int:
+        return len(self._means)
+
+    def __repr__(self) -> str:
+        return f"<Predictive of {len(self)} rows, {type(self._likelihood).__name__}>"
+
+    # ---- moments ---------------------------------------------------------------------------------
+
+    @property
+    def mean(self) -> np.ndarray:
+        """E[y] = E_q[E[y | f]], (n, 1). inf, with one warning, where it does not exist.
+
+        nan for a Student-t with ν ≤ 1, whose mean is not even infinite.
+        """
+        return self._moments[0].copy()
+
+    @property
+    def variance(self) -> np.ndarray:
+        """var[y] = `noise_variance` + `latent_variance`, (n, 1)."""
+        return self._moments[1] + self._moments[2]
+
+    @property
+    def noise_variance(self) -> np.ndarray:
+        """E_q[var[y | f]], (n, 1): what would remain if the latents were known."""
+        return self._moments[1].copy()
+
+    @property
+    def latent_variance(self) -> np.ndarray:
+        """var_q[E[y | f]], (n, 1): what more data can remove."""
+        return self._moments[2].copy()
+
+    @cached_property
+    def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean, noise and latent variance, (n, 1) each; warns, once for the object."""
+        if isinstance(self._mixture, ScaleMixture):
+            moments = self._scale_mixture_moments(self._mixture.shape)
+        elif self._has_no_mean():
+            moments = np.full((3, len(self)), np.inf)
+        else:
+            moments = self._node_moments()
+        lost = {
+            "mean": int((~np.isfinite(moments[0])).sum()),
+            "variance": int((~np.isfinite(moments[1] + moments[2])).sum()),
+        }
+        if any(lost.values()):
+            words = " and ".join(f"{count} have no {what}" for what, count in lost.items() if count)
+            warnings.warn(
+                f"Of {len(self)} predictive distributions of {type(self._likelihood).__name__} "
+                f"{words} (infinite). The median and other quantiles exist: use ppf(0.5), "
+                "interval(level) or predict_quantiles.",
+                MomentWarning,
+                stacklevel=4,
+            )
+        return moments[0][:, None], moments[1][:, None], moments[2][:, None]
+
+    def _scale_mixture_moments(self, shape: float) -> np.ndarray:
+        """Closed: m_f, E[e^g] E[1/λ] with E[1/λ] = a/(a − 1), v_f; (3, n)."""
+        (m_f, m_g), (v_f, v_g) = self._means.T, self._variances.T
+        factor = 1.0 if np.isinf(shape) else shape / (shape - 1.0) if shape > 1.0 else np.inf
+        exists = np.where(shape > 0.5, 1.0, np.nan)
+        with np.errstate(over="ignore"):
+            noise = np.exp(np.maximum(m_g + 0.5 * v_g, -700.0))  # above 0: ∞ times it is ∞
+        return np.stack([m_f * exists, noise * factor, v_f * exists])
+
+    def _has_no_mean(self) -> bool:
+        """Whether E[y] is infinite for every Gaussian q: a log-shape is below 0 sometimes."""
+        hook = "infinite_mean"
+        return gives_with_density(self._likelihood, hook) and bool(self._likelihood.infinite_mean)
+
+    def _node_moments(self) -> np.ndarray:
+        """Sums over the nodes, (3, n), with a wider lattice for rows whose outer shell matters."""
+        moments = np.empty((3, len(self)))
+        todo = np.arange(len(self))
+        if not _is_own(self._likelihood, "conditional_mean"):  # numeric: hundreds of values a node
+            rule = quadrature.rule_for(self._event.dim, 10)
+            x = np.stack([np.broadcast_to(c, rule.weights.shape).ravel() for c in rule.x])
+            for rows in _blocks(todo, 500 * rule.size):
+                moments[:, rows] = self._moments_on(rows, x, rule.weights.ravel())[0]
+            return moments
+        for reach in MOMENT_REACH:
+            grid = lattice(self._event.dim, int(self._event.dim == 1), reach)
+            log_phi = -0.5 * np.sum(grid.x**2, axis=0) + grid.log_volume
+            weights = np.exp(log_phi - np.max(log_phi))
+            wide = np.zeros(len(todo), dtype=bool)
+            start = 0
+            for rows in _blocks(todo, grid.size):
+                moments[:, rows], wide[start : start + len(rows)] = self._moments_on(
+                    rows, grid.x, weights / weights.sum()
+                )
+                start += len(rows)
+            todo = todo[wide]
+            if not len(todo) or self._event.dim > 3:
+                return moments
+        moments[:, todo] = np.inf  # the shell still matters at 24 sd
+        return moments
+
+    def _moments_on(
+        self, rows: np.ndarray, x: np.ndarray, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean, noise and latent variance (3, N), and whether nodes far out matter (N,)."""
+        _, latents = self._event.nodes(rows, x[:, :, None])
+        kw = self._event.keywords(rows)
+        shape = latents[0].shape
+        with np.errstate(all="ignore"):
+            conditional = np.broadcast_to(self._likelihood.conditional_mean(*latents, **kw), shape)
+            noise = np.broadcast_to(self._likelihood.conditional_variance(*latents, **kw), shape)
+            mean = weights @ conditional
+            centred = (conditional - mean) ** 2
+            moments = np.stack([mean, weights @ noise, weights @ centred])
+            radius = np.sqrt(np.sum(x * x, axis=0))
+            outer = np.where(radius > SHELL * radius.max(), weights, 0.0)
+            wide = (outer @ noise > NOTHING * moments[1]) | (outer @ centred > NOTHING * moments[2])
+        infinite = ~np.isfinite(mean)  # NaN: an infinite mean times e^f or a weight of 0
+        moments[:, infinite] = np.inf
+        moments[1, np.isnan(moments[1])] = np.inf
+        return moments, wide & ~infinite & np.isfinite(moments[1])
+
+    # ---- the distribution ------------------------------------------------------------------------
+
+    def pdf(self, y: np.ndarray) -> np.ndarray:
+        """p(y) = ∫ p(y | f) q(f) df, a density or a probability: (n, k) for a grid (k,)."""
+        return np.exp(self.logpdf(y))
+
+    def logpdf(self, y: np.ndarray) -> np.ndarray:
+        """log p(y), (n, k), summed in log space; −inf outside the support.
+
+        For a censored row the logarithm of the probability of what was seen.
+        """
+        censored = self._seen.kw.keys() & set(CENSORING)
+        return self._logpdf(y, self._seen if censored else self._mixture)
+
+    def _logpdf(self, y: np.ndarray, mixture: Mixture) -> np.ndarray:
+        return self._over_entries(
+            y,
+            -np.inf,
+            -np.inf,
+            lambda y, rows: log_expectation(mixture, mixture.log_density, y, rows),
+        )
+
+    def cdf(self, y: np.ndarray) -> np.ndarray:
+        """P(Y ≤ y), (n, k) for a grid (k,)."""
+        if self._tables is not None:
+            values = self._as_targets(y)
+            low, high = self._outside(values)
+            inside = self._tables.cdf(np.where(low | high, self._interior, values))
+            return np.where(low, 0.0, np.where(high, 1.0, inside))
+        return self._over_entries(
+            y, 0.0, 1.0, lambda y, rows: mixture_cdf(self._mixture, y, rows), step=True
+        )
+
+    def ppf(self, q: float | np.ndarray) -> np.ndarray:
+        """The y with cdf(y) = q, or the smallest count with cdf(y) ≥ q: (n, k) for k values."""
+        q = np.atleast_1d(as_fractions(q, "q"))
+        each = np.broadcast_to(q, (len(self), len(q)))
+        if self._tables is not None:
+            result = self._tables.ppf(each)
+        else:
+            rows = np.repeat(np.arange(len(self)), len(q))
+            result = np.empty(len(rows))
+            for block in _blocks(np.arange(len(rows)), 4):
+                part = mixture_ppf(self._mixture, q[block % len(q)], rows[block], self._likelihood)
+                result[block] = part
+            result = result.reshape(each.shape)
+        order = np.argsort(q, kind="stable")  # lattices differ: no crossing by rounding
+        result[:, order] = np.maximum.accumulate(result[:, order], axis=1)
+        return result
+
+    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Central interval with probability `level` in (0, 1): lower and upper end, (n, 1) each."""
+        level = fraction(level, "level")
+        ends = self.ppf(np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level]))
+        return ends[:, :1], ends[:, 1:]
+
+    def sample(self, size: int = 1, rng: int | np.random.Generator | None = None) -> np.ndarray:
+        """Independent draws for each row, (n, size): latents from q, then y given them."""
+        size, generator = positive_int(size, "size"), as_generator(rng)
+        result = np.empty(len(self) * size)
+        # a numeric default of the likelihood tabulates hundreds of values for each draw
+        cost = 4 if _is_own(self._likelihood, "sample") or _is_own(self._likelihood, "ppf") else 600
+        for entries in _blocks(np.arange(len(result)), cost):
+            rows = entries // size
+            z = generator.standard_normal((self._event.dim, 1, len(rows)))
+            latents = [f[0] for f in self._event.nodes(rows, z)[1]]
+            kw = self._event.keywords(rows)
+            result[entries] = self._likelihood.sample(generator, *latents, **kw)
+        return result.reshape(len(self), size)
+
+    def parameters(self, quantiles: tuple[float, ...] = (2.5, 50.0, 97.5)) -> dict[str, np.ndarray]:
+        """Quantiles (percent) under q of the likelihood's natural parameters: name -> (n, k).
+
+        For example the noise scale e^{g/2} or a rate e^f + e^g. Exact for a monotone function of
+        one latent, else from 2,048 Sobol nodes.
+        """
+        levels = as_percent(quantiles, "quantiles")
+        result = {}
+        for name in self._natural(np.arange(1), np.zeros((self._event.dim, 1, 1))):
+            exact = self._monotone_quantiles(name, levels)
+            result[name] = self._sobol_quantiles(name, levels) if exact is None else exact
+        return result
+
+    def _natural(self, rows: np.ndarray, z: np.ndarray) -> dict[str, np.ndarray]:
+        """Natural parameters (K, N) at standardised latents z (b, K, 1)."""
+        _, latents = self._event.nodes(rows, z)
+        named = self._likelihood.natural_parameters(*latents, **self._event.keywords(rows))
+        return {k: np.broadcast_to(v, latents[0].shape) for k, v in named.items()}
+
+    def _monotone_quantiles(self, name: str, levels: np.ndarray) -> np.ndarray | None:
+        """Quantiles (n, k) of a parameter that depends on one latent only and is monotone in it."""
+        rows, axes = np.arange(len(self)), np.eye(self._event.dim)[:, :, None, None]  # (b, b, 1, 1)
+        probe = axes * np.linspace(-3.0, 3.0, 13)[:, None]
+        steps = [np.diff(self._natural(rows[:64], z)[name], axis=0) for z in probe]
+        moving = [j for j, step in enumerate(steps) if step.any()] or [0]
+        j = moving[0]
+        if len(moving) > 1 or (steps[j].max() > 0.0 and steps[j].min() < 0.0):
+            return None
+        sign = -1.0 if steps[j].min() < 0.0 else 1.0
+        return self._natural(rows, axes[j] * (sign * ndtri(levels))[:, None])[name].T.copy()
+
+    def _sobol_quantiles(self, name: str, levels: np.ndarray) -> np.ndarray:
+        """Quantiles (n, k) of any function of the latents."""
+        z = np.stack(quadrature.sobol_rule(self._event.dim, BAND_NODES).x)  # (b, K, 1)
+        result = np.empty((len(self), len(levels)))
+        for rows in _blocks(np.arange(len(self)), z.shape[1]):
+            result[rows] = np.quantile(self._natural(rows, z)[name], levels, axis=0).T
+        return result
+
+    # ---- entries ---------------------------------------------------------------------------------
+
+    @cached_property
+    def _tables(self) -> DensityTables | None:
+        """Used where the likelihood has no cdf of its own."""
+        if isinstance(self._mixture, ScaleMixture) or _is_own(self._likelihood, "cdf"):
+            return None
+        return DensityTables(self._mixture, len(self), self._likelihood)
+
+    @property
+    def _interior(self) -> float:
+        return 0.5 if self._likelihood.support == "unit" else 1.0
+
+    def _as_targets(self, y: np.ndarray, name: str = "y") -> np.ndarray:
+        """y as (n, k): a scalar or a grid (k,) for all rows, or (n, k) as it is."""
+        try:
+            values = np.array(y, dtype=float)
+        except (TypeError, ValueError):
+            raise InputError(f"{name} must be numbers; got {y!r}.") from None
+        if np.isnan(values).any():
+            raise InputError(f"{name} has {int(np.isnan(values).sum())} missing values (NaN).")
+        if values.ndim < 2:
+            return np.broadcast_to(values.reshape(1, -1), (len(self), values.size))
+        if values.ndim == 2 and len(values) == len(self):
+            return values
+        raise InputError(
+            f"{name} must be a number, a grid (k,) for all rows, or ({len(self)}, k), values for "
+            f"each row; got shape {values.shape}."
+        )
+
+    def _outside(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where y is below and above the support; its ends may be atoms and are left in."""
+        support = self._likelihood.support
+        low = (y < 0.0) if support != "real" else y == -np.inf
+        high = {"unit": 1.0, "binary": 1.0}.get(support, np.inf)
+        return low, (y > high) | (y == np.inf)
+
+    def _over_entries(
+        self,
+        y: np.ndarray,
+        below: float,
+        above: float,
+        function: Callable[[np.ndarray, np.ndarray], np.ndarray],
+        step: bool = False,
+    ) -> np.ndarray:
+        """function(y, rows) of the targets inside the support, (n, k).
+
+        For counts a density is 0 between integers, and a step function is that at the floor.
+        """
+        y = self._as_targets(y)
+        low, high = self._outside(y)
+        result = np.where(low, below, above)
+        inside = ~(low | high)
+        if self._likelihood.support in DISCRETE:
+            whole = np.floor(y)
+            inside &= step | (whole == y)
+            result = np.where(inside | low | high, result, below)
+            y = whole
+        rows, columns = np.nonzero(inside)
+        for part in _blocks(np.arange(len(rows)), 4):
+            entry = rows[part], columns[part]
+            result[entry] = function(y[entry], rows[part])
+        return result
+
+
+def _blocks(rows: np.ndarray, nodes: int) -> list[np.ndarray]:
+    """Pieces of `rows` such that nodes × rows of a piece is bounded."""
+    return [rows[part] for part in quadrature.row_blocks(len(rows), nodes)]
+
+
+def _is_own(likelihood: Any, method: str) -> bool:
+    """Whether a likelihood, or the one that it wraps, has a `method` better than the default."""
+    return getattr(type(innermost(likelihood)), method) is not getattr(Likelihood, method)

@@ -1,0 +1,356 @@
+"""The cdf of a predictive mixture and its inverse, for many rows at once.
+
+F(y) = E[P(Y ≤ y | z)] is increasing in y on any fixed set of nodes, because the weights are
+positive. So quantiles are bracketed roots on one lattice, which is then checked at the root and
+refined where it has to be.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit, log_expit, logit
+
+from ..errors import QuadratureWarning
+from ..expectations.quadrature import row_blocks
+from ..likelihoods import Likelihood
+from .nodes import LAST_LEVEL, Lattice, Mixture, lattice, log_expectation, step_resolved
+
+__all__ = ["DISCRETE", "LINES", "mixture_cdf", "mixture_ppf"]
+
+Function = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+DISCRETE = ("counts", "binary", "categories")
+
+
+class Line(NamedTuple):
+    """The line t ↔ the support: y of t and back, log dy/dt, and where y is representable."""
+
+    to_y: Callable
+    from_y: Callable
+    log_slope: Callable
+    low: float
+    high: float
+    ends: tuple[float, float]
+
+    def clip(self, t: np.ndarray) -> np.ndarray:
+        """t inside the representable range."""
+        return np.clip(t, self.low, self.high)
+
+
+LINES = {
+    "real": Line(np.positive, np.positive, np.zeros_like, -1e300, 1e300, (-np.inf, np.inf)),
+    "positive": Line(np.exp, np.log, np.positive, -744.0, 709.0, (0.0, np.inf)),
+    "unit": Line(expit, logit, lambda t: log_expit(t) + log_expit(-t), -744.0, 36.7, (0.0, 1.0)),
+}
+LOGIT_TOLERANCE = 1e-10
+ROUGH = 1e-3
+"""Tolerance of logit F on the coarse lattice."""
+CLOSE, NEWTON_STEPS = 1e-5, 5
+"""Excess of logit F that one more step makes negligible; steps before brackets are used."""
+POLISH = 0.05
+"""Width of such a bracket, relative to the first."""
+ROUGH_COUNT, FINE_COUNT = 1e-4, 1e-9
+"""Relative errors of quantiles that are counts, before F is resolved and after."""
+
+
+def mixture_cdf(mixture: Mixture, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """P(Y ≤ y) = E[P(Y ≤ y | z)], (N,), for targets y (N,) of the given rows (N,)."""
+
+    def log_cdf(y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
+        return np.log(mixture.cdf(y, rows, latents))
+
+    value = log_expectation(mixture, log_cdf, y, rows, probe=mixture.log_density, follow=False)
+    return np.minimum(np.exp(value), 1.0)
+
+
+def mixture_ppf(
+    mixture: Mixture, q: np.ndarray, rows: np.ndarray, likelihood: Likelihood
+) -> np.ndarray:
+    """The smallest y with P(Y ≤ y) ≥ q, (N,), for q in (0, 1), (N,), of the given rows (N,)."""
+    support = likelihood.support
+    with np.errstate(all="ignore"):
+        if support in DISCRETE:
+            middle, _, _ = mixture.guess(q, rows)
+            start = np.where(np.isfinite(middle), np.maximum(middle, 0.0), 0.0)
+            return _refined(_Integers(), mixture, q, rows, start, np.ones(len(q)))
+        result, todo = _at_atoms(mixture, q, rows, likelihood.atoms)
+        q, rows, line = q[todo], rows[todo], LINES[support]
+        t, below, above = (line.clip(line.from_y(y)) for y in mixture.guess(q, rows))
+        width = np.maximum(above - t, t - below) + 1e-12 * np.abs(t)
+        t = np.where(np.isfinite(t), t, 0.0)
+        width = np.where(np.isfinite(width) & (width > 0.0), width, 1.0)
+        t = _refined(_Reals(line), mixture, q, rows, t, width)
+        first, last = line.ends
+        result[todo] = np.where(t <= line.low, first, np.where(t >= line.high, last, line.to_y(t)))
+        return result
+
+
+def _at_atoms(
+    mixture: Mixture, q: np.ndarray, rows: np.ndarray, atoms: tuple[float, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Quantiles (N,) that are one of the atoms, where F jumps over q, and indices of the others."""
+    result = np.full(len(q), np.nan)
+    for atom in atoms:
+        y = np.full(len(q), atom)
+        top = mixture_cdf(mixture, y, rows)
+        mass = np.exp(log_expectation(mixture, mixture.log_density, y, rows))
+        result[(q > top - mass) & (q <= top)] = atom
+    return result, np.flatnonzero(np.isnan(result))
+
+
+def _refined(
+    solver: _Reals | _Integers,
+    mixture: Mixture,
+    q: np.ndarray,
+    rows: np.ndarray,
+    t: np.ndarray,
+    width: np.ndarray,
+) -> np.ndarray:
+    """Roots t (N,): roughly on a coarse lattice, then on ever finer ones until F is resolved."""
+    t, todo = t.copy(), np.arange(len(q))
+    last = LAST_LEVEL.get(mixture.dim, 2)
+    for level in [-mixture.dim, *range(last + 1)]:
+        grid = lattice(mixture.dim, level)
+        coarse = np.ones(len(todo), dtype=bool)
+        for part in row_blocks(len(todo), grid.size):
+            block = todo[part]
+            nodes = _Nodes(mixture, rows[block], grid)
+            args = (nodes, q[block], t[block], width[block])
+            if level < 0:
+                t[block] = solver.start(*args)
+            else:
+                t[block], done = solver.improve(*args, level == last)
+                coarse[part] = ~done
+        todo = todo[coarse]
+        if not len(todo):
+            return t
+    warnings.warn(
+        f"{len(todo)} of {len(q)} quantiles did not converge on {grid.size} nodes: q is more than "
+        "a thousand times wider than the noise, or the density has a kink.",
+        QuadratureWarning,
+        stacklevel=5,
+    )
+    return t
+
+
+class _Nodes:
+    """The mixture on one lattice for a block of entries: F(y) = Σ_k w_k P(Y ≤ y | z_k)."""
+
+    def __init__(self, mixture: Mixture, rows: np.ndarray, grid: Lattice) -> None:
+        self.mixture, self.rows, self.grid = mixture, rows, grid
+        log_base, self.latents = mixture.nodes(rows, grid.x[:, :, None])
+        self.log_weights = log_base + grid.log_volume[:, None]  # (K, N) or (K, 1)
+        weights = np.exp(self.log_weights)
+        self.mass = weights.sum(axis=0)
+        self.weights = weights / self.mass
+
+    def _of(self, i: np.ndarray, array: np.ndarray) -> np.ndarray:
+        """The columns i of an array (K, N) or (K, 1)."""
+        return array if array.shape[1] == 1 or len(i) == len(self.rows) else array[:, i]
+
+    def cdf(self, y: np.ndarray, i: np.ndarray) -> np.ndarray:
+        """F(y) of the entries i of the block."""
+        latents = tuple(self._of(i, f) for f in self.latents)
+        values = self.mixture.cdf(y, self.rows[i], latents)
+        if self.weights.shape[1] == 1:
+            return self.weights[:, 0] @ values
+        return np.einsum("kn,kn->n", self._of(i, self.weights), values)
+
+    def look(self, y: np.ndarray, i: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """F(y) and log p(y) of the entries i, and whether the lattice resolves them."""
+        latents, log_weights = (
+            tuple(self._of(i, f) for f in self.latents),
+            self._of(i, self.log_weights),
+        )
+        density = log_weights + self.mixture.log_density(y, self.rows[i], latents)
+        values = self._of(i, self.weights) * self.mixture.cdf(y, self.rows[i], latents)
+        mass = self.mass if len(self.mass) == 1 else self.mass[i]
+        done, log_p = step_resolved(mass, density, values, self.grid)
+        return values.sum(axis=0), log_p, done
+
+
+class _Reals:
+    """Roots of logit F(t) = logit q: near a line for most F, so that Newton's method is fast."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+
+    def start(self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray) -> np.ndarray:
+        """Roots to three digits of logit F."""
+        return self._bracketed(nodes, q, t, width, np.arange(len(q)), ROUGH)
+
+    def improve(
+        self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray, last: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """One step for all entries, exact roots where F is resolved; and where it is."""
+        t, done, _ = self._newton(nodes, q, t, width, np.arange(len(q)))
+        i = np.arange(len(q)) if last else np.flatnonzero(done)
+        for _ in range(NEWTON_STEPS):
+            t[i], done[i], close = self._newton(nodes, q[i], t[i], width[i], i)
+            i = i[~close & (done[i] | last)]
+            if not len(i):
+                return t, done
+        t[i] = self._bracketed(nodes, q[i], t[i], POLISH * width[i], i, LOGIT_TOLERANCE)
+        return t, done
+
+    def _newton(
+        self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray, i: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """t after one step for the entries i, whether F was resolved, and t close to a root."""
+        F, log_p, done = nodes.look(self.line.to_y(t), i)
+        F = np.clip(F, 1e-300, 1.0 - 1e-16)
+        excess = logit(q) - logit(F)
+        step = excess * np.exp(np.log(F) + np.log1p(-F) - log_p - self.line.log_slope(t))
+        step = np.clip(np.where(np.isfinite(step), step, 0.0), -width, width)
+        return self.line.clip(t + step), done, np.abs(excess) < CLOSE
+
+    def _bracketed(
+        self,
+        nodes: _Nodes,
+        q: np.ndarray,
+        t: np.ndarray,
+        width: np.ndarray,
+        i: np.ndarray,
+        tolerance: float,
+    ) -> np.ndarray:
+        def cdf(t: np.ndarray, k: np.ndarray) -> np.ndarray:
+            return nodes.cdf(self.line.to_y(t), i[k])
+
+        return _solve(cdf, q, t, width, tolerance, self.line.low, self.line.high)
+
+
+class _Integers:
+    """The smallest integers with F ≥ q."""
+
+    def start(self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray) -> np.ndarray:
+        """On the coarse lattice."""
+        return _solve_integer(nodes.cdf, q, t, ROUGH_COUNT)
+
+    def improve(
+        self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray, last: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Exact where this lattice resolves F, rough elsewhere; and where it does."""
+        every = np.arange(len(q))
+        done = nodes.look(t, every)[2]
+        if last and not done.all():
+            t = np.where(done, t, _solve_integer(nodes.cdf, q, t, ROUGH_COUNT))
+            done = nodes.look(t, every)[2]
+        if len(i := np.flatnonzero(done)):
+            t[i] = _solve_integer(lambda y, k: nodes.cdf(y, i[k]), q[i], t[i], FINE_COUNT)
+            done[i] = nodes.look(t[i], i)[2]
+        return t, done
+
+
+def _solve(
+    cdf: Function,
+    q: np.ndarray,
+    start: np.ndarray,
+    width: np.ndarray,
+    tolerance: float,
+    low: float,
+    high: float,
+) -> np.ndarray:
+    """Roots of logit F(t) = logit q, (N,): near a line for most F. `low` or `high` if none.
+
+    cdf(t, i) evaluates the entries i. The bracket start ± width is doubled until it holds a root.
+    """
+    goal = logit(q)
+
+    def excess(t: np.ndarray, i: np.ndarray) -> np.ndarray:
+        F = np.clip(cdf(t, i), 1e-300, 1.0 - 1e-16)
+        return np.log(F) - np.log1p(-F) - goal[i]
+
+    every = np.arange(len(q))
+    a, b = np.maximum(start - width, low), np.minimum(start + width, high)
+    fa, fb = excess(a, every), excess(b, every)
+    step = 2.0 * width
+    while len(i := np.flatnonzero((fa > 0.0) & (a > low))):
+        b[i], fb[i] = a[i], fa[i]
+        a[i] = np.maximum(a[i] - step[i], low)
+        fa[i], step[i] = excess(a[i], i), 4.0 * step[i]
+    step = 2.0 * width
+    while len(i := np.flatnonzero((fb < 0.0) & (b < high))):
+        a[i], fa[i] = b[i], fb[i]
+        b[i] = np.minimum(b[i] + step[i], high)
+        fb[i], step[i] = excess(b[i], i), 4.0 * step[i]
+    return np.where(
+        fa > 0.0, low, np.where(fb < 0.0, high, _chandrupatla(excess, a, b, fa, fb, tolerance))
+    )
+
+
+def _chandrupatla(
+    function: Function,
+    a: np.ndarray,
+    b: np.ndarray,
+    fa: np.ndarray,
+    fb: np.ndarray,
+    tolerance: float,
+) -> np.ndarray:
+    """Roots in brackets [a, b], fa ≤ 0 ≤ fb: inverse quadratic steps where they are safe.
+
+    T. R. Chandrupatla (1997), Advances in Engineering Software 28, 145-149. At a jump of the
+    function (an atom of the distribution) the upper end of the last bracket is returned.
+    """
+    root = np.where(np.abs(fa) < np.abs(fb), a, b)
+    i = np.flatnonzero((np.minimum(np.abs(fa), np.abs(fb)) > tolerance) & (fa < 0) & (fb > 0))
+    a, b, fa, fb = a[i], b[i], fa[i], fb[i]
+    share = fa / (fa - fb)  # the first step is the secant's, kept off the ends
+    share = np.clip(share, 0.05, 0.95)
+    for _ in range(200):
+        if not len(i):
+            break
+        x = a + share * (b - a)
+        fx = function(x, i)
+        same = np.sign(fx) == np.sign(fa)
+        c, fc = np.where(same, a, b), np.where(same, fa, fb)
+        b, fb = np.where(same, b, a), np.where(same, fb, fa)
+        a, fa = x, fx
+        small = np.abs(fa) < np.abs(fb)
+        upper = np.where(fa > 0.0, a, b)
+        best = np.where(small, a, b)
+        gap = np.abs(b - a)
+        resolution = 4e-16 * np.maximum(np.abs(a), np.abs(b)) + 1e-300
+        close = np.minimum(np.abs(fa), np.abs(fb)) <= tolerance
+        done = close | (gap <= resolution)
+        root[i[done]] = np.where(close | (np.abs(fa - fb) < 1e-3), best, upper)[done]
+        xi, phi = (a - b) / (c - b), (fa - fb) / (fc - fb)
+        safe = (phi**2 < xi) & ((1.0 - phi) ** 2 < 1.0 - xi)
+        quadratic = fa / (fb - fa) * fc / (fb - fc) + (c - a) / (b - a) * fa / (fc - fa) * fb / (
+            fc - fb
+        )
+        share = np.where(safe & np.isfinite(quadratic), quadratic, 0.5)
+        least = 0.5 * resolution / np.maximum(gap, 1e-300)
+        share = np.clip(share, least, 1.0 - least)
+        i, a, b, fa, fb, share = (v[~done] for v in (i, a, b, fa, fb, share))
+    return root
+
+
+def _solve_integer(cdf: Function, q: np.ndarray, start: np.ndarray, error: float) -> np.ndarray:
+    """The smallest integers with F ≥ q, (N,): growing steps, then bisection to a relative error."""
+    q = q - 1e-14  # F is a sum of many rounded terms
+    middle = np.floor(start)
+    enough = cdf(middle, np.arange(len(q))) >= q
+    low, high = np.where(enough, -1.0, middle), np.where(enough, middle, np.inf)
+    step = first = np.maximum(1.0, np.floor(10.0 * error * middle))
+    while len(i := np.flatnonzero((low < 0.0) & (high > 0.0) & enough)):  # downwards
+        trial = np.maximum(high[i] - step[i], -1.0)
+        over = (trial >= 0.0) & (cdf(np.maximum(trial, 0.0), i) >= q[i])
+        high[i] = np.where(over, trial, high[i])
+        low[i] = np.where(over, -1.0, trial)
+        enough[i] = over
+        step = 4.0 * step
+    step = first
+    while len(i := np.flatnonzero(np.isinf(high) & np.isfinite(low))):  # upwards; inf has no end
+        trial = low[i] + step[i]
+        over = cdf(trial, i) >= q[i]
+        high[i], low[i] = np.where(over, trial, np.inf), np.where(over, low[i], trial)
+        step = 4.0 * step
+    while len(i := np.flatnonzero(high - low > np.maximum(1.0, error * high))):
+        trial = np.floor(0.5 * (low[i] + high[i]))
+        over = cdf(trial, i) >= q[i]
+        high[i], low[i] = np.where(over, trial, high[i]), np.where(over, low[i], trial)
+    return high

@@ -1,0 +1,181 @@
+"""Curves of an event time under the predictive mixture, with credible bands over q."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..data.checks import as_percent
+from ..errors import InputError
+from ..expectations import quadrature
+from ..likelihoods.wrappers.constant import innermost
+from ..parameters.domains import CONTINUOUS
+from .mixtures import GaussianLatents
+from .nodes import log_expectation
+
+__all__ = ["BAND_NODES", "CENSORING", "SurvivalCurves", "pit_ends"]
+
+CENSORING = ("censored", "y_upper", "entry")
+"""Metadata that say what was seen of an event: they enter `logpdf`, not the event's own law."""
+
+BAND_NODES = 2048
+PANELS = 14
+"""Panels of the integral over time, each half of the one above: [0, h/2¹³], …, [h/2, h]."""
+
+Bands = tuple[float, float]
+Estimate = np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]
+Curve = Callable[..., np.ndarray]
+
+
+class SurvivalCurves:
+    """S(t) = E_q[S(t | f)] and what follows from it, for likelihoods with a `log_survival`.
+
+    Estimates belong to the predictive distribution itself: hazard(t) = −d log S/dt = p(t)/S(t).
+    With bands=(5, 95) a method returns (estimate, lower, upper), where lower and upper are the
+    percentiles, over q(f), of the curve S(t | f), h(t | f), … of one subject with latents f.
+    """
+
+    _likelihood: Any
+    _event: GaussianLatents
+    _logpdf: Any
+    _as_targets: Any
+    _over_entries: Any
+    ppf: Any
+
+    def sf(self, t: np.ndarray, bands: Bands | None = None) -> Estimate:
+        """S(t) = P(T > t), (n, k) for a grid (k,)."""
+        self._check_survival("sf")
+        return self._with_bands(np.exp(self._log_sf(t)), self._conditional_sf, t, bands)
+
+    def cumulative_hazard(self, t: np.ndarray, bands: Bands | None = None) -> Estimate:
+        """H(t) = −log S(t), (n, k)."""
+        self._check_survival("cumulative_hazard")
+        return self._with_bands(
+            -self._log_sf(t) + 0.0,
+            lambda t, rows, latents: -self._log_survival(t, rows, latents),
+            t,
+            bands,
+        )
+
+    def hazard(self, t: np.ndarray, bands: Bands | None = None) -> Estimate:
+        """h(t) = p(t)/S(t) = −d log S(t)/dt, (n, k)."""
+        self._check_survival("hazard")
+
+        def conditional(t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
+            log_density = self._event.log_density(t, rows, latents)
+            return np.exp(log_density - self._log_survival(t, rows, latents))
+
+        estimate = np.exp(self._logpdf(t, self._event) - self._log_sf(t))
+        return self._with_bands(estimate, conditional, t, bands)
+
+    def median(self, bands: Bands | None = None) -> Estimate:
+        """The time with S(t) = ½, (n, 1)."""
+        self._check_survival("median")
+
+        def conditional(_: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
+            return self._likelihood.ppf(0.5, *latents, **self._event.keywords(rows))
+
+        return self._with_bands(self.ppf(0.5), conditional, np.ones(1), bands)
+
+    def restricted_mean(self, horizon: float, bands: Bands | None = None) -> Estimate:
+        """E[min(T, h)] = ∫₀ʰ S(t) dt, (n, 1), for a horizon h > 0."""
+        self._check_survival("restricted_mean")
+        if not (np.ndim(horizon) == 0 and 0.0 < float(horizon) < np.inf):
+            raise InputError(f"horizon must be a positive number; got {horizon!r}.")
+        nodes, weights = _panels(float(horizon))
+
+        def conditional(_: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
+            return sum(  # one time after the other: memory of one curve value
+                weight * self._conditional_sf(np.full(len(rows), t), rows, latents)
+                for t, weight in zip(nodes, weights, strict=True)
+            )
+
+        estimate = np.exp(self._log_sf(nodes)) @ weights[:, None]
+        return self._with_bands(estimate, conditional, np.ones(1), bands)
+
+    # ---- parts -----------------------------------------------------------------------------------
+
+    def _check_survival(self, method: str) -> None:
+        if not hasattr(innermost(self._likelihood), "log_survival"):
+            raise InputError(
+                f"{method} is for survival likelihoods; {type(self._likelihood).__name__} has no "
+                "log_survival. Use cdf, ppf or interval, or derive the likelihood from Survival."
+            )
+
+    def _log_survival(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
+        """log S(t | f), (K, N)."""
+        kw = self._event.keywords(rows)
+        if hasattr(self._likelihood, "log_survival"):
+            return self._likelihood.log_survival(t, *latents, **kw)
+        return np.log1p(-self._likelihood.cdf(t, *latents, **kw))  # a wrapper without one
+
+    def _conditional_sf(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
+        return np.exp(self._log_survival(t, rows, latents))
+
+    def _log_sf(self, t: np.ndarray) -> np.ndarray:
+        """log E[S(t | f)], (n, k); 0 for t ≤ 0."""
+        t = self._as_targets(t, "t")
+
+        def log_sf(t: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            return log_expectation(
+                self._event, self._log_survival, t, rows, probe=self._event.log_density
+            )
+
+        return np.minimum(self._over_entries(np.where(t > 0.0, t, -1.0), 0.0, -np.inf, log_sf), 0.0)
+
+    def _with_bands(
+        self, estimate: np.ndarray, conditional: Curve, t: np.ndarray, bands: Bands | None
+    ) -> Estimate:
+        """The estimate (n, k), or with it the percentiles of conditional(t, rows, latents)."""
+        if bands is None:
+            return estimate
+        levels = as_percent(bands, "bands")
+        if len(levels) != 2 or levels[0] >= levels[1]:
+            raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
+        t = self._as_targets(t, "t")
+        z = np.stack(quadrature.sobol_rule(self._event.dim, BAND_NODES).x)  # (b, K, 1)
+        rows, columns = np.nonzero(np.ones(t.shape, dtype=bool))
+        ends = np.empty((2, *t.shape))
+        with np.errstate(all="ignore"):
+            for part in quadrature.row_blocks(len(rows), z.shape[1]):
+                entry = rows[part], columns[part]
+                _, latents = self._event.nodes(rows[part], z)
+                at = np.maximum(t[entry], np.finfo(float).tiny)  # S(0) = 1, h(0) its limit
+                values = conditional(at, rows[part], latents)
+                ends[:, rows[part], columns[part]] = np.quantile(values, levels, axis=0)
+        return estimate, ends[0], ends[1]
+
+
+def _panels(horizon: float) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss–Legendre nodes and weights of ∫₀ʰ on panels that halve towards 0."""
+    x, w = np.polynomial.legendre.leggauss(8)
+    edges = horizon * np.concatenate([[0.0], 2.0 ** np.arange(1 - PANELS, 1.0)])
+    half = 0.5 * np.diff(edges)[:, None]
+    return (edges[:-1, None] + half * (1.0 + x)).ravel(), (half * w).ravel()
+
+
+def pit_ends(
+    predictive: Any, y: np.ndarray, metadata: dict[str, Any] | None = None
+) -> tuple[Any, Any]:
+    """The ends, (n,) each, between which the probability integral transform of each row lies.
+
+    Both are F(y) for a continuous target that was seen; F(y⁻) and F(y) at a jump, F(y) and 1 for a
+    right-censored one, and so on; given T > entry where there is an `entry`. metadata : how the
+    rows were observed, where the predictive distribution was not told.
+    """
+    metadata = predictive._seen.kw if metadata is None else metadata
+    lower = upper = predictive.cdf(y[:, None])[:, 0]
+    likelihood = predictive._likelihood
+    if likelihood.atoms or likelihood.support not in CONTINUOUS:
+        lower = predictive.cdf(np.nextafter(y[:, None], -np.inf))[:, 0]  # below a jump
+    censored = metadata.get("censored", np.zeros(len(y)))
+    if (censored == 2).any():
+        end = predictive.cdf(metadata["y_upper"][:, None])[:, 0]
+        upper = np.where(censored == 2, end, upper)
+    upper = np.where(censored == 1, 1.0, upper)
+    if "entry" in metadata:
+        start = predictive.cdf(metadata["entry"][:, None])[:, 0]
+        lower, upper = ((ends - start) / (1.0 - start) for ends in (lower, upper))
+    return np.where(censored == -1, 0.0, lower), upper

@@ -1,0 +1,102 @@
+"""The cdf of a predictive mixture of which only the density is known, and its inverse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.polynomial.legendre import legint, legval, legvander
+
+from ..likelihoods import Likelihood, from_density
+from ..likelihoods.wrappers.atoms import WithAtoms
+from .nodes import Mixture, log_expectation
+from .quantiles import DISCRETE, LINES
+
+__all__ = ["DensityTables"]
+
+TABLE_ROWS = 32
+TABLE_FLOOR = -26.0
+"""Log-densities (per spread of y) below it add nothing to an integral over y: not refined."""
+
+
+class DensityTables:
+    """cdf and quantiles of a mixture of which only the density is known.
+
+    The mixture's own density is integrated over y (`numeric`), in blocks of rows: some ten
+    milliseconds a row with two latents. A likelihood with a `cdf` of its own avoids it.
+    """
+
+    def __init__(self, mixture: Mixture, num_rows: int, likelihood: Likelihood) -> None:
+        self.mixture, self.num_rows, self.likelihood = mixture, num_rows, likelihood
+
+    def _table(self, rows: np.ndarray) -> Any:
+        """The distribution of some rows: `numeric.Table`, or with atoms beside it."""
+        with np.errstate(all="ignore"):
+            guess = self.mixture.guess(np.full(len(rows), 0.5), rows)
+            floor = TABLE_FLOOR - float(np.log(np.nanmax(guess[2] - guess[1]) + 1e-300))
+
+        def log_p(y: np.ndarray) -> np.ndarray:
+            y, row = np.broadcast_arrays(y, rows)
+            options: Any = {"floor": floor, "follow": False}
+            density = self.mixture.log_density
+            value = log_expectation(self.mixture, density, y.ravel(), row.ravel(), **options)
+            return value.reshape(y.shape)
+
+        support, atoms = self.likelihood.support, self.likelihood.atoms
+        if support in DISCRETE:
+            sizes = {"binary": 2, "categories": self.likelihood.num_categories}
+            return from_density.Discrete(log_p, (len(rows),), sizes.get(support))
+        if not atoms:
+            return _Panels(log_p, support, guess)
+
+        def beside(y: np.ndarray) -> np.ndarray:  # the density: never at an atom
+            return log_p(np.where(np.isin(y, atoms), np.nextafter(y, np.inf), y))
+
+        rest = _Panels(beside, support, guess)
+        masses = [np.exp(log_p(np.full(len(rows), atom))) for atom in atoms]
+        return WithAtoms(rest, rest.total, atoms, masses)
+
+    def cdf(self, y: np.ndarray) -> np.ndarray:
+        """P(Y ≤ y), (n, k) for y (n, k)."""
+        return np.clip(self._apply("cdf", y), 0.0, 1.0)
+
+    def ppf(self, q: np.ndarray) -> np.ndarray:
+        """Quantiles, (n, k) for q (n, k)."""
+        return self._apply("ppf", q)
+
+    def _apply(self, method: str, values: np.ndarray) -> np.ndarray:
+        result = np.empty(values.shape)
+        for start in range(0, self.num_rows, TABLE_ROWS):
+            rows = np.arange(start, min(start + TABLE_ROWS, self.num_rows))
+            result[rows] = getattr(self._table(rows), method)(values[rows].T).T
+        return result
+
+
+class _Panels(from_density.Continuous):
+    """`numeric.Continuous` for a density that is smooth and costs much: evaluated once a node.
+
+    Inside a panel the density is the polynomial through its nodes. Panels are placed by a guess of
+    the median and of two other quantiles, (n,) each.
+    """
+
+    def __init__(self, log_p: Callable, support: str, guess: tuple[np.ndarray, ...]) -> None:
+        self.guess = guess
+        super().__init__(log_p, guess[0].shape, support)
+        x, w, degree = from_density.GL_NODES, from_density.GL_WEIGHTS, len(from_density.GL_NODES)
+        size = np.arange(degree) + 0.5
+        transform = legvander(x, degree - 1).T * w * size[:, None]
+        density = np.exp(self.log_w) / w[:, None]  # (panels, nodes, n), times half a panel
+        self.series = legint(np.einsum("ij,pjn->ipn", transform, density), lbnd=-1.0)
+
+    def _place(self, shape: tuple[int, ...], hints: Any) -> tuple[np.ndarray, np.ndarray]:
+        line = LINES[self.support]
+        with np.errstate(all="ignore"):
+            centre, *ends = (line.clip(line.from_y(y)) for y in self.guess)
+        return centre, np.maximum(ends[1] - centre, centre - ends[0]) + 1e-9 * np.abs(centre)
+
+    def _cdf_in_panel(self, t: np.ndarray, panel: np.ndarray) -> np.ndarray:
+        edge, width = from_density.EDGES[panel], np.diff(from_density.EDGES)[0]
+        row = np.broadcast_to(np.arange(self.series.shape[2]), np.shape(t))
+        part = legval(2.0 * (t - edge) / width - 1.0, self.series[:, panel, row], tensor=False)
+        return self.edges_cdf[panel, row] + part
