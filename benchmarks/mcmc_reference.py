@@ -1,4 +1,4 @@
-"""Posteriors of the latents by long MCMC, and the best Gaussian mean field: tests/data/mcmc.json.
+"""Posteriors of the latents by long MCMC, and the best Gaussian mean field: tests/stored/mcmc.json.
 
     python benchmarks/mcmc_reference.py [LIKELIHOOD …] [--draws 1000] [--seed 0] [--output FILE]
 
@@ -11,8 +11,8 @@ For five likelihoods, 80 rows are simulated at given hyperparameters. At these h
   prior, and from the means and standard deviations of the chains.
 
 Nothing of the package is used. The file holds data, hyperparameters, and mean and standard
-deviation of both at every row; `tests/test_inference_truth.py` holds fits of the package against
-it. Prints the table of docs/inference_truth.md.
+deviation of both at every row; `tests/oracles/test_inference_truth.py` holds fits of the package
+against it. Prints the table of docs/inference_truth.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Array = np.ndarray
 Terms = tuple[Array, Array, Array]  # log p, d/df, d/dg
 
 ROOT = Path(__file__).resolve().parent.parent
-PATH = ROOT / "tests" / "data" / "mcmc.json"
+PATH = ROOT / "tests" / "stored" / "mcmc.json"
 N, CHAINS, NU = 80, 64, 4.0
 JITTER = 1e-8
 GRID = np.linspace(-7.0, 7.0, 71)

@@ -30,23 +30,15 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 BAR, SECONDS = 0.9, 240
-TESTS = {  # part of the package: its tests, the fastest first
-    "quadrature.py": ["test_quadrature", "test_expectations"],
-    "integrals.py": ["test_expectations", "test_family"],
-    "bound/sparse.py": ["test_bound"],
-    "bound/gaussian.py": ["test_bound", "test_inner_loop"],
-    "bound/evaluator.py": ["test_bound", "test_inner_loop"],
-    "bound/shards.py": ["test_bound", "test_inner_loop", "test_fitting"],
-    "inference/variational.py": ["test_inner_loop", "test_fitting"],
-    "likelihoods/": [
-        "test_densities",
-        "test_gaussian_likelihoods",
-        "test_family",
-        "test_likelihood_contract",
-        "test_mechanisms",
-        "test_expectations",
-        "test_predictive",
-    ],
+TESTS = {  # part of the package: folders and files of its tests, the fastest first
+    "expectations/quadrature.py": ["expectations/test_quadrature.py", "expectations"],
+    "expectations/reduced.py": ["expectations", "likelihoods/test_family.py"],
+    "posterior/sparse.py": ["posterior"],
+    "posterior/gaussian.py": ["posterior", "inference/test_inner_loop.py"],
+    "posterior/evaluator.py": ["posterior", "inference/test_inner_loop.py"],
+    "posterior/shards.py": ["posterior", "inference"],
+    "inference/natural_gradients.py": ["inference"],
+    "likelihoods/": ["likelihoods", "contracts", "expectations", "predictive"],
 }
 SWAPS: dict[type, type] = {
     ast.Add: ast.Sub,
@@ -158,7 +150,7 @@ def mutated(mutant: Mutant) -> str:
 
 def tests_of(module: str) -> list[str]:
     part = next(part for part in TESTS if module.startswith(part))
-    return [f"tests/{name}.py" for name in TESTS[part]]
+    return [f"tests/{name}" for name in TESTS[part]]
 
 
 def survives(mutant: Mutant) -> bool:

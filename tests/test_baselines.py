@@ -1,11 +1,11 @@
 """The Laplace approximation and the collapsed heteroscedastic bound."""
 
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from paths import ROOT
 from scipy import integrate, optimize, stats
 
 import chainedgp as cgp
@@ -219,7 +219,7 @@ def test_collapsed_bound_at_its_own_q():
 @pytest.mark.peer
 def test_laplace_agrees_with_gpy(monkeypatch):
     """GPy's Laplace approximation at fixed hyperparameters; another model is noticed."""
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import compare_laplace
 
     python = compare_laplace.find_python("gpy")

@@ -9,14 +9,13 @@ import subprocess
 import sys
 import warnings
 from functools import cache
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 import chainedgp
 from chainedgp.errors import ConvergenceWarning
 
-ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "chainedgp"
 
 # A module may import modules of its own layer or of lower ones. Layers from below:

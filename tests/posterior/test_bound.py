@@ -27,8 +27,8 @@ from scipy import integrate, stats
 
 import chainedgp as cgp
 from chainedgp import linalg
-from chainedgp.model import chained_gp as model_module
 from chainedgp.errors import NumericalError
+from chainedgp.model import chained_gp as model_module
 from chainedgp.posterior import evaluator as evaluator_module
 from chainedgp.posterior import shards as shards_module
 from chainedgp.posterior import sparse

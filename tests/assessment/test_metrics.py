@@ -2,10 +2,10 @@
 
 import inspect
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
+from paths import ROOT
 from scipy import stats
 from scipy.integrate import quad
 
@@ -191,7 +191,7 @@ def test_messages_say_what_was_expected():
 
 
 def test_the_page_has_every_call():
-    page = (Path(__file__).resolve().parents[1] / "docs/metrics.md").read_text("utf-8")
+    page = (ROOT / "docs/metrics.md").read_text("utf-8")
     assert dir(metrics) == sorted(metrics.__all__)
     for name in dir(metrics):
         if name != "DCalibration":  # what d_calibration returns

@@ -5,11 +5,11 @@ import pickle
 import pydoc
 import re
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from paths import ROOT
 
 pytest.importorskip("sklearn")
 
@@ -29,7 +29,6 @@ from chainedgp.sklearn import ChainedGPClassifier, ChainedGPRegressor, ChainedGP
 from chainedgp.sklearn.base import named_likelihood
 from chainedgp.sklearn.survival import events_and_times
 
-ROOT = Path(__file__).resolve().parents[1]
 QUICK = {"max_iter": 8, "num_inducing": 8, "num_threads": 1}
 pytestmark = pytest.mark.filterwarnings("ignore::chainedgp.errors.ConvergenceWarning")
 

@@ -1,11 +1,11 @@
 """The bound against GPy's and GPflow's, each in its own environment: see benchmarks/."""
 
 import sys
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import compare_bounds
 import make_environments

@@ -2,10 +2,10 @@
 
 import importlib.util
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
+from paths import ROOT
 from scipy.integrate import dblquad, quad
 
 from chainedgp.expectations import quadrature
@@ -18,8 +18,6 @@ from chainedgp.likelihoods import (
     LogLogisticSurvival,
     StudentT,
 )
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def adaptive(log_p, means, variances, kink):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from bad_inputs import BAD, CALLS, NAMES, PARTS, K, L, X, Y, build, changed, likelihood_of, page
 from cases import problem
+from paths import ROOT
 
 import chainedgp as cgp
 from chainedgp.errors import InputError
@@ -102,7 +101,7 @@ def test_part_refuses(case):
 
 def test_the_page_of_messages_is_up_to_date():
     """`python docs/make_errors.py` writes it."""
-    folder = Path(__file__).resolve().parents[1] / "docs"
+    folder = ROOT / "docs"
     table = page()
     assert table == (folder / "errors.md").read_text("utf-8")
     assert table.count("\n| ") > 60

@@ -611,8 +611,7 @@ fixed_tails().optimize(
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
 def test_a_killed_fit_goes_on_from_its_checkpoint(tmp_path):
     path = str(tmp_path / "fit.npz")
-    here = os.path.dirname(os.path.abspath(__file__))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *sys.path])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     code = textwrap.dedent(KILLED).format(path=path)
     end = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
     assert end.returncode == -signal.SIGKILL, end.stderr.decode()

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
 QUICK = {"collapsed_bound", "multiplicative_poisson", "nlpd_boxplots"}  # a few seconds each
 LESS = {"paper_tables": ["--data", "motorCorrupt", "--models", "G", "CHG"]}  # minutes otherwise

@@ -11,9 +11,9 @@ derivatives of the density:
 
 Variances reach from 1e-6 to where no number of nodes of the package suffices. Run
 
-    python tests/data/make_expectations.py [CASE …]
+    python tests/oracles/make_expectations.py [CASE …]
 
-after a change; `tests/test_numerical_truth.py` compares the package with the file.
+after a change; `tests/oracles/test_numerical_truth.py` compares the package with the file.
 """
 
 import itertools
@@ -27,7 +27,7 @@ import mpmath as mp
 
 mp.mp.dps = 50
 POINTS, DOUBLE, SLOW = 14, 8, 4  # of each case, drawn from its grid; where integrals are double
-PATH = Path(__file__).with_name("expectations.json")
+PATH = Path(__file__).parents[1] / "stored" / "expectations.json"
 log, exp, sqrt, pi = mp.log, mp.exp, mp.sqrt, mp.pi
 LOG_2PI = log(2 * pi)
 

@@ -2,15 +2,14 @@
 
 import importlib.util
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
+from paths import ROOT, STORED
 
 import chainedgp as cgp
 
-ROOT = Path(__file__).resolve().parent.parent
-TRUTH = json.loads((ROOT / "tests/data/mcmc.json").read_text("utf-8"))
+TRUTH = json.loads((STORED / "mcmc.json").read_text("utf-8"))
 CLOSE = ("HetGaussian", "HetStudentT", "LogLogisticSurvival")  # where the mean field is near
 
 

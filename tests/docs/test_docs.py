@@ -6,13 +6,12 @@ A block that opens with ```python no-run is left out.
 import ast
 import re
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import matplotlib
 import pytest
+from paths import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 FENCE = re.compile(r"^```(.*?)\n(.*?)^```\s*?$", re.MULTILINE | re.DOTALL)
 

@@ -3,9 +3,9 @@
 import re
 import runpy
 from functools import cache
-from pathlib import Path
 
 import matplotlib
+from paths import ROOT
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -25,7 +25,6 @@ from chainedgp.plotting.diagnostics import _transform
 from chainedgp.plotting.targets import target_limits
 
 L, K = cgp.likelihoods, cgp.kernels
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ import pickle
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import cases
 import numpy as np
@@ -13,6 +12,7 @@ import paramz
 import pytest
 from paramz.core.index_operations import ParameterIndexOperations
 from paramz.transformations import Logexp
+from paths import ROOT
 
 import chainedgp as cgp
 from chainedgp.errors import InputError
@@ -21,7 +21,6 @@ from chainedgp.likelihoods import HetGaussian
 from chainedgp.testing.kernel import check_kernel
 from chainedgp.testing.report import ContractError
 
-ROOT = Path(__file__).resolve().parents[1]
 X = np.random.default_rng(1).normal(size=(5, 2))
 Z = np.random.default_rng(2).normal(size=(4, 2))
 

@@ -2,15 +2,14 @@
 
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from paths import STORED
 
 from chainedgp import likelihoods
 
-DATA = Path(__file__).with_name("data")
-TRUTH = json.loads((DATA / "densities.json").read_text("utf-8"))
+TRUTH = json.loads((STORED / "densities.json").read_text("utf-8"))
 TOLERANCE = 1e-10
 ROUNDING = 1e-14  # absolute: of what is near 0, as log p of a probability near 1
 CONTRACTS = {"Likelihood", "Survival", "ScipyLikelihood", "ConstantLatent"}  # made by methods
@@ -78,7 +77,7 @@ def test_a_wrong_digit_is_seen(monkeypatch):
 
 def test_the_file_is_that_of_the_script(monkeypatch):
     """The first points of a few cases, computed again."""
-    monkeypatch.syspath_prepend(str(DATA))
+    monkeypatch.syspath_prepend(str(STORED))
     import make_densities
 
     try:
@@ -95,7 +94,7 @@ def test_the_file_is_that_of_the_script(monkeypatch):
 
 # ---- expectations -------------------------------------------------------------------------------
 
-EXPECTED = json.loads((DATA / "expectations.json").read_text("utf-8"))
+EXPECTED = json.loads((STORED / "expectations.json").read_text("utf-8"))
 DENSITY_ONLY = "Likelihood.from_scipy"  # 20 nodes whatever q is: m.check() tells, `unmet` does not
 
 
@@ -161,7 +160,7 @@ def test_too_few_nodes_are_seen(monkeypatch):
 
 def test_the_expectations_are_those_of_the_script(monkeypatch):
     """The first points of a few cases, integrated again."""
-    monkeypatch.syspath_prepend(str(DATA))
+    monkeypatch.syspath_prepend(str(STORED))
     import make_expectations
 
     try:

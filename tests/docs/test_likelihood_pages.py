@@ -1,14 +1,14 @@
 """The pages of the likelihoods: every shipped class has one, its code runs, its claims hold."""
 
 import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
+from paths import ROOT
 
 import chainedgp as cgp
 
-SCRIPT = Path(__file__).resolve().parents[1] / "docs" / "make_likelihoods.py"
+SCRIPT = ROOT / "docs" / "make_likelihoods.py"
 SPEC = importlib.util.spec_from_file_location("make_likelihoods", SCRIPT)
 pages = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(pages)

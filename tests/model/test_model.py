@@ -27,9 +27,9 @@ from cases import (
 from scipy import integrate, stats
 
 import chainedgp as cgp
-from chainedgp.model import chained_gp as model_module
 from chainedgp.errors import ChainedGPWarning, ConvergenceWarning, InputError, ScalingWarning
 from chainedgp.linalg import one_blas_thread
+from chainedgp.model import chained_gp as model_module
 from chainedgp.posterior.shards import Shard
 
 

@@ -10,13 +10,13 @@ import tracemalloc
 import warnings
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from paramz import Param
 from paramz.transformations import Exponent, Logexp, Square
+from paths import STORED
 from test_gpy_adapter import FakeGPyRBF
 
 import chainedgp as cgp
@@ -359,7 +359,7 @@ def test_copies_of_parts():
 
 def test_the_file_of_format_1():
     """Written when format 1 was released; it must load for ever."""
-    m = load(Path(__file__).parent / "data" / "format_1.cgp")
+    m = load(STORED / "format_1.cgp")
     assert (m.name, m.jitter, m.X.shape, m.input_names) == (
         "stored", 1e-6, (12, 2), ["age", "dose"]
     )  # fmt: skip

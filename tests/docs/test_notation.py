@@ -1,11 +1,10 @@
 """Equation numbers in docstrings stand in the table of docs/notation.md."""
 
 import re
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "notation.md"
 
 pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="the docs are not here")

@@ -17,7 +17,7 @@ Jensen's inequality, no lower than the bound. A worse score is a fault of the fi
 whatever the data. Where constant latents have no finite maximum (a noise of 0 fits all targets)
 there is nothing to compare with: `no finite optimum of constants`.
 
-    python tests/torture.py --cases 2000 --record torture.jsonl --output torture.md
+    python tests/torture/torture.py --cases 2000 --record torture.jsonl --output torture.md
 """
 
 from __future__ import annotations

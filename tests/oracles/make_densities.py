@@ -4,9 +4,9 @@ The densities are written here once more, from their textbook forms, and evaluat
 so many digits that 50 are right; derivatives are mpmath's own. Points reach far
 into the tails and to latents where a naive formula overflows, cancels or loses its digits. Run
 
-    python tests/data/make_densities.py
+    python tests/oracles/make_densities.py
 
-after a change; `tests/test_numerical_truth.py` compares the package with the file.
+after a change; `tests/oracles/test_numerical_truth.py` compares the package with the file.
 """
 
 import itertools
@@ -19,7 +19,7 @@ import mpmath as mp
 
 DIGITS = 50
 POINTS = 24  # of each case, drawn from its grid
-PATH = Path(__file__).with_name("densities.json")
+PATH = Path(__file__).parents[1] / "stored" / "densities.json"
 log, exp = mp.log, mp.exp
 
 
