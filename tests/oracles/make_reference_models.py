@@ -31,7 +31,7 @@ from scipy.special import expit, ndtri
 import chainedgp as cgp
 
 L, K, M, P = cgp.likelihoods, cgp.kernels, cgp.means, cgp.priors
-DATA = Path(__file__).resolve().parents[1] / "data"
+DATA = Path(__file__).resolve().parents[1] / "stored"
 PATH = DATA / "reference_models.json"
 NEW = 3  # rows to predict at
 
