@@ -20,7 +20,7 @@ from .stochastic import Settings, fit_natgrad, fit_step_rule, read_settings
 
 __all__ = ["METHODS", "Fitting"]
 
-METHODS = ("profile", "lbfgsb", "scg", "natgrad", *RULES)
+METHODS = ("profile", "lbfgsb", "natgrad", *RULES)
 TOLERANCE = 1e-3  # nats in 10 iterations
 ALIASES = {"lbfgs": "lbfgsb", "bfgs": "lbfgsb", "l-bfgs-b": "lbfgsb"}
 
@@ -51,10 +51,11 @@ class Fitting:
 
         Parameters
         ----------
-        method : None or "profile" (natural gradients for q inside L-BFGS on everything else),
-            "lbfgsb" or "scg" (plain gradients on everything, as in the paper); for large N
-            "natgrad" (the default where batch_size is given), "adam", "rmsprop", "adagrad",
-            "adadelta". GPy's names "lbfgs" and "bfgs" are understood, and its keyword `optimizer`.
+        method : None or "profile" (natural gradients for q inside L-BFGS on everything else), or
+            "lbfgsb": this package's own L-BFGS, without bounds, on the gradients of all parameters
+            together, those of q included, as in the paper; for large N "natgrad" (the default where
+            batch_size is given), "adam", "rmsprop" or "adagrad". GPy's names "lbfgs" and "bfgs" for
+            "lbfgsb" are understood, and its keyword `optimizer`.
         messages : show progress; None shows it when a person is watching.
         max_iters : most iterations.
         tolerance : nats that the last 10 iterations must have gained together, or the fit has
@@ -170,7 +171,7 @@ def _fit(
     if method == "profile":
         return fit_profile(model, monitor, max_iters, tolerance)
     if settings is None:
-        return fit_plain(model, monitor, method, max_iters, tolerance)
+        return fit_plain(model, monitor, max_iters, tolerance)
     if method == "natgrad":
         return fit_natgrad(model, monitor, settings)
     return fit_step_rule(model, monitor, method, settings)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..linalg import Array
 
-__all__ = ["RULES", "AdaDelta", "AdaGrad", "Adam", "RMSProp", "StepRule"]
+__all__ = ["RULES", "AdaGrad", "Adam", "RMSProp", "StepRule"]
 
 
 class StepRule:
@@ -65,27 +65,8 @@ class AdaGrad(StepRule):
         return gradient / (np.sqrt(self.v) + 1e-8)
 
 
-class AdaDelta(StepRule):
-    """Zeiler (2012): steps in the units of earlier steps; no learning rate to speak of."""
-
-    learning_rate = 1.0
-
-    def __init__(self, decay: float = 0.95) -> None:
-        self.decay = decay
-        self.v: Array | float = 0.0
-        self.u: Array | float = 0.0
-
-    def step(self, gradient: Array) -> Array:
-        """g √(mean of squared steps) / √(mean of g²)."""
-        self.v = self.decay * self.v + (1.0 - self.decay) * gradient**2
-        step = gradient * np.sqrt(self.u + 1e-6) / np.sqrt(self.v + 1e-6)
-        self.u = self.decay * self.u + (1.0 - self.decay) * step**2
-        return step
-
-
 RULES: dict[str, type[StepRule]] = {
     "adam": Adam,
     "rmsprop": RMSProp,
     "adagrad": AdaGrad,
-    "adadelta": AdaDelta,
 }

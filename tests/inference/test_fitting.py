@@ -8,7 +8,6 @@ import sys
 import textwrap
 import warnings
 from collections import deque
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from scipy import stats
 import chainedgp as cgp
 from chainedgp import kernels, likelihoods, means, priors
 from chainedgp.errors import ConvergenceWarning, InputError, NumericalError
-from chainedgp.inference import lbfgs, plain, step_rules, stochastic
+from chainedgp.inference import lbfgs, step_rules, stochastic
 from chainedgp.inference.free_vector import FreeVector
 from chainedgp.inference.rescue import (
     grows_without_limit,
@@ -72,7 +71,7 @@ def test_the_gradient_vanishes_at_the_fitted_point():
     assert np.abs(FreeVector(before).gradient()).max() > 1.0  # the check can fail
 
 
-@pytest.mark.parametrize("method", ["lbfgsb", "scg", "lbfgs", "bfgs"])
+@pytest.mark.parametrize("method", ["lbfgsb", "lbfgs", "bfgs"])
 def test_plain_methods_climb_to_near_the_profiled_optimum(method):
     m, reference = model(60), model(60)
     best = reference.optimize().bound
@@ -87,7 +86,7 @@ def test_gpy_keyword():
     m = model(40)
     assert m.optimize(optimizer="bfgs", max_iters=1000).method == "lbfgsb"
     with pytest.raises(InputError, match="not both"):
-        m.optimize("scg", optimizer="scg")
+        m.optimize("lbfgsb", optimizer="lbfgsb")
     with pytest.raises(InputError, match="natgrad"):
         m.optimize("sgd")
 
@@ -857,27 +856,6 @@ def test_a_line_far_from_zero_is_found_from_its_level_and_slope():
     (mean,), line = m.mean_functions, np.polyfit(X[:, 0] - 1e6, y, 1)
     assert mean.weights.values == pytest.approx(line[:1], rel=1e-2)
     assert mean.evaluate(np.array([[1e6]]))[0] == pytest.approx(line[1:], abs=0.05)
-
-
-def test_conjugate_gradients_are_conjugate():
-    """On a quadratic of condition 1,000, where steepest descent takes thousands of steps."""
-    curvatures = np.geomspace(1.0, 1e3, 20)
-
-    class Quadratic:
-        monitor = SimpleNamespace(stop_reason=None)
-
-        def value(self, x):
-            self.x = x
-            return 0.5 * float(curvatures @ x**2)
-
-        def gradient(self):
-            return curvatures * self.x
-
-        def accept(self, x, value):
-            return value
-
-    outcome = plain._scg(Quadratic(), np.ones(20), 150, 1e-12)
-    assert outcome.value < 1e-8
 
 
 def test_rows_at_which_the_noise_vanishes_are_told_of():

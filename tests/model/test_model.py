@@ -564,10 +564,9 @@ def test_gpy_names_of_optimisers():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             assert simple(30).optimize(max_iters=2, **keywords).method == "lbfgsb"
-            assert simple(30).optimize(optimizer="scg", max_iters=2).method == "scg"
 
 
-@pytest.mark.parametrize("method", ["profile", "lbfgsb", "scg"])
+@pytest.mark.parametrize("method", ["profile", "lbfgsb"])
 def test_methods_raise_the_bound_and_keep_the_best(method):
     m = simple(60)
     start = m.log_likelihood()

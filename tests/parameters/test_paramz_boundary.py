@@ -321,9 +321,11 @@ def test_lists_when_sizes_of_Z_differ():
 # ---- fitting ----
 
 
-@pytest.mark.parametrize("name", ["lbfgs_b", "l", "prof", "ada", "sgdd", "PROFILED", ""])
+@pytest.mark.parametrize(
+    "name", ["lbfgs_b", "l", "prof", "ada", "sgdd", "scg", "adadelta", "PROFILED", ""]
+)
 def test_names_of_methods_match_exactly(m, name):
-    with pytest.raises(InputError, match=r"profile.*lbfgsb.*scg"):
+    with pytest.raises(InputError, match=r"profile.*lbfgsb.*natgrad"):
         m.optimize(name)
 
 

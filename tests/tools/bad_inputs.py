@@ -168,7 +168,10 @@ CALLS = {
     "unknown method": (lambda m: m.optimize("adamm"), ["method", "profile", "lbfgsb"]),
     "part of a method's name": (lambda m: m.optimize("prof"), ["method", "profile"]),
     "method is a number": (lambda m: m.optimize(3), ["method", "profile"]),
-    "method and optimizer": (lambda m: m.optimize("scg", optimizer="scg"), ["method", "optimizer"]),
+    "method and optimizer": (
+        lambda m: m.optimize("lbfgsb", optimizer="lbfgsb"),
+        ["method", "optimizer"],
+    ),
     "unknown only": (lambda m: m.optimize(only="q"), ["only", "variational"]),
     "no iterations": (lambda m: m.optimize(max_iters=0), ["max_iters", "at least 1"]),
     "no tolerance": (lambda m: m.optimize(tolerance=0.0), ["tolerance", "positive"]),
