@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from .data import checks
+from .data.arguments import as_name, positive_float, positive_int
+from .data.frames import column_names
 from .errors import InputError, NumericalError
 from .inference.free_vector import FreeVector
 from .inference.lbfgs import minimise
@@ -64,14 +65,14 @@ class LaplaceGP(Prediction, ParamzModel):
         *,
         jitter: float = JITTER,
     ) -> None:
-        super().__init__(checks.as_name(name))
+        super().__init__(as_name(name))
         self.likelihood = checked_likelihood(likelihood)
         if len(self.likelihood.latents) != 1:
             raise InputError(
                 f"LaplaceGP needs a likelihood with one latent; {type(self.likelihood).__name__} "
                 f"has {len(self.likelihood.latents)}. Use ChainedGP."
             )
-        self._column_names = checks.column_names(X)
+        self._column_names = column_names(X)
         rows = read_rows(X, Y, Y_metadata, self.likelihood)
         if rows.weights is not None:
             raise InputError("LaplaceGP has no row weights: leave 'weights' out of Y_metadata.")
@@ -149,8 +150,8 @@ class LaplaceGP(Prediction, ParamzModel):
         """Maximise log q(y) over all free parameters by L-BFGS; arguments as in `ChainedGP`."""
         monitor = Monitor("laplace", messages, None)
         objective = _Objective(self, monitor)
-        max_iters = checks.positive_int(max_iters, "max_iters")
-        tolerance = checks.positive_float(tolerance, "tolerance")
+        max_iters = positive_int(max_iters, "max_iters")
+        tolerance = positive_float(tolerance, "tolerance")
         x = objective.vector.read()
         try:
             outcome = minimise(objective, x, max_iters=max_iters, tolerance=tolerance)

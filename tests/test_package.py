@@ -265,14 +265,14 @@ def test_import_graph_sees_every_import(tmp_path):
     path.write_text(
         "import numpy as np\n"
         "from .model import ChainedGP\n"
-        "from .data import checks\n"
+        "from .data import rows\n"
         "if TYPE_CHECKING:\n    from .likelihoods.contract import Likelihood\n"
         "def f():\n    import chainedgp.means\n    from scipy import stats\n"
     )
     assert set(import_graph("linalg", path)) == {
         ("other", "numpy", "top"),
         ("ours", "model", "top"),
-        ("ours", "data.checks", "top"),
+        ("ours", "data.rows", "top"),
         ("ours", "likelihoods.contract", "typing"),
         ("ours", "means", "local"),
         ("other", "scipy", "local"),

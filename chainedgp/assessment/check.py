@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from paramz.transformations import __fixed__
 
-from ..data.checks import as_generator, positive_int
+from ..data.arguments import as_generator, positive_int
 from ..data.tables import Table
 from . import questions as asked
 from .evidence import Evidence, Finding

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..data import checks
+from ..data.arguments import as_generator, fraction, positive_int, thread_count
+from ..data.frames import check_order, column_names, rows_by_name
+from ..data.rows import as_inputs, as_row_values, as_targets
 from ..data.tables import Table
 from ..errors import InputError, MomentWarning
 from ..linalg import Array, one_blas_thread
@@ -77,16 +79,16 @@ def cross_validate(
         raise InputError(
             f"Y_metadata must be a dict of per-row values; got {type(Y_metadata).__name__}."
         )
-    checks.check_order(X, checks.rows_by_name(Y, Y_metadata))
-    inputs = checks.as_inputs(X)
+    check_order(X, rows_by_name(Y, Y_metadata))
+    inputs = as_inputs(X)
     N = inputs.shape[0]
-    X = inputs if checks.column_names(X) is None else X  # a frame stays one: columns have names
-    y = checks.as_targets(Y, N)
+    X = inputs if column_names(X) is None else X  # a frame stays one: columns have names
+    y = as_targets(Y, N)
     metadata = {
-        key: checks.as_row_values(value, f"Y_metadata[{key!r}]", N, unbounded=True)
+        key: as_row_values(value, f"Y_metadata[{key!r}]", N, unbounded=True)
         for key, value in Y_metadata.items()
     }
-    level = checks.fraction(level, "level")
+    level = fraction(level, "level")
     splits = _splits(folds, N, rng)
     lock = threading.Lock()
     fit = fit or (lambda model: model.optimize(messages=False))
@@ -105,7 +107,7 @@ def cross_validate(
         return _scores(model.predictive(_rows_of(X, test), held), y[test], level, seconds)
 
     log_density = np.full(N, np.nan)
-    workers = min(len(splits), checks.thread_count(num_threads))
+    workers = min(len(splits), thread_count(num_threads))
     scores = []
     with (
         warnings.catch_warnings(),  # not in the threads: filters belong to the whole process
@@ -149,10 +151,10 @@ def _scores(predictive: Any, y: Array, level: float, seconds: float) -> tuple[li
 def _splits(folds: int | Sequence[Split], N: int, rng: Any) -> list[Split]:
     """Row numbers to fit and to score on, for each fold."""
     if isinstance(folds, int | np.integer):
-        number = checks.positive_int(folds, "folds")
+        number = positive_int(folds, "folds")
         if not 2 <= number <= N:
             raise InputError(f"folds must be from 2 to the number of rows, {N}; got {folds}.")
-        tests = np.array_split(checks.as_generator(rng).permutation(N), number)
+        tests = np.array_split(as_generator(rng).permutation(N), number)
         rows = np.arange(N)
         return [(np.setdiff1d(rows, test), np.sort(test)) for test in tests]
     pairs = [tuple(np.asarray(part) for part in pair) for pair in folds]

@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from ..data.checks import as_generator, is_dask, positive_int
+from ..data.arguments import as_generator, positive_int
+from ..data.rows import is_dask
 from ..data.tables import Table
 from ..errors import ChainedGPWarning, InputError
 from ..inference.natural_gradients import find_q, start_from_q

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from ..data.checks import as_percent
+from ..data.arguments import as_percent
 from ..data.tables import Table
 from ..errors import InputError
 from ..kernels import Kernel

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import chdtrc
 
-from ..data.checks import as_generator, as_targets
+from ..data.arguments import as_generator
+from ..data.rows import as_targets
 from ..errors import InputError
 from ..linalg import Array
 from ..predictive.distribution import Predictive

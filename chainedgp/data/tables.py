@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Table", "frame_like"]
+__all__ = ["Table"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -62,19 +61,3 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "yes" if value else ""
     return value if isinstance(value, str) else f"{value:.4g}"
-
-
-def frame_like(X: Any, columns: Mapping[str, np.ndarray]) -> Any:
-    """Columns as a frame of the library of X, a data frame or series; else of pandas.
-
-    The index of X is kept, in libraries whose frames have one.
-    """
-    library: Any = sys.modules.get(type(X).__module__.partition(".")[0])
-    index = getattr(X, "index", None)
-    if not hasattr(library, "DataFrame"):
-        import pandas
-
-        library = pandas
-    if index is None or callable(index):  # callable: the method of a list
-        return library.DataFrame(columns)
-    return library.DataFrame(columns, index=index)

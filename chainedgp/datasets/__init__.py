@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from ..data import checks
+from ..data.arguments import as_generator, one_of, positive_int
 from ..errors import InputError
 from ..linalg import Array, one_blas_thread
 
@@ -102,9 +102,9 @@ def corrupted_motorcycle(protocol: str = "figure", seed: Any = 0) -> Corrupted:
     Returns X (133, 1), Y (133,) and the mask of corrupted rows (133,).
     """
     number, scale, replaced, absolute = _CORRUPTION[
-        checks.one_of(protocol, tuple(_CORRUPTION), "protocol")
+        one_of(protocol, tuple(_CORRUPTION), "protocol")
     ]
-    rng = checks.as_generator(seed)
+    rng = as_generator(seed)
     X, Y = motorcycle()
     X, Y = _standardised(X), _standardised(Y)
     corrupted = np.zeros(Y.size, dtype=bool)
@@ -127,8 +127,8 @@ def synthetic_survival(protocol: str = "text", seed: Any = 0, n: int = 1000) -> 
     out, so they are the truth up to that).
     Returns X (n, 2), Y (n,), censored (n,), and f and g at the rows, in the units of Y.
     """
-    checks.one_of(protocol, ("text", "code"), "protocol")
-    n, rng = checks.positive_int(n, "n"), checks.as_generator(seed)
+    one_of(protocol, ("text", "code"), "protocol")
+    n, rng = positive_int(n, "n"), as_generator(seed)
     X = rng.uniform(size=(n, 2))
     bump, wave = np.exp(-30.0 * (X[:, 0] - 0.25) ** 2), np.sin(np.pi * X[:, 1] ** 2)
     f = 2.0 * bump + (2.0 if protocol == "code" else 1.0) * wave - 2.0
@@ -154,7 +154,7 @@ def additive_poisson_toy(seed: Any = 0, n: int = 350) -> Counts:
     variances 1. The paper shows such data but does not give its functions: these are ours.
     Returns X (n, 1), sorted and uniform, Y (n,), and f and g at the rows.
     """
-    n, rng = checks.positive_int(n, "n"), checks.as_generator(seed)
+    n, rng = positive_int(n, "n"), as_generator(seed)
     x = np.sort(rng.uniform(0.0, 10.0, size=n))
     f = 5.0 + _gp_draw(x, 1.0, 3.0, rng)
     g = 5.0 + _gp_draw(x, 1.0, 0.4, rng)

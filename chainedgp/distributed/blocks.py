@@ -12,7 +12,7 @@ import dask.array as da
 import numpy as np
 from dask.delayed import Delayed
 
-from ..data.checks import is_dask
+from ..data.rows import is_dask
 from ..errors import InputError
 from ..linalg import Array
 from ..parameters.leaves import copy_of

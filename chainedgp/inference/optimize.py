@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ..data import checks
+from ..data.arguments import as_generator, one_of, positive_float, positive_int
+from ..data.rows import is_dask
 from ..errors import InputError, NumericalError, QuadratureWarning
 from ..linalg import one_blas_thread
 from .lbfgs import Outcome
@@ -76,22 +77,22 @@ class Fitting:
         OptimizationResult : converged or not, why it stopped, counts, the trace of the bound.
         """
         method = _method_name(method, optimizer, batch_size)
-        max_iters = checks.positive_int(max_iters, "max_iters")
-        tolerance = checks.positive_float(tolerance, "tolerance")
+        max_iters = positive_int(max_iters, "max_iters")
+        tolerance = positive_float(tolerance, "tolerance")
         if only is not None:
-            method = str(checks.one_of(only, ("variational",), "only"))
+            method = str(one_of(only, ("variational",), "only"))
         if callback is not None and not callable(callback):
             raise InputError(f"callback must be a function of a TracePoint; got {callback!r}.")
         model: Any = self
         batches = (batch_size, epochs, holdout, patience, learning_rate)
         settings = _settings(method, model.X.shape[0], rng, *batches)
-        whole = not checks.is_dask(model.X)  # the rows are in this process
+        whole = not is_dask(model.X)  # the rows are in this process
         if settings is not None and not whole:
             raise InputError(
                 f"{method!r} draws batches of rows, which stay on the cluster; on Dask arrays use "
                 '"profile" (the default) or "lbfgsb". For a first fit take a part of the rows.'
             )
-        every = checks.positive_int(checkpoint_every, "checkpoint_every")
+        every = positive_int(checkpoint_every, "checkpoint_every")
         save = None if checkpoint is None else lambda: model.save(checkpoint, data=whole)
         monitor = Monitor(method, messages, callback, save, every)
         before = model._evaluator.num_likelihood, model._evaluator.num_theta
@@ -130,13 +131,13 @@ class Fitting:
         rng : seed or Generator of the perturbations. Restarts run in parallel on threads. One that
         fails is reported in `result.warnings` and never wins.
         """
-        num_restarts = checks.positive_int(num_restarts, "num_restarts")
-        max_iters = checks.positive_int(max_iters, "max_iters")
+        num_restarts = positive_int(num_restarts, "num_restarts")
+        max_iters = positive_int(max_iters, "max_iters")
         model: Any = self
         monitor = Monitor("restarts", messages, None)
         try:
             (outcome, winner), notes = fit_restarts(
-                model, monitor, num_restarts, max_iters, checks.as_generator(rng)
+                model, monitor, num_restarts, max_iters, as_generator(rng)
             )
             model._restore(winner._snapshot())
             for note in notes:
@@ -234,7 +235,7 @@ def _method_name(method: str | None, optimizer: str | None, batch_size: int | No
     if name is None:
         return "profile" if batch_size is None else "natgrad"
     lowered = str(name).lower()
-    return str(checks.one_of(ALIASES.get(lowered, lowered), METHODS, "method"))
+    return str(one_of(ALIASES.get(lowered, lowered), METHODS, "method"))
 
 
 def _warn_of_quadrature(model: Any, monitor: Monitor) -> None:

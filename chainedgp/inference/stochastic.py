@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data import checks
+from ..data.arguments import as_generator, positive_float, positive_int
 from ..errors import InputError, NumericalError
 from ..linalg import Array
 from ..posterior.evaluator import Evaluator
@@ -335,8 +335,8 @@ def read_settings(
     learning_rate: float | None,
 ) -> Settings:
     """Check the arguments of a stochastic method."""
-    batch = min(1000, N) if batch_size is None else checks.positive_int(batch_size, "batch_size")
-    epochs = 10.0 if epochs is None else checks.positive_float(epochs, "epochs")
+    batch = min(1000, N) if batch_size is None else positive_int(batch_size, "batch_size")
+    epochs = 10.0 if epochs is None else positive_float(epochs, "epochs")
     if holdout is not None:
         held = round(N * holdout) if isinstance(holdout, float) and 0.0 < holdout < 1.0 else 0
         if not 0 < held < N:
@@ -345,13 +345,13 @@ def read_settings(
                 f"{N} rows on either side; got {holdout!r}."
             )
     if patience is not None:
-        checks.positive_int(patience, "patience")
+        positive_int(patience, "patience")
         if holdout is None:
             raise InputError(
                 "patience counts epochs without a better held-out score: give holdout."
             )
     if learning_rate is not None:
-        checks.positive_float(learning_rate, "learning_rate")
+        positive_float(learning_rate, "learning_rate")
     return Settings(
-        min(batch, N), float(epochs), checks.as_generator(rng), holdout, patience, learning_rate
+        min(batch, N), float(epochs), as_generator(rng), holdout, patience, learning_rate
     )

@@ -9,7 +9,9 @@ import numpy as np
 from paramz import Model
 
 from ..assessment.methods import Assessment
-from ..data import checks
+from ..data.arguments import as_name, one_of, positive_int, thread_count
+from ..data.frames import as_column_names, column_names
+from ..data.rows import WEIGHTS, is_dask
 from ..errors import NOT_FINITE, InputError, NumericalError
 from ..inference.inducing import select_inducing
 from ..inference.optimize import Fitting
@@ -99,25 +101,25 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         missing: str = "raise",
         input_names: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(checks.as_name(name))
-        self.num_nodes = None if num_nodes is None else checks.positive_int(num_nodes, "num_nodes")
-        self.num_threads = checks.thread_count(num_threads)
+        super().__init__(as_name(name))
+        self.num_nodes = None if num_nodes is None else positive_int(num_nodes, "num_nodes")
+        self.num_threads = thread_count(num_threads)
         self._jitter = checked_jitter(jitter)
         self.likelihood = checked_likelihood(likelihood)
-        self._read_data(X, Y, Y_metadata, checks.one_of(missing, ("raise", "drop"), "missing"))
+        self._read_data(X, Y, Y_metadata, one_of(missing, ("raise", "drop"), "missing"))
         if input_names is not None:
-            self.input_names = checks.as_column_names(input_names, self._X.shape[1])
+            self.input_names = as_column_names(input_names, self._X.shape[1])
             self._column_names = self._column_names or tuple(self.input_names)
         parts = self._make_parts(kernels, mean_functions)
-        inducing = self._make_inducing(Z, checks.positive_int(num_inducing, "num_inducing"), parts)
+        inducing = self._make_inducing(Z, positive_int(num_inducing, "num_inducing"), parts)
         self._link(parts[0], parts[1], inducing)
 
     # ---- construction ---------------------------------------------------------------------------
 
     def _read_data(self, X: Any, Y: Any, Y_metadata: Any, missing: str) -> None:
-        self._column_names = checks.column_names(X)
+        self._column_names = column_names(X)
         self.input_names = list(self._column_names) if self._column_names else None
-        self.target_name = (checks.column_names(Y) or [None])[0]
+        self.target_name = (column_names(Y) or [None])[0]
         self._take_rows(X, Y, Y_metadata, missing)
         warn_of_scaling(self._sample.X)
 
@@ -127,7 +129,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         """Check the rows and give them to an evaluator; starts are made from `_sample`."""
         given = X, Y, Y_metadata, self.likelihood, missing, columns
         self._evaluator: Evaluator
-        if checks.is_dask(X):
+        if is_dask(X):
             from ..distributed import distribute  # it builds on this module
 
             rows, self._sample, self._evaluator = distribute(*given, nodes=self.num_nodes)
@@ -215,7 +217,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
     @property
     def Y_metadata(self) -> dict[str, Array]:
         """Per-row values, (N,) each, weights included."""
-        extra = {} if self._weights is None else {checks.WEIGHTS: self._weights}
+        extra = {} if self._weights is None else {WEIGHTS: self._weights}
         return {**self._metadata, **extra}
 
     @property
@@ -238,7 +240,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
 
         data : False leaves the rows out; the loaded model then predicts, and fits after `set_data`.
         """
-        if data and checks.is_dask(self._X):
+        if data and is_dask(self._X):
             raise InputError(
                 "the rows are Dask arrays, which have files of their own: save(path, data=False)."
             )
@@ -248,13 +250,13 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
 
     def rename_inputs(self, names: Sequence[str]) -> None:
         """Other names for the columns of X, which frames to predict at must have from now on."""
-        self.input_names = checks.as_column_names(names, self._X.shape[1])
+        self.input_names = as_column_names(names, self._X.shape[1])
         self._column_names = tuple(self.input_names)
 
     def set_data(self, X: Any, Y: Any, Y_metadata: Any = None, missing: str = "raise") -> None:
         """New rows for the same model; parameters and q stay, as a warm start."""
         columns = self._column_names or self._X.shape[1]
-        missing = checks.one_of(missing, ("raise", "drop"), "missing")
+        missing = one_of(missing, ("raise", "drop"), "missing")
         self._take_rows(X, Y, Y_metadata, missing, columns)
         self._take_constants()
 

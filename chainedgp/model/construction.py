@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data import checks
+from ..data.frames import check_order, rows_by_name
+from ..data.rows import as_inputs, as_metadata, as_targets
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..likelihoods.faults import check_density
@@ -46,10 +47,10 @@ def read_rows(
     columns: int | tuple[str, ...] | None = None,
 ) -> RowData:
     """Check data; with missing = "drop" rows without a target are left out."""
-    checks.check_order(X, checks.rows_by_name(Y, Y_metadata))
-    X = checks.as_inputs(X, "X", columns)
-    y = checks.as_targets(Y, X.shape[0], allow_missing=missing == "drop")
-    metadata, weights = checks.as_metadata(Y_metadata, likelihood, X.shape[0])
+    check_order(X, rows_by_name(Y, Y_metadata))
+    X = as_inputs(X, "X", columns)
+    y = as_targets(Y, X.shape[0], allow_missing=missing == "drop")
+    metadata, weights = as_metadata(Y_metadata, likelihood, X.shape[0])
     kept = ~np.isnan(y)
     if missing == "drop" and not kept.all():
         if not kept.any():
@@ -119,8 +120,8 @@ def checked_inducing(Z: Any, b: int, columns: int) -> Array | list[Array]:
                 f"Z has {len(Z)} arrays but the likelihood has {b} latents; give an array for each "
                 "latent, or one for all."
             )
-        return [checks.as_inputs(z, f"Z[{j}]", columns) for j, z in enumerate(Z)]
-    return checks.as_inputs(Z, "Z", columns)
+        return [as_inputs(z, f"Z[{j}]", columns) for j, z in enumerate(Z)]
+    return as_inputs(Z, "Z", columns)
 
 
 def checked_jitter(value: Any) -> float:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data import checks
+from ..data.arguments import positive_int
 from ..errors import InputError
 from ..linalg import Array
 from . import grids, style
@@ -87,7 +87,7 @@ def _as_grid(y: Any) -> Array:
 
 def _target_grid(model: Any, y: Array, predictive: Any, num: int) -> Array:
     """Targets (k,) inside the support: whole numbers for counts, never an end of the support."""
-    num, support = checks.positive_int(num, "num"), model.likelihood.support
+    num, support = positive_int(num, "num"), model.likelihood.support
     ends = predictive.ppf(np.array([0.025, 0.975]))
     low, high = target_limits(model, y, ends[:, 0], ends[:, 1])
     if support == "counts":

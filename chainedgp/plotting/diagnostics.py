@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data import checks
+from ..data.arguments import as_generator, one_of, positive_int
+from ..data.frames import check_order, rows_by_name
+from ..data.rows import as_metadata, as_targets
 from ..errors import InputError
 from ..linalg import Array
 from ..predictive.survival import pit_ends
@@ -44,7 +46,7 @@ def plot_pit(
         what is known for censored rows.
     """
     u = _transform(model, X, Y, Y_metadata, rng)
-    bins, n = checks.positive_int(bins, "bins"), len(u)
+    bins, n = positive_int(bins, "bins"), len(u)
     ax = style.one_axes(ax)
     from scipy import stats
 
@@ -109,7 +111,7 @@ def plot_trace(
     result = source if hasattr(source, "trace_array") else getattr(source, "last_result", None)
     if result is None or not len(result.trace):
         raise InputError("there is no trace yet: call optimize() first, or give its result.")
-    checks.one_of(against, tuple(TRACE_AXES), "against")
+    one_of(against, tuple(TRACE_AXES), "against")
     table, column = result.trace_array(), TRACE_AXES[against]
     x = np.arange(len(table)) if column is None else table[:, column]
     bound = table[:, 0]
@@ -166,12 +168,12 @@ def _transform(model: Any, X: Any, Y: Any, Y_metadata: Any, rng: Any) -> Array:
         X, Y, Y_metadata = model.X, model.Y, model.Y_metadata
     if model.likelihood.support == "categories":
         raise InputError("classes have no order: a PIT is for numbers.")
-    checks.check_order(X, checks.rows_by_name(Y, Y_metadata))
+    check_order(X, rows_by_name(Y, Y_metadata))
     X = model._rows(X, "X")
-    y = checks.as_targets(Y, len(X))
-    given, _ = checks.as_metadata(Y_metadata, model.likelihood, len(X))
+    y = as_targets(Y, len(X))
+    given, _ = as_metadata(Y_metadata, model.likelihood, len(X))
     model.likelihood.check_rows(y, **given)
     predictive = model.predictive(X, given)
     lower, upper = pit_ends(predictive, y, given)
-    draw = checks.as_generator(rng).uniform(size=len(y))
+    draw = as_generator(rng).uniform(size=len(y))
     return np.clip(lower + draw * (upper - lower), 0.0, 1.0)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..data import checks
+from ..data.arguments import positive_int
+from ..data.rows import WEIGHTS
 from ..errors import InputError
 from ..likelihoods.wrappers.constant import innermost
 from ..linalg import Array
@@ -99,7 +100,7 @@ def rows_along(model: Any, columns: Sequence[int], values: Array, at: Any = None
 
 def axis_values(model: Any, column: int, num: int, limits: Any = None) -> Array:
     """An even grid over the range of an input, a little wider, or over `limits`: (num,)."""
-    num = checks.positive_int(num, "num")
+    num = positive_int(num, "num")
     if limits is None:
         x = np.asarray(model.X[:, column])
         low, high = float(x.min()), float(x.max())
@@ -121,7 +122,7 @@ def metadata_at_rest(model: Any, Y_metadata: Any = None) -> dict[str, Any]:
     typical = {
         key: float(np.quantile(value, 0.5, method="lower"))
         for key, value in model.Y_metadata.items()
-        if key not in (*CENSORING, checks.WEIGHTS)
+        if key not in (*CENSORING, WEIGHTS)
     }
     return {**typical, **(Y_metadata or {})}
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from ..data.checks import as_fractions, as_generator, as_percent, fraction, positive_int
+from ..data.arguments import as_fractions, as_generator, as_percent, fraction, positive_int
 from ..errors import InputError, MomentWarning
 from ..expectations import quadrature
 from ..likelihoods.contract import Likelihood

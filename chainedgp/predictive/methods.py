@@ -8,8 +8,9 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from ..data import checks
-from ..data.tables import frame_like
+from ..data.arguments import as_generator, as_percent, positive_int
+from ..data.frames import check_order, frame_like, rows_by_name
+from ..data.rows import as_inputs, as_metadata, as_targets, is_dask, without_weights
 from ..errors import InputError, NumericalError
 from ..linalg import Array, cholesky, one_blas_thread
 from ..posterior.gaussian import Gaussian
@@ -30,7 +31,7 @@ def _by_blocks(method: Method) -> Method:
 
     @functools.wraps(method)
     def either(self: Any, Xnew: Any, *args: Any, **kw: Any) -> Any:
-        if not checks.is_dask(Xnew):
+        if not is_dask(Xnew):
             return method(self, Xnew, *args, **kw)
         from ..distributed import map_blocks  # it builds on this module
 
@@ -46,13 +47,13 @@ class Prediction:
 
     def _rows(self, X: Any, name: str = "Xnew") -> Array:
         """X as (n, D) with the model's columns."""
-        if checks.is_dask(X):
+        if is_dask(X):
             raise InputError(
                 f"{name} is a Dask array, which predict, predict_latents, predict_quantiles, "
                 "predict_density, predict_cdf and log_predictive_density take, without full_cov. "
                 f"Here give rows that fit into memory: {name}[:1000].compute()."
             )
-        return checks.as_inputs(X, name, self._column_names or self._X.shape[1])  # type: ignore
+        return as_inputs(X, name, self._column_names or self._X.shape[1])  # type: ignore
 
     @_by_blocks
     def predict_latents(self, Xnew: Any, full_cov: bool = False) -> tuple[Array, Array]:
@@ -72,10 +73,10 @@ class Prediction:
     def predictive(self, Xnew: Any, Y_metadata: Any = None) -> Predictive:
         """The predictive distribution of the targets at Xnew: p(y* | x*) under q (one per row)."""
         model: Any = self
-        checks.check_order(Xnew, checks.rows_by_name(None, Y_metadata))
+        check_order(Xnew, rows_by_name(None, Y_metadata))
         X = model._rows(Xnew)
-        given = checks.without_weights(Y_metadata)
-        metadata, _ = checks.as_metadata(given, model.likelihood, X.shape[0])
+        given = without_weights(Y_metadata)
+        metadata, _ = as_metadata(given, model.likelihood, X.shape[0])
         means, variances = self.predict_latents(X)
         return Predictive(model.likelihood, means, variances, metadata)
 
@@ -96,7 +97,7 @@ class Prediction:
         A frame of another library, such as polars, gives a frame of that library. Columns: mean,
         variance, and the quantiles, in percent: "2.5%", "50%", "97.5%".
         """
-        levels = checks.as_percent(quantiles, "quantiles")
+        levels = as_percent(quantiles, "quantiles")
         distribution = self.predictive(Xnew, Y_metadata)
         table = dict(
             zip((f"{100 * q:g}%" for q in levels), distribution.ppf(levels).T, strict=True)
@@ -109,7 +110,7 @@ class Prediction:
         self, Xnew: Any, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Any = None
     ) -> list[Array]:
         """Quantiles of the targets, in percent as in GPy: a list of (n, 1)."""
-        levels = checks.as_percent(quantiles, "quantiles")
+        levels = as_percent(quantiles, "quantiles")
         table = self.predictive(Xnew, Y_metadata).ppf(levels)  # (n, k)
         return [table[:, k : k + 1] for k in range(levels.size)]
 
@@ -127,11 +128,11 @@ class Prediction:
     def log_predictive_density(self, Xnew: Any, Ynew: Any, Y_metadata: Any = None) -> Array:
         """log p(y* | x*) of new rows, (n, 1); the mean of its negative is the NLPD."""
         model: Any = self
-        checks.check_order(Xnew, checks.rows_by_name(Ynew, Y_metadata, "Ynew"))
+        check_order(Xnew, rows_by_name(Ynew, Y_metadata, "Ynew"))
         X = model._rows(Xnew)
-        y = checks.as_targets(Ynew, X.shape[0], "Ynew")
-        given = checks.without_weights(Y_metadata)
-        metadata, _ = checks.as_metadata(given, model.likelihood, X.shape[0])
+        y = as_targets(Ynew, X.shape[0], "Ynew")
+        given = without_weights(Y_metadata)
+        metadata, _ = as_metadata(given, model.likelihood, X.shape[0])
         model.likelihood.check_rows(y, **metadata)
         return self.predictive(X, metadata).logpdf(y[:, None])
 
@@ -139,8 +140,8 @@ class Prediction:
         self, Xnew: Any, size: int = 10, rng: Any = None, Y_metadata: Any = None
     ) -> Array:
         """Draws of the targets at Xnew, independent over rows: (n, 1, size)."""
-        size = checks.positive_int(size, "size")
-        draws = self.predictive(Xnew, Y_metadata).sample(size, checks.as_generator(rng))
+        size = positive_int(size, "size")
+        draws = self.predictive(Xnew, Y_metadata).sample(size, as_generator(rng))
         return draws[:, None, :]
 
     def posterior_samples_f(self, Xnew: Any, size: int = 10, rng: Any = None) -> Array:
@@ -151,7 +152,7 @@ class Prediction:
         v, and with it nearly all correlation, is common to all.
         """
         model: Any = self
-        size, rng = checks.positive_int(size, "size"), checks.as_generator(rng)
+        size, rng = positive_int(size, "size"), as_generator(rng)
         X = model._rows(Xnew)
         draws = np.empty((X.shape[0], len(model.latents), size))
         for j, (prior, q) in enumerate(zip(*self._posterior(), strict=True)):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.checks import as_percent
+from ..data.arguments import as_percent
 from ..errors import InputError
 from ..expectations import quadrature
 from ..likelihoods.wrappers.constant import innermost

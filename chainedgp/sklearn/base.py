@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import likelihoods
-from ..data.checks import WEIGHTS
+from ..data.rows import WEIGHTS
 from ..errors import InputError
 from ..inference.starts import input_spread
 from ..likelihoods import Likelihood

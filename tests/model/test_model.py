@@ -453,7 +453,7 @@ def test_memmaps_are_referenced(tmp_path):
 @pytest.mark.parametrize("name", ["X", "y"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_memmap_is_checked_block_by_block(tmp_path, monkeypatch, name, bad):
-    monkeypatch.setattr("chainedgp.data.checks.BLOCK", 16)
+    monkeypatch.setattr("chainedgp.data.rows.BLOCK", 16)
     X, y = inputs(50), problem("HetGaussian", inputs(50))[1]
     on_disk = {}
     for key, array in (("X", X), ("y", y)):

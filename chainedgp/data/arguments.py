@@ -1,0 +1,124 @@
+"""Scalar arguments and choices: every error names the argument, what came and the remedy."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..errors import ChainedGPWarning, InputError
+from ..linalg import Array
+
+__all__ = [
+    "as_fractions",
+    "as_generator",
+    "as_name",
+    "as_percent",
+    "fraction",
+    "one_of",
+    "positive_float",
+    "positive_int",
+    "thread_count",
+]
+
+
+def one_of(value: Any, allowed: Any, name: str) -> Any:
+    """`value` if it is one of `allowed`, else an error that lists them."""
+    if value not in allowed:
+        listed = ", ".join(repr(a) for a in allowed)
+        raise InputError(f"{name} must be one of {listed}; got {value!r}.")
+    return value
+
+
+def positive_int(value: Any, name: str) -> int:
+    """`value` as an int ≥ 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"{name} must be an integer of at least 1; got {value!r}.")
+    return int(value)
+
+
+def positive_float(value: Any, name: str) -> float:
+    """`value` as a positive finite float."""
+    number = isinstance(value, int | float | np.integer | np.floating)
+    if not number or isinstance(value, bool) or not (np.isfinite(value) and value > 0.0):
+        raise InputError(f"{name} must be a positive number; got {value!r}.")
+    return float(value)
+
+
+def fraction(value: Any, name: str) -> float:
+    """`value` as a float strictly between 0 and 1."""
+    number = isinstance(value, float | np.floating)
+    if not (number and 0.0 < value < 1.0):
+        raise InputError(f"{name} must be strictly between 0 and 1; got {value!r}.")
+    return float(value)
+
+
+def as_fractions(values: Any, name: str) -> Array:
+    """A number or numbers strictly between 0 and 1, as they came or (k,)."""
+    fractions = _numbers(values)
+    if fractions.ndim > 1 or not (fractions.size and np.all((fractions > 0) & (fractions < 1))):
+        raise InputError(
+            f"{name} must be a number or a list of numbers strictly between 0 and 1; got "
+            f"{values!r}. For percentages use predict_quantiles of the model."
+        )
+    return fractions
+
+
+def as_percent(values: Any, name: str) -> Array:
+    """Percentages strictly between 0 and 100 as fractions, (k,); warns if all are below 1."""
+    percent = np.atleast_1d(_numbers(values))
+    inside = (percent > 0.0) & (percent < 100.0)
+    if percent.ndim != 1 or not (percent.size and inside.all()):
+        raise InputError(
+            f"{name} must be percentages between 0 and 100 (not included); got {values!r}."
+        )
+    if (percent < 1.0).all():
+        warnings.warn(
+            f"{name} are percentages, and all of {values!r} are below 1: for the median write 50, "
+            "not 0.5.",
+            ChainedGPWarning,
+            stacklevel=4,
+        )
+    return percent / 100.0
+
+
+def as_name(name: Any) -> str:
+    """A name that paramz and regular expressions can work with."""
+    if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
+        raise InputError(
+            f"name must be an ASCII identifier (letters, digits, underscores); got {name!r}."
+        )
+    return name
+
+
+def as_generator(rng: Any) -> np.random.Generator:
+    """A numpy Generator from an int, a Generator or None (fresh entropy)."""
+    if isinstance(rng, int | np.integer) and rng < 0:
+        raise InputError(f"rng must not be negative where it is an int; got {rng}.")
+    if rng is None or isinstance(rng, int | np.integer | np.random.Generator):
+        return np.random.default_rng(rng)
+    raise InputError(f"rng must be an int, a numpy Generator or None; got {type(rng).__name__}.")
+
+
+def thread_count(num_threads: int | None) -> int:
+    """Threads by argument, by CHAINEDGP_NUM_THREADS, or one for each core we may use."""
+    if num_threads is not None:
+        return positive_int(num_threads, "num_threads")
+    setting = os.environ.get("CHAINEDGP_NUM_THREADS")
+    if setting is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if not setting.isdigit() or int(setting) < 1:
+        raise InputError(
+            f"CHAINEDGP_NUM_THREADS must be an integer of at least 1; got {setting!r}."
+        )
+    return int(setting)
+
+
+def _numbers(values: Any) -> Array:
+    """An array of floats; an empty one where the values are no numbers."""
+    try:
+        return np.array(values, dtype=float)
+    except (TypeError, ValueError):
+        return np.empty(0)

@@ -1,0 +1,146 @@
+"""Data frames of pandas and polars: names of columns, order of rows, and columns of numbers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+
+__all__ = [
+    "CLASSES",
+    "COLUMNS",
+    "as_column_names",
+    "check_names",
+    "check_numbers",
+    "check_order",
+    "column_names",
+    "frame_like",
+    "rows_by_name",
+]
+
+COLUMNS = (
+    "Give one column for each category (pandas.get_dummies, to_dummies of polars, or OneHotEncoder "
+    "of scikit-learn), or the rank in an ordered one ({it}.cat.codes, {it}.to_physical() in polars)"
+)
+CLASSES = (
+    "Code two classes as 0 and 1, more as 0, 1, 2, …: numpy.unique({it}, return_inverse=True)[1] "
+    "does it in their sorted order"
+)
+"""What to do with text and categories, among the inputs and as targets."""
+
+
+def column_names(X: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a data frame, or of a series; None where there are none."""
+    if hasattr(X, "collect"):  # a lazy frame, which `check_numbers` refuses
+        return None
+    if hasattr(X, "columns"):
+        names = tuple(X.columns)
+    else:
+        names = (X.name,) if type(X).__name__ == "Series" else ()
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def as_column_names(names: Any, columns: int) -> list[str]:
+    """Names for the columns of X, given by the user."""
+    listed = [] if isinstance(names, str) else [str(name) for name in names]
+    if len(listed) != columns or len(set(listed)) != columns:
+        raise InputError(
+            f"input_names must be {columns} different names, one for each column of X; got "
+            f"{names!r}."
+        )
+    return listed
+
+
+def check_names(found: tuple[str, ...] | None, expected: tuple[str, ...], name: str) -> None:
+    """The columns of a frame must be those of the model's, in the same order."""
+    if found is None or found == expected:
+        return
+    if sorted(found) == sorted(expected):
+        wrong = "the model's columns in another order"
+    else:
+        lists = {
+            "without": [repr(c) for c in expected if c not in found],
+            "and with": [repr(c) for c in found if c not in expected],
+        }
+        parts = [f"{word} {', '.join(some)}" for word, some in lists.items() if some]
+        wrong = f"columns {' '.join(parts).removeprefix('and ')}"
+    raise InputError(
+        f"{name} has {wrong}; the model was built with {', '.join(map(repr, expected))}. "
+        f"Give {name}[{list(expected)}]."
+    )
+
+
+def check_order(X: Any, given: Mapping[str, Any]) -> None:
+    """Raise InputError if a pandas object has the rows of the frame X in another order."""
+    index: Any = getattr(X, "index", None)
+    if not hasattr(index, "equals"):
+        return
+    for name, value in given.items():
+        other: Any = getattr(value, "index", None)
+        if not hasattr(other, "equals") or len(other) != len(index) or other.equals(index):
+            continue
+        comparable = index.is_unique and other.is_unique and index.nlevels == other.nlevels
+        if comparable and other.isin(index).all():
+            raise InputError(
+                f"{name} has the rows of X in another order, by its index. Give "
+                f"{name}.loc[X.index], or {name}.to_numpy() if the rows do belong together."
+            )
+
+
+def rows_by_name(Y: Any, Y_metadata: Any, name: str = "Y") -> dict[str, Any]:
+    """What `check_order` compares with X, as the user calls it."""
+    by_row = Y_metadata if isinstance(Y_metadata, Mapping) else {}
+    return {name: Y, **{f"Y_metadata[{key!r}]": value for key, value in by_row.items()}}
+
+
+def check_numbers(value: Any, name: str, remedy: str) -> None:
+    """No column of a data frame, or series, may hold what numpy would turn into numbers unasked."""
+    if hasattr(value, "collect"):
+        raise InputError(f"{name} is a {type(value).__name__}, not read yet: {name}.collect().")
+    if hasattr(value, "columns"):
+        columns = (
+            value.items()
+            if hasattr(value, "items")
+            else ((key, value[key]) for key in value.columns)
+        )
+    else:
+        columns = [(None, value)] if type(value).__name__ == "Series" else []
+    for key, column in columns:
+        owner, it = (
+            (name, name) if key is None else (f"column {key!r} of {name}", f"{name}[{key!r}]")
+        )
+        kind = str(column.dtype).lower()
+        held = np.asarray(column)
+        text = held.dtype.kind in "OUST" and any(isinstance(entry, str) for entry in held)
+        if kind.startswith(("categor", "enum")) or text:
+            what = "text" if text and not kind.startswith(("categor", "enum")) else "categorical"
+            raise InputError(
+                f"{owner} is {what}; expected numbers. {remedy.format(it=it)}; text that is meant "
+                f"as numbers by {it}.astype(float), {it}.cast(float) in polars."
+            )
+        if held.dtype.kind in "Mm":
+            raise InputError(
+                f"{owner} holds dates or times; expected numbers. Give the time since a start in a "
+                f"unit of your choice: ({it} - {it}.min()) / pandas.Timedelta('1D'), in polars "
+                f"({it} - {it}.min()).dt.total_days(fractional=True)."
+            )
+
+
+def frame_like(X: Any, columns: Mapping[str, np.ndarray]) -> Any:
+    """Columns as a frame of the library of X, a data frame or series; else of pandas.
+
+    The index of X is kept, in libraries whose frames have one.
+    """
+    library: Any = sys.modules.get(type(X).__module__.partition(".")[0])
+    index = getattr(X, "index", None)
+    if not hasattr(library, "DataFrame"):
+        import pandas
+
+        library = pandas
+    if index is None or callable(index):  # callable: the method of a list
+        return library.DataFrame(columns)
+    return library.DataFrame(columns, index=index)

@@ -1,0 +1,201 @@
+"""The rows of a data set, read and checked: every error names the argument and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..linalg import Array
+from .frames import CLASSES, COLUMNS, check_names, check_numbers, column_names
+
+__all__ = [
+    "WEIGHTS",
+    "as_inputs",
+    "as_metadata",
+    "as_row_values",
+    "as_targets",
+    "is_dask",
+    "without_weights",
+]
+
+WEIGHTS = "weights"
+BLOCK = 2**16  # rows that are checked at a time
+
+
+def is_dask(value: Any) -> bool:
+    """Whether a value is a Dask collection: its rows are somewhere else, or nowhere yet."""
+    return hasattr(value, "__dask_graph__")
+
+
+def as_inputs(X: Any, name: str = "X", columns: int | tuple[str, ...] | None = None) -> Array:
+    """X as a finite float (n, D) array: a copy, but a memmap is referenced as it is.
+
+    One-dimensional X becomes one column. Data frames are read by value.
+
+    columns : how many columns there must be, or their names, which those of a frame must be.
+    """
+    names = column_names(X)
+    doubled = {key for key in names if names.count(key) > 1} if names else ()
+    if doubled:
+        listed = ", ".join(repr(key) for key in sorted(doubled))
+        raise InputError(
+            f"{name} has several columns named {listed}: rename them, or leave out all but one."
+        )
+    if isinstance(columns, tuple):
+        check_names(names, columns, name)
+        columns = len(columns)
+    if isinstance(X, np.memmap):
+        if X.ndim != 2:
+            raise InputError(f"{name} is a memmap of {X.ndim} dimensions; expected 2 (n, D).")
+        array: Array = X
+    else:
+        array = _as_float(X, name)
+        if array.ndim == 1:
+            array = array[:, None]
+        if array.ndim != 2:
+            raise InputError(
+                f"{name} must be (n, D); got an array of shape {array.shape}. "
+                "Reshape it so that rows are observations and columns are inputs."
+            )
+    _check_finite(array, name, names)
+    if 0 in array.shape:
+        raise InputError(
+            f"{name} is empty: its shape is {array.shape}. Give one row and one column or more."
+        )
+    if columns is not None and array.shape[1] != columns:
+        raise InputError(
+            f"{name} has {array.shape[1]} columns; the model was built with {columns}. "
+            "Give the same inputs, in the same order."
+        )
+    return array
+
+
+def as_targets(Y: Any, rows: int, name: str = "Y", allow_missing: bool = False) -> Array:
+    """Y as a finite float (n,) array; (n, 1) is accepted, and NaN with `allow_missing`."""
+    array = Y if isinstance(Y, np.memmap) else _as_float(Y, name, CLASSES)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        lying = array.shape == (1, rows)
+        raise InputError(
+            f"{name} must be (n,) or (n, 1): one target per row; got shape {array.shape}. "
+            + (f"Transpose it: {name}.T." if lying else "Fit one model per output column.")
+        )
+    if array.size != rows:
+        raise InputError(
+            f"{name} has {array.size} rows but the inputs have {rows}: give one for each row."
+        )
+    bad = np.flatnonzero(np.isnan(array))
+    if bad.size and not allow_missing:
+        way = 'Drop those rows, or give missing="drop".'
+        values = "value" if bad.size == 1 else "values"
+        raise InputError(
+            f"{name} has {bad.size} missing {values} (NaN), the first at row {bad[0]}. "
+            f"{way if name == 'Y' else 'Drop those rows.'}"
+        )
+    _check_finite(array[~np.isnan(array)] if bad.size else array, name)
+    return array
+
+
+def as_metadata(
+    metadata: Any, likelihood: Any, rows: int, name: str = "Y_metadata"
+) -> tuple[dict[str, Array], Array | None]:
+    """Per-row values as (n,) arrays, and the row weights (or None).
+
+    Scalars are repeated. Unknown names, wrong lengths and values that are not finite are errors.
+    """
+    if metadata is None:
+        metadata = {}
+    if not isinstance(metadata, Mapping):
+        raise InputError(
+            f"{name} must be a dict of per-row values, for example {{'weights': w}}; got "
+            f"{type(metadata).__name__}."
+        )
+    values = {
+        key: as_row_values(value, f"{name}[{key!r}]", rows, key in likelihood.unbounded_metadata)
+        for key, value in metadata.items()
+    }
+    weights = values.pop(WEIGHTS, None)
+    likelihood.check_metadata(values)
+    for key in set(likelihood.positive_metadata) & set(values):
+        if (values[key] <= 0.0).any():
+            first = int(np.flatnonzero(values[key] <= 0.0)[0])
+            raise InputError(
+                f"{name}[{key!r}] must be positive; row {first} is {values[key][first]}. Leave "
+                f"out rows without {key}; give exp(…) where there is a logarithm of it."
+            )
+    if weights is not None and (weights < 0).any():
+        first = int(np.flatnonzero(weights < 0)[0])
+        raise InputError(
+            f"{name}['weights'] must not be negative; row {first} is {weights[first]}. "
+            "A weight of 0 leaves a row out."
+        )
+    return values, weights
+
+
+def as_row_values(value: Any, name: str, rows: int, unbounded: bool = False) -> Array:
+    """One value per row (n,), a scalar repeated; infinite ones only where `unbounded`."""
+    array = _as_float(value, name)
+    if array.ndim == 0:
+        array = np.full(rows, float(array))
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.shape != (rows,):
+        raise InputError(
+            f"{name} must be a scalar or have one value per row ({rows}); got shape {array.shape}."
+        )
+    _check_finite(array[~np.isposinf(array)] if unbounded else array, name)
+    return array
+
+
+def without_weights(metadata: Any) -> Any:
+    """Metadata for prediction, where row weights have no meaning."""
+    if isinstance(metadata, Mapping):
+        return {key: value for key, value in metadata.items() if key != WEIGHTS}
+    return metadata
+
+
+def _as_float(value: Any, name: str, remedy: str = COLUMNS) -> Array:
+    """A new C-ordered float64 array; an error that names the way out where there is none."""
+    check_numbers(value, name, remedy)
+    if value is None:
+        raise InputError(f"{name} is None; expected numbers. Give an array, a list or a frame.")
+    try:
+        if np.iscomplexobj(value):
+            raise InputError(
+                f"{name} is complex; expected real numbers. Give real and imaginary parts apart."
+            )
+        if hasattr(value, "isna") and hasattr(value, "to_numpy"):  # numpy cannot read pandas.NA
+            value = value.to_numpy(dtype=float, na_value=np.nan)
+        return np.array(value, dtype=float, order="C")
+    except InputError:
+        raise
+    except (TypeError, ValueError) as error:
+        ragged = "inhomogeneous" in str(error)
+        reason = "its rows differ in length" if ragged else error
+        raise InputError(
+            f"{name} could not be read as numbers ({reason}). {remedy.format(it=name)}; leave out "
+            "or impute what is missing, and give rows of equal length."
+        ) from None
+
+
+def _check_finite(array: Array, name: str, columns: tuple[str, ...] | None = None) -> None:
+    """An error with count and place of what is NaN or infinite; reads a memmap block by block."""
+    bad, first = 0, ""
+    for start in range(0, len(array), BLOCK):
+        found = np.argwhere(~np.isfinite(array[start : start + BLOCK]))
+        if len(found) and not bad:
+            place = [int(i) for i in found[0] + (start, *[0] * (array.ndim - 1))]
+            first = f"at index ({', '.join(map(str, place))})"
+            if columns:
+                first = f"in row {place[0]} of column {columns[place[1]]!r}"
+        bad += len(found)
+    if bad:
+        values = "value that is" if bad == 1 else "values that are"
+        raise InputError(
+            f"{name} has {bad} {values} missing, NaN or infinite, the first {first}. "
+            "Remove or impute those rows."
+        )
