@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import replace
-from typing import Any
+from typing import Any, Concatenate
 
 import cloudpickle
 import dask
@@ -18,12 +18,13 @@ from ..errors import InputError
 from ..linalg import Array
 from ..model.construction import RowData
 from ..parameters.leaves import copy_of
-from ..posterior.evaluator import Evaluator, Hyperparameters
+from ..posterior.evaluator import Evaluator, Hyperparameters, P, S
+from ..posterior.shards import Shard
 from ..posterior.sparse import Prior
 from ..posterior.sums import Task
 from .blocks import as_dask, blocks_of, row_values, split_rows
 from .ledger import Ledger
-from .rows import Rows
+from .rows import Rows, Step
 
 __all__ = ["DaskEvaluator", "distribute"]
 
@@ -44,7 +45,7 @@ class DaskEvaluator(Evaluator):
     def __init__(self, client: Client, parts: Sequence[tuple[Any, ...]]) -> None:
         super().__init__([])
         self.client, self._parts = client, list(parts)
-        self._ledger, self._steps = Ledger(), list[tuple[str, tuple[Any, ...]]]()
+        self._ledger, self._steps = Ledger(), list[Step]()
         self._sent: list[int] = []  # kernels of which the workers have copies, by identity
         self._copies: list[Any] = []
         self._priors: tuple[Prior, ...] = ()  # as they are sent
@@ -53,7 +54,7 @@ class DaskEvaluator(Evaluator):
         self.bytes_sent = self.bytes_received = self.num_rebuilt = 0
         self._futures = [self._place(k) for k in range(len(self._parts))]
         self._actors = [future.result() for future in self._futures]
-        self._sizes: list[int] = self._ask("num_rows")
+        self._sizes: list[int] = self._ask(Rows.num_rows)
 
     def __getstate__(self) -> dict[str, Any]:
         raise InputError(
@@ -73,17 +74,19 @@ class DaskEvaluator(Evaluator):
             self._sent = sent
             parts = zip(theta.kernels, theta.means, strict=True)
             self._copies = [(copy_of(kernel), copy_of(mean)) for kernel, mean in parts]
-            self._steps.append(("take_parts", (self._copies,)))
+            self._steps.append((Rows.take_parts, (self._copies,)))
         self._priors = tuple(
             replace(p, kernel=_values(p.kernel), mean=_values(p.mean), L=p.L[:0], pull_Kuu=len)
             for p in self.task.priors
         )
 
-    def each(self, method: str, *args: Any) -> None:
+    def _each(
+        self, step: Callable[Concatenate[Shard, P], None], *args: P.args, **kw: P.kwargs
+    ) -> None:
         """Queue a step of every shard on its sites; it travels with the next pass."""
-        args = tuple(self._small(a) if isinstance(a, Task) else a for a in args)
-        self._steps.append((method, args))
-        getattr(self._ledger, method)(*args)
+        given = tuple(self._small(a) if isinstance(a, Task) else a for a in args)
+        self._steps.append((Rows.take_step, (step, *given)))
+        self._ledger.note(step, *given)
 
     def marginals(self, q: Any) -> tuple[Array, Array]:
         """Not here: they have the size of the data."""
@@ -93,7 +96,7 @@ class DaskEvaluator(Evaluator):
         """About `most` rows, evenly over all, in their order."""
         step = max(1, self.num_rows // most)
         starts = -np.cumsum([0, *self._sizes[:-1]]) % step
-        parts = self._ask("sample", *((int(start), step) for start in starts))
+        parts = self._ask(Rows.sample, *((int(start), step) for start in starts))
         X, y, metadata, weights = zip(*parts, strict=True)
         names = {key: np.concatenate([m[key] for m in metadata]) for key in metadata[0]}
         total = None if weights[0] is None else np.concatenate(weights)
@@ -106,12 +109,13 @@ class DaskEvaluator(Evaluator):
         )
         return replace(task, priors=self._priors, q=q, likelihood=None)
 
-    def _sum(self, method: str, task: Task) -> Any:
+    def _sum(self, work: Callable[[Shard, Task], S], task: Task) -> S:
         task = self._small(task, with_S=not task.S_mu_bar)
         known = task.key == self._sent_key
-        parts = self._ask(method, (replace(task, priors=()) if known else task,), again=(task,))
+        short = replace(task, priors=()) if known else task
+        parts = self._ask(Rows.take_step, (work, short), again=(work, task))
         self._sent_key = task.key
-        getattr(self._ledger, method)(task)
+        self._ledger.note(work, task)
         total = parts[0]
         for part in parts[1:]:
             total.add(part)
@@ -119,7 +123,9 @@ class DaskEvaluator(Evaluator):
 
     # ---- messages -------------------------------------------------------------------------------
 
-    def _ask(self, method: str, *args: tuple[Any, ...], again: Any = None) -> list[Any]:
+    def _ask(
+        self, method: Callable[..., Any], *args: tuple[Any, ...], again: Any = None
+    ) -> list[Any]:
         """Answers of all shards in the order of the rows.
 
         args : one tuple for all, or one for each. again : for a shard that was made again.
@@ -172,8 +178,8 @@ class DaskEvaluator(Evaluator):
         self.num_rebuilt += 1
         self._wait_for_workers(self._homes[k])
         self._futures[k] = self._place(k, self._homes[k])
-        parts = ("take_parts", (self._copies,))
-        rebuild = cloudpickle.dumps(([parts], "rebuild", self._ledger.origin()))
+        parts = (Rows.take_parts, (self._copies,))
+        rebuild = cloudpickle.dumps(([parts], Rows.rebuild, self._ledger.origin()))
         try:
             self._actors[k] = self._futures[k].result()
             fine, error = pickle.loads(self._call(k, rebuild)())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -16,19 +17,21 @@ __all__ = ["MADE_IN", "Ledger", "Origin", "Recipe"]
 SLOTS = 64  # sets of sites whose origin is remembered
 MOST_NODES = 8  # evaluations that frozen node levels are remembered by
 
-MADE_IN = {
-    "evaluate": "trial",
-    "narrow": "current",
-    "clip": "current",
-    "positive_proposal": "proposal",
+# the set of sites that a pass writes to; all other steps mix and copy sets
+MADE_IN: dict[Callable[..., Any], str] = {
+    Shard.evaluate: "trial",
+    Shard.narrow: "current",
+    Shard.clip: "current",
+    Shard.positive_proposal: "proposal",
 }
+FROM_ITSELF = (Shard.clip, Shard.positive_proposal)  # which read what the set held before
 
 
 @dataclass(frozen=True)
 class Recipe:
     """How a pass makes a set of sites: its task, what the set held before, the nodes in force."""
 
-    method: str
+    method: Callable[..., Any]
     task: Task | None
     before: dict[int, float]
     nodes: tuple[int, ...]  # evaluations whose wanted levels were kept; none: levels are free
@@ -62,26 +65,23 @@ class Ledger(Shard):
         """All weights 0."""
         super().start_sites(1)
 
-    def evaluate(self, task: Task) -> None:
-        """The trial sites are those of this task."""
-        self.last = (self._make("evaluate", replace(task, left=(), whitened=True)),)
-
-    def positive_proposal(self, task: Task) -> None:
-        """The proposal is made anew from itself."""
-        self._make("positive_proposal", task, self._weights("proposal"))
-
-    def narrow(self, task: Task) -> None:
-        """The current sites are those of the prior's task."""
-        self._make("narrow", task)
-
-    def clip(self) -> None:
-        """The current sites are made anew from themselves."""
-        self._make("clip", None, self._weights("current"))
-
-    def gram(self, task: Task) -> None:
-        """Changes no sites."""
-
-    gradient = gram  # type: ignore[assignment]
+    def note(self, step: Callable[..., Any], *args: Any) -> None:
+        """What a step that every shard takes does to its sets of sites and to its nodes."""
+        if step in MADE_IN:
+            before = self._weights(MADE_IN[step]) if step in FROM_ITSELF else {}
+            task: Any = args[0] if args else None
+            if step is Shard.evaluate:
+                self.last = (self._make(step, replace(task, left=(), whitened=True)),)
+            else:
+                self._make(step, task, before)
+        elif step is Shard.freeze_nodes:
+            self.freeze_nodes(*args)
+        elif step is Shard.raise_nodes:
+            self.raise_nodes()
+        elif step is Shard.start_sites:
+            self.start_sites()
+        elif step not in (Shard.gram, Shard.gradient):
+            step(self, *args)
 
     def freeze_nodes(self, frozen: bool) -> None:
         """Levels stay at those of the last evaluation, unless they are frozen already."""
@@ -106,7 +106,12 @@ class Ledger(Shard):
     def _weights(self, name: str) -> dict[int, float]:
         return _nonzero(self.sites(name))
 
-    def _make(self, method: str, task: Task | None, before: dict[int, float] | None = None) -> int:
+    def _make(
+        self,
+        method: Callable[..., Any],
+        task: Task | None,
+        before: dict[int, float] | None = None,
+    ) -> int:
         before = before or {}
         self._sites[MADE_IN[method]][:] = 0.0
         self._sweep(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,9 @@ from ..posterior.sums import Task
 from .ledger import MADE_IN, Origin
 
 __all__ = ["Rows"]
+
+
+Step = tuple[Callable[..., Any], tuple[Any, ...]]  # a method of `Rows`, and its arguments
 
 
 class Rows:
@@ -44,12 +48,15 @@ class Rows:
             answer = False, error
         return cloudpickle.dumps(answer)
 
-    def _run(self, steps: list[tuple[str, tuple[Any, ...]]], method: str, *args: Any) -> Any:
+    def _run(self, steps: list[Step], method: Callable[..., Any], *args: Any) -> Any:
         with one_blas_thread():
-            for name, given in [*steps, (method, args)]:
-                owner = self if hasattr(self, name) else self.shard
-                answer = getattr(owner, name)(*map(self._whole, given))
-            return answer
+            for step, given in steps:
+                step(self, *given)
+            return method(self, *args)
+
+    def take_step(self, step: Callable[..., Any], *args: Any) -> Any:
+        """A step of the shard on its sites, or a pass over its rows."""
+        return step(self.shard, *map(self._whole, args))
 
     def _whole(self, given: Any) -> Any:
         """A task with what its message left out: likelihood, kernels, means, perhaps all priors."""
@@ -101,9 +108,9 @@ class Rows:
             shard.sites(name)[:] = mixed(recipe.before)
             use_levels(recipe.nodes)
             task = [] if recipe.task is None else [self._whole(recipe.task)]
-            getattr(shard, recipe.method)(*task)
+            recipe.method(shard, *task)
             made[slot] = shard.sites(name).copy()
-            if recipe.method == "evaluate":
+            if recipe.method is Shard.evaluate:
                 wanted[slot] = shard.wanted.copy()
         for name, weights in origin.sets.items():
             shard.sites(name)[:] = mixed(weights)

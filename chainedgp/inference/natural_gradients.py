@@ -69,7 +69,7 @@ def find_q(evaluator: Evaluator, tolerance: float, max_steps: int = 500) -> Inne
         if new is None:
             # no step, however short, raises the bound beyond rounding: this is the optimum
             return InnerResult(state, gap, step, gap <= 1e3 * tolerance)
-        evaluator.each("accept", rho)
+        evaluator.accept(rho)
         acceleration.forget_if_short(rho)
         state, rho = new, min(1.0, 2.0 * rho)
     return InnerResult(state, gap, max_steps, False)
@@ -78,8 +78,8 @@ def find_q(evaluator: Evaluator, tolerance: float, max_steps: int = 500) -> Inne
 def start_from_q(evaluator: Evaluator, q: tuple[Gaussian, ...]) -> State:
     """Sites from any given q, in one pass: those of the full natural-gradient step from it."""
     state = evaluator.evaluate(q)
-    evaluator.each("accept", 0.0)
-    evaluator.each("take_proposal")
+    evaluator.accept(0.0)
+    evaluator.take_proposal()
     return state
 
 
@@ -94,16 +94,16 @@ def _start(evaluator: Evaluator) -> State:
     The bound of the prior itself is −inf for densities with light tails, such as Gumbel's, which
     overflow at far nodes: the last start is a narrow q around the mean functions.
     """
-    for repair in ((), ("clip",), ("clear",), ("narrow", evaluator.task)):
-        if repair:
-            evaluator.each(*repair)
+    for repair in (None, evaluator.clip, evaluator.clear, evaluator.narrow):
+        if repair is not None:
+            repair()
         try:
             gram = evaluator.gram()
             state = evaluator.evaluate(evaluator.gaussians(gram), gram)
         except NumericalError:
             continue
         if state.bound > LOWEST:
-            evaluator.each("accept", 0.0)
+            evaluator.accept(0.0)
             return state
     raise NumericalError(NOT_FINITE)
 
@@ -171,7 +171,7 @@ def _positive_step(evaluator: Evaluator, state: State) -> tuple[State | None, fl
     new, rho = _step(evaluator, state, evaluator.positive_proposal(state.q), 1.0)
     if new is None:  # put the true proposal back: gradients are read from it
         evaluator.evaluate(state.q, state.gram)
-        evaluator.each("accept", 0.0)
+        evaluator.accept(0.0)
     return new, rho
 
 
@@ -199,14 +199,14 @@ class _Anderson:
         self.evaluator = evaluator
         self.past: deque[tuple[Gram, Gram]] = deque(maxlen=ANDERSON_MEMORY)
         self.pause, self.waiting = 1, 0  # plain steps after a failure, and how many are left
-        evaluator.each("forget")
+        evaluator.forget()
 
     def step(self, state: State) -> State | None:
         """An accelerated state whose sites are accepted, or None."""
         if state.gram is None:
             return None
         self.past.append((state.gram, state.proposal()))
-        self.evaluator.each("remember")
+        self.evaluator.remember()
         if len(self.past) < 2 or self.waiting:
             self.waiting = max(0, self.waiting - 1)
             return None
@@ -215,18 +215,18 @@ class _Anderson:
         new = _try(self.evaluator, state, target)
         if new is None:
             self.past = deque([self.past[-1]], maxlen=ANDERSON_MEMORY)
-            self.evaluator.each("forget", 1)
+            self.evaluator.forget(1)
             self.pause = self.waiting = min(2 * self.pause, 16)
             return None
         self.pause = 1
-        self.evaluator.each("accept_combination", weights)
+        self.evaluator.accept_combination(weights)
         return new
 
     def forget_if_short(self, rho: float) -> None:
         """Old residuals mislead after a short step: start the memory afresh."""
         if rho < 1.0:
             self.past.clear()
-            self.evaluator.each("forget")
+            self.evaluator.forget()
 
     def _weights(self, state: State) -> Array:
         columns = [_residual(state, now, ahead) for now, ahead in self.past]

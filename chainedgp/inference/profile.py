@@ -51,12 +51,12 @@ class ProfiledBound:
         try:
             with np.errstate(all="ignore"):
                 self.evaluator.set_hyperparameters(self.model._theta())
-                self.evaluator.each("restore")
+                self.evaluator.restore()
                 steps = 500 if self.tolerance <= FINAL_TOLERANCE else self.trial_steps
                 self.inner = find_q(self.evaluator, self.tolerance, steps)
         except NumericalError:
             return np.inf
-        self.evaluator.each("freeze_nodes", True)
+        self.evaluator.freeze_nodes(True)
         return -(self.inner.state.bound + self.model.log_prior())
 
     def gradient(self) -> Array:
@@ -71,16 +71,16 @@ class ProfiledBound:
 
     def accept(self, x: Array, value: float) -> float:
         """Commit the sites; tighten the inner tolerance with the progress made."""
-        self.evaluator.each("commit")
+        self.evaluator.commit()
         if self.best is not None:
             decrease = self.best[0] - value
             self.tolerance = float(np.clip(0.1 * decrease, TIGHTEST, LOOSEST))
         if self._change_nodes():
             again = self.value(x)
             if np.isfinite(again):
-                self.evaluator.each("commit")
+                self.evaluator.commit()
                 value = again
-            self.evaluator.each("freeze_nodes", True)
+            self.evaluator.freeze_nodes(True)
         self.best = (value, x.copy())
         bound = -value - self.model.log_prior()
         if grows_without_limit(self.model, bound):
@@ -101,11 +101,11 @@ class ProfiledBound:
             power = self.accepted > 1 and self.accepted.bit_count() == 1
             now = self.model.num_nodes is None and power
             if now:
-                self.evaluator.each("freeze_nodes", False)
+                self.evaluator.freeze_nodes(False)
             return now
         raised = self.inner is not None and self.inner.state.evaluation.raised > 0
         if raised:
-            self.evaluator.each("raise_nodes")
+            self.evaluator.raise_nodes()
         return raised
 
 
@@ -115,11 +115,11 @@ def start_sites(model: Any) -> int:
     evaluator.set_hyperparameters(model._theta())
     evaluations = 0
     if model._q_is_prior():
-        evaluator.each("start_sites", len(model.latents))
+        evaluator.start_sites(len(model.latents))
     else:
         start_from_q(evaluator, model._q())
         evaluations = 1
-    evaluator.each("commit")
+    evaluator.commit()
     return evaluations
 
 
@@ -130,10 +130,10 @@ def fit_variational(model: Any, monitor: Monitor, max_iters: int) -> Outcome:
     inner = find_q(evaluator, 0.1 * FINAL_TOLERANCE, max_iters)
     if not inner.converged and not model._q_is_prior():
         # a q far from anything sensible: the prior may be a better place to start from
-        evaluator.each("start_sites", len(model.latents))
+        evaluator.start_sites(len(model.latents))
         cold = find_q(evaluator, 0.1 * FINAL_TOLERANCE, max_iters)
         inner = cold if cold.state.bound > inner.state.bound else inner
-    evaluator.each("commit")
+    evaluator.commit()
     model._write_q(inner.state.q)
     bound = inner.state.bound
     monitor.point(bound, evaluator.num_likelihood, evaluator.num_theta)
@@ -189,7 +189,7 @@ def _maximise(
         value, x = objective.best or (np.inf, objective.vector.read())
         outcome = Outcome(x, value, len(monitor.trace), False, "interrupted")
     finally:
-        model._evaluator.each("freeze_nodes", False)
+        model._evaluator.freeze_nodes(False)
         if objective.best is not None:
             objective.vector.write(objective.best[1])
     return objective, outcome
@@ -249,13 +249,13 @@ def _settle(
     outcome.x, outcome.value = x, objective.value(x)
     if not np.isfinite(outcome.value) or objective.inner is None:
         return outcome
-    evaluator.each("commit")
+    evaluator.commit()
     q = objective.inner.state.q
     if cold:
-        evaluator.each("start_sites", len(model.latents))
+        evaluator.start_sites(len(model.latents))
         again = objective.value(x)
         if again < outcome.value - 1e-6:
             outcome.value, q = again, objective.inner.state.q
-            evaluator.each("commit")
+            evaluator.commit()
     model._write_q(q)
     return outcome

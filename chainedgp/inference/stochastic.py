@@ -292,7 +292,7 @@ def _settle(model: Any) -> None:
         inner = find_q(evaluator, max(1e-3, FINAL_GAP * evaluator.num_rows), FINAL_STEPS)
     except NumericalError:
         return
-    evaluator.each("commit")
+    evaluator.commit()
     model._write_q(inner.state.q)
 
 
@@ -308,7 +308,7 @@ def fit_step_rule(model: Any, monitor: Monitor, method: str, settings: Settings)
             evaluator.take(run.batches.shard(rows), run.batches.scale(rows))
             state = evaluator.evaluate(model._q(), gradient=True)
             model._evaluator.num_likelihood += rows.size / model.X.shape[0]
-            evaluator.each("accept", 0.0)
+            evaluator.accept(0.0)
             gradient = evaluator.gradient(state, sites_fixed=False)
             model._write_gradients(gradient, state)
             model._add_prior_gradients()

@@ -332,7 +332,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
             columns = self._columns(self.q_mu), self._columns(self.q_sqrt)
             q = self._evaluator.over_latents(from_root, *columns)
             state = self._evaluator.evaluate(q, gradient=gradient)
-            self._evaluator.each("accept", 0.0)
+            self._evaluator.accept(0.0)
             self.__dict__["_state"] = state
             self.__dict__["_last_bound"] = state.bound
         return self._state

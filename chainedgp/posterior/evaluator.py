@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ __all__ = ["Evaluator", "Gradient", "Hyperparameters", "State"]
 WELL_CONDITIONED = 1e5  # tr(Kuu⁻¹) diag(Kuu) below which rounding by it stays near 1e-12
 MANY_ROWS = 8  # times M, from which a product less for each row outweighs three more of (M, M)
 LARGE = 200  # inducing inputs from which the (M, M) work of latents is worth a thread each
+
+P = ParamSpec("P")
 
 _keys = itertools.count()  # names of hyperparameter settings, for the shards' caches
 
@@ -81,6 +83,16 @@ class Gradient:
     S_bar: list[Array]  # ∂E/∂S = G
 
 
+class Sum(Protocol):
+    """What a pass over rows returns: something to which the same of other rows is added."""
+
+    def add(self, other: Self) -> None:
+        """Add another part of the rows, in place."""
+
+
+S = TypeVar("S", bound=Sum)
+
+
 class Evaluator:
     """Evaluates the bound over shards of rows. Holds rows and sites, never hyperparameters."""
 
@@ -121,18 +133,80 @@ class Evaluator:
             raise RuntimeError("set_hyperparameters comes first")
         return self._task
 
-    def each(self, method: str, *args: Any) -> None:
-        """Call a method of every shard, for example `commit` or `restore`."""
+    # ---- steps on the sites and the quadrature nodes of all rows --------------------------------
+
+    def start_sites(self, b: int) -> None:
+        """All sites of b latents are 0: q is the prior."""
+        self._each(Shard.start_sites, b)
+
+    def accept(self, rho: float) -> None:
+        """λ ← (1 − ρ) λ + ρ λ_proposal; the last evaluation's sites become the proposal."""
+        self._each(Shard.accept, rho)
+
+    def accept_combination(self, weights: Array) -> None:
+        """λ ← Σ_k c_k λ_proposal^(k) over the remembered proposals (Anderson acceleration)."""
+        self._each(Shard.accept_combination, weights)
+
+    def take_proposal(self) -> None:
+        """The proposal becomes the current sites: rebuilds them after one evaluation at any q."""
+        self._each(Shard.take_proposal)
+
+    def remember(self) -> None:
+        """Keep a copy of the proposal for a later combination."""
+        self._each(Shard.remember)
+
+    def forget(self, keep: int = 0) -> None:
+        """Drop all but the last `keep` remembered proposals."""
+        self._each(Shard.forget, keep)
+
+    def commit(self) -> None:
+        """The hyperparameters were accepted: later trials start from the current sites."""
+        self._each(Shard.commit)
+
+    def restore(self) -> None:
+        """Start a trial from the sites of the last accepted hyperparameters."""
+        self._each(Shard.restore)
+
+    def clip(self) -> None:
+        """Drop the sites of negative precision: a start from which q always exists."""
+        self._each(Shard.clip)
+
+    def clear(self) -> None:
+        """Current sites are 0 and q is the prior; the committed ones stay."""
+        self._each(Shard.clear)
+
+    def narrow(self) -> None:
+        """Current sites that hold every latent close to its mean function: a last resort."""
+        self._each(Shard.narrow, self.task)
+
+    def freeze_nodes(self, frozen: bool) -> None:
+        """Keep the numbers of quadrature nodes (within a line search), or choose them afresh."""
+        self._each(Shard.freeze_nodes, frozen)
+
+    def raise_nodes(self) -> None:
+        """Give every row at least the nodes that it wanted in the last evaluation."""
+        self._each(Shard.raise_nodes)
+
+    def drop_cache(self) -> None:
+        """Free the projections that are kept between passes."""
+        self._each(Shard.drop_cache)
+
+    def _each(
+        self, step: Callable[Concatenate[Shard, P], None], *args: P.args, **kw: P.kwargs
+    ) -> None:
+        """Take a step with every shard."""
         for shard in self.shards:
-            getattr(shard, method)(*args)
+            step(shard, *args, **kw)
+
+    # ---- passes over all rows -------------------------------------------------------------------
 
     def gram(self) -> Gram:
         """Λ and b of the current sites."""
-        return self._sum("gram", self.task)
+        return self._sum(Shard.gram, self.task)
 
     def positive_proposal(self, q: Sequence[Gaussian]) -> Gram:
         """Natural parameters of a full step without the sites of negative precision."""
-        return self._sum("positive_proposal", replace(self.task, q=tuple(q)))
+        return self._sum(Shard.positive_proposal, replace(self.task, q=tuple(q)))
 
     def gaussians(self, gram: Gram) -> tuple[Gaussian, ...]:
         """q of every latent from its natural parameters."""
@@ -154,10 +228,10 @@ class Evaluator:
         self.num_likelihood += 1
         task = replace(self.task, q=tuple(q), count_unmet=count_unmet)
         if not gradient:
-            return State(tuple(q), self._sum("evaluate", task), gram)
+            return State(tuple(q), self._sum(Shard.evaluate, task), gram)
         whitened = not self._needs_no_whitening()
         task = replace(task, left=self._left(q, whitened), whitened=whitened)
-        sums = self._sum("evaluate", task)
+        sums = self._sum(Shard.evaluate, task)
         if not whitened:
             pairs = self.over_latents(_whiten, task.priors, sums.G, sums.A_gm)
             sums.G, sums.A_gm = (list(part) for part in zip(*pairs, strict=True))
@@ -193,13 +267,12 @@ class Evaluator:
                 H = self.over_latents(_through_A, state.q, ev.A_gm, ev.G)
                 left, S_mu_bar = self._site_factors(H, state, mu_bar)
                 task = replace(self.task, q=state.q, left=left, S_mu_bar=S_mu_bar)
-                sums = self._sum("gradient", task)
+                sums = self._sum(Shard.gradient, task)
                 through_L = self.over_latents(reverse_prior, priors, H)
             else:
-                sums = ev.gradients
-                if sums is None:
-                    task = replace(self.task, q=state.q, left=self._left(state.q))
-                    sums = self._sum("gradient", task)
+                sums = ev.gradients or self._sum(
+                    Shard.gradient, replace(self.task, q=state.q, left=self._left(state.q))
+                )
                 through_L = self.over_latents(_through_L, priors, state.q, ev.A_gm, ev.G)
         latents = [
             KernelGradient(part.kernel + d_theta, part.Z + d_Z, part.mean)
@@ -230,12 +303,12 @@ class Evaluator:
         left, S_mu_bar = zip(*factors, strict=True)
         return left, S_mu_bar
 
-    def _sum(self, method: str, task: Task) -> Any:
-        """A pass of every shard, named by its method; the sums are added in the shards' order."""
+    def _sum(self, work: Callable[[Shard, Task], S], task: Task) -> S:
+        """A pass of every shard over its rows; the sums are added in the shards' order."""
         with one_blas_thread():
-            total = getattr(self.shards[0], method)(task)
+            total = work(self.shards[0], task)
             for shard in self.shards[1:]:
-                total.add(getattr(shard, method)(task))
+                total.add(work(shard, task))
         return total
 
 

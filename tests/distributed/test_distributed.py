@@ -160,11 +160,11 @@ def test_messages_are_small_whatever_the_number_of_rows(client):
         m.objective_function_gradients()
         moved.append(evaluator.bytes_sent + evaluator.bytes_received - before)
         # one value and gradient of the profiled bound: three passes
-        m._evaluator.each("start_sites", 2)
+        m._evaluator.start_sites(2)
         before = evaluator.bytes_sent + evaluator.bytes_received
         gram = evaluator.gram()
         state = evaluator.evaluate(evaluator.gaussians(gram), gram)
-        evaluator.each("accept", 0.0)
+        evaluator.accept(0.0)
         evaluator.gradient(state, sites_fixed=True)
         moved.append(evaluator.bytes_sent + evaluator.bytes_received - before)
     assert max(moved) < 5e6
@@ -284,8 +284,9 @@ def test_a_shard_is_made_again_exactly():
         tasks.append(replace(evaluator.task, q=tuple(q)))
 
     def do(method, *args):
-        getattr(shard, method)(*args)
-        getattr(ledger, method)(*args)
+        step = getattr(Shard, method)
+        step(shard, *args)
+        ledger.note(step, *args)
 
     do("evaluate", tasks[0])
     simple = ["commit", "restore", "take_proposal", "clip", "clear", "remember", "raise_nodes"]
@@ -323,7 +324,7 @@ def test_a_shard_is_made_again_exactly():
 
 def test_a_ledger_of_many_short_steps_stays_short():
     ledger, task = Ledger(), SimpleNamespace(left=())
-    ledger.evaluate = lambda: setattr(ledger, "last", (ledger._make("evaluate", task),))
+    ledger.evaluate = lambda: setattr(ledger, "last", (ledger._make(Shard.evaluate, task),))
     ledger.evaluate()
     ledger.accept(0.0)
     for _ in range(3 * SLOTS):

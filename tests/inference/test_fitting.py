@@ -384,7 +384,7 @@ def gradient_of_rows(m, rows, scale):
     evaluator = Evaluator([Shard(m.X[rows], m._y[rows], metadata, weights)])
     evaluator.set_hyperparameters(m._theta(), scale)
     state = evaluator.evaluate(m._q())
-    evaluator.each("accept", 0.0)
+    evaluator.accept(0.0)
     m._write_gradients(evaluator.gradient(state, sites_fixed=False), state)
     return np.array(m.gradient), state.bound
 

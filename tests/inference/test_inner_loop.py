@@ -133,20 +133,23 @@ class Recorder:
 
     def __init__(self, evaluator, monkeypatch):
         self.bounds, self.lengths, self.last = [], [], None
-        evaluate, each = evaluator.evaluate, evaluator.each
+        evaluate = evaluator.evaluate
 
         def recorded_evaluate(q, gram=None, **kw):
             self.last = evaluate(q, gram, **kw)
             return self.last
 
-        def recorded_each(method, *args):
-            if method in ("accept", "accept_combination"):
+        def recorded(accept, length):
+            def accepted(given):
                 self.bounds.append(self.last.bound)
-                self.lengths.append(args[0] if method == "accept" else "anderson")
-            each(method, *args)
+                self.lengths.append(length or given)
+                accept(given)
+
+            return accepted
 
         monkeypatch.setattr(evaluator, "evaluate", recorded_evaluate)
-        monkeypatch.setattr(evaluator, "each", recorded_each)
+        for name, length in (("accept", None), ("accept_combination", "anderson")):
+            monkeypatch.setattr(evaluator, name, recorded(getattr(evaluator, name), length))
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -178,9 +181,9 @@ def test_predicted_gap_tracks_the_true_gap():
     m = model("HetGaussian")
     evaluator = m._evaluator
     evaluator.set_hyperparameters(m._theta())
-    evaluator.each("start_sites", 2)
+    evaluator.start_sites(2)
     best = natural_gradients.find_q(evaluator, 1e-10).state.bound
-    evaluator.each("start_sites", 2)
+    evaluator.start_sites(2)
     with_steps = natural_gradients.find_q(evaluator, 1e-10, max_steps=3)
     true_gap = best - with_steps.state.bound
     predicted = natural_gradients.predicted_gap(evaluator, with_steps.state)

@@ -246,7 +246,7 @@ def test_arrays_handed_in_are_never_modified():
         a.flags.writeable = True
         a[:] = 1.0
     m._mark_stale()
-    m._evaluator.each("drop_cache")
+    m._evaluator.drop_cache()
     assert m.log_likelihood() == bound
     assert not np.allclose(m.Z.values, 1.0)
 

@@ -427,13 +427,13 @@ def sites_fixed_errors(m, sites):
 
     def state():
         evaluator.set_hyperparameters(m._theta())
-        evaluator.each("load_sites", sites)
+        evaluator.shards[0].load_sites(sites)
         gram = evaluator.gram()
         return evaluator.evaluate(evaluator.gaussians(gram), gram)
 
     start = state()
-    evaluator.each("accept", 0.0)
-    evaluator.each("freeze_nodes", True)
+    evaluator.accept(0.0)
+    evaluator.freeze_nodes(True)
     m._write_gradients(evaluator.gradient(start, sites_fixed=True))
     hyper = [leaf for leaf in m.flattened_parameters if not is_q(m, leaf)]
     return gradient_errors(lambda: state().bound, hyper)
@@ -466,7 +466,7 @@ def test_sites_fixed_gradient_partly_converged(likelihood):
     m = small_model(likelihood, means="linear")
     m._evaluator.set_hyperparameters(m._theta())
     m._evaluator.evaluate(m._q())
-    m._evaluator.each("accept", 0.0)
+    m._evaluator.accept(0.0)
     sites = 0.5 * m._evaluator.shards[0].sites("proposal")
     assert not wrong_leaves(sites_fixed_errors(m, np.array(sites)))
 
@@ -516,12 +516,12 @@ def test_at_the_optimal_q_the_two_gradients_agree():
     evaluator = m._evaluator
     evaluator.set_hyperparameters(m._theta())
     evaluator.evaluate(state_q)
-    evaluator.each("accept", 0.0)
+    evaluator.accept(0.0)
     sites = np.array(evaluator.shards[0].sites("proposal"))
-    evaluator.each("load_sites", sites)
+    evaluator.shards[0].load_sites(sites)
     gram = evaluator.gram()
     state = evaluator.evaluate(evaluator.gaussians(gram), gram)
-    evaluator.each("accept", 0.0)
+    evaluator.accept(0.0)
     fixed = evaluator.gradient(state, sites_fixed=True)
     plain = evaluator.gradient(state, sites_fixed=False)
     for a, b in zip(fixed.latents, plain.latents, strict=True):
