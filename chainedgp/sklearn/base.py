@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -29,10 +29,12 @@ __all__ = [
     "BESIDE",
     "ChainedGPEstimator",
     "WithQuantiles",
-    "defaulting_to",
+    "estimator",
     "named_likelihood",
     "rows_of_weight",
 ]
+
+Estimator = TypeVar("Estimator", bound="ChainedGPEstimator")
 
 TIMES = ("y_upper", "entry")  # metadata in the units of y
 BESIDE = dict.fromkeys(("censored", "entry", "exposure", "trials", "y_upper"))  # to be routed
@@ -77,6 +79,7 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
+@dataclass(eq=False, repr=False)
 class ChainedGPEstimator(BaseEstimator):
     """What all estimators take and have.
 
@@ -102,29 +105,16 @@ class ChainedGPEstimator(BaseEstimator):
     n_iter_, n_features_in_, feature_names_in_ : as everywhere in scikit-learn.
     """
 
-    def __init__(
-        self,
-        likelihood: Any,
-        kernels: Any = None,
-        mean_functions: Any = None,
-        num_inducing: int = 100,
-        standardize: bool = False,
-        max_iter: int = 300,
-        batch_size: int | None = None,
-        epochs: float | None = None,
-        num_threads: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.likelihood = likelihood
-        self.kernels = kernels
-        self.mean_functions = mean_functions
-        self.num_inducing = num_inducing
-        self.standardize = standardize
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.num_threads = num_threads
-        self.random_state = random_state
+    likelihood: Any
+    kernels: Any = None
+    mean_functions: Any = None
+    num_inducing: int = 100
+    standardize: bool = False
+    max_iter: int = 300
+    batch_size: int | None = None
+    epochs: float | None = None
+    num_threads: int | None = None
+    random_state: Any = None
 
     # ---- fit ------------------------------------------------------------------------------------
 
@@ -216,17 +206,17 @@ class ChainedGPEstimator(BaseEstimator):
         return float(np.average(self._log_density(X, y, metadata), weights=sample_weight))
 
 
-def defaulting_to(likelihood: str | None) -> Any:
-    """The constructor of `ChainedGPEstimator` with a default likelihood.
+@dataclass_transform(eq_default=False)
+def estimator(cls: type[Estimator]) -> type[Estimator]:
+    """Decorate an estimator: its `__init__` takes the fields of `ChainedGPEstimator` and its own.
 
-    A function of its own, because scikit-learn reads an estimator's parameters and their defaults
-    from the signature of `__init__`.
+    scikit-learn reads an estimator's parameters and their defaults from the signature of
+    `__init__`, which a dataclass writes from the fields: a class declares only the field whose
+    default is another one. Comparison and printing stay scikit-learn's; `help` of the class shows
+    the parameters under `__init__`.
     """
-    init: Any = ChainedGPEstimator.__init__
-    defaults = (likelihood, *init.__defaults__)
-    made = FunctionType(init.__code__, init.__globals__, "__init__", defaults)
-    made.__doc__ = ChainedGPEstimator.__doc__  # where `help` shows it
-    made.__annotations__ = {**init.__annotations__, "likelihood": "str | Likelihood | None"}
+    made = dataclass(eq=False, repr=False)(cls)
+    made.__init__.__doc__ = ChainedGPEstimator.__doc__
     return made
 
 

@@ -16,7 +16,7 @@ from .base import (
     BESIDE,
     ChainedGPEstimator,
     WithQuantiles,
-    defaulting_to,
+    estimator,
     named_likelihood,
     rows_of_weight,
 )
@@ -24,6 +24,7 @@ from .base import (
 __all__ = ["ChainedGPClassifier", "ChainedGPRegressor"]
 
 
+@estimator
 class ChainedGPRegressor(RegressorMixin, WithQuantiles):
     """Regression with a predictive distribution whose every parameter depends on x.
 
@@ -35,7 +36,7 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
     `__init__`.
     """
 
-    __init__ = defaulting_to("het_gaussian")
+    likelihood: str | Likelihood = "het_gaussian"
     # names that scikit-learn can be told to hand over; it does not see those behind **metadata
     __metadata_request__fit = __metadata_request__predict = __metadata_request__score = BESIDE
 
@@ -72,6 +73,7 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
         return self._mean_log_density(X, y, sample_weight, metadata)
 
 
+@estimator
 class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
     """Classification with Gaussian processes.
 
@@ -86,7 +88,7 @@ class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
     under `__init__`; `classes_` are the classes, sorted.
     """
 
-    __init__ = defaulting_to(None)
+    likelihood: str | Likelihood | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ChainedGPClassifier:
         """Fit to X (n, D) and labels y (n,), with row weights (n,)."""

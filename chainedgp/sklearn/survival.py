@@ -8,12 +8,14 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from ..errors import InputError
+from ..likelihoods import Likelihood
 from ..linalg import Array
-from .base import WithQuantiles, defaulting_to, named_likelihood, rows_of_weight
+from .base import WithQuantiles, estimator, named_likelihood, rows_of_weight
 
 __all__ = ["ChainedGPSurvival", "Curve"]
 
 
+@estimator
 class ChainedGPSurvival(WithQuantiles):
     """Survival times with a distribution whose every parameter depends on x; right censoring.
 
@@ -29,7 +31,7 @@ class ChainedGPSurvival(WithQuantiles):
     under `__init__`; `unique_times_` are the times of events, sorted.
     """
 
-    __init__ = defaulting_to("log_logistic_survival")
+    likelihood: str | Likelihood = "log_logistic_survival"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ChainedGPSurvival:
         """Fit to X (n, D) and y (n,), events and times, with row weights (n,)."""
