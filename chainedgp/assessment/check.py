@@ -1,4 +1,4 @@
-"""A fitted model in words: a table of its parameters, and what to look at before trusting it."""
+"""`m.check()`: what to look at before trusting a fit, in words."""
 
 from __future__ import annotations
 
@@ -6,30 +6,26 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from paramz.transformations import __fixed__
-
 from ..data.arguments import as_generator, positive_int
-from ..data.tables import Table
-from . import questions as asked
-from .evidence import Evidence, Finding
+from . import questions
+from .questions.evidence import Evidence, Finding
 
-__all__ = ["Check", "Finding", "check", "summary"]
+__all__ = ["Check", "Finding", "check"]
 
-ROWS = 1000
-ALWAYS = (asked.convergence, asked.scaling)
+ROWS = 1000  # rows, at most, that are looked at one by one
+ALWAYS = (questions.convergence, questions.scaling)
 ONCE_FITTED = (
-    asked.quadrature,
-    asked.negative_sites,
-    asked.pareto_k,
-    asked.calibration,
-    asked.outliers,
-    asked.inducing_inputs,
-    asked.hyperparameters,
-    asked.noise,
+    questions.quadrature,
+    questions.negative_sites,
+    questions.pareto_k,
+    questions.calibration,
+    questions.outliers,
+    questions.inducing_inputs,
+    questions.hyperparameters,
+    questions.noise,
 )
 WORDS = {"problem": "PROBLEM", "look": "look", "ok": "ok"}
-WIDTH = 100
+WIDTH = 100  # characters in a printed line
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,42 +83,3 @@ def check(model: Any, rows: int = ROWS, rng: Any = 0) -> Check:
     else:
         evidence.capped.append("all else: it makes sense once the model is fitted")
     return Check(tuple(findings), tuple(evidence.capped), model.name)
-
-
-def summary(model: Any) -> Table:
-    """The parameters as a table; see `ChainedGP.summary`."""
-    model.log_likelihood()
-    title = dict(model._header())
-    if model.input_names is not None:
-        title["Inputs"] = ", ".join(map(str, model.input_names))
-    result = getattr(model, "last_result", None)
-    title["Last fit"] = "none" if result is None else str(result)
-    large = [id(leaf) for part in (model.Z, model.q_mu, model.q_sqrt) for leaf in _leaves(part)]
-    index: list[str] = []
-    cells: list[tuple[float, str, bool, str]] = []
-    for name, leaf in model._named_leaves().items():
-        if id(leaf) in large:
-            continue
-        words, fixed = np.full(leaf.size, "", dtype=object), np.zeros(leaf.size, dtype=bool)
-        for constraint, entries in leaf.constraints.items():
-            if constraint == __fixed__:
-                fixed[entries] = True
-            else:
-                words[entries] = str(constraint).strip()
-        entries = getattr(leaf, "_names", lambda: None)() or range(leaf.size)
-        index += [name] if leaf.size == 1 else [f"{name}[{entry}]" for entry in entries]
-        prior = str(model.hyperpriors.get(name, ""))
-        cells += [
-            (float(value), words[i], bool(fixed[i]), prior)
-            for i, value in enumerate(np.ravel(leaf.values))
-        ]
-    kinds = {"value": float, "constraint": object, "fixed": bool, "prior": object}
-    columns = {
-        key: np.array([row[i] for row in cells], dtype=kind)
-        for i, (key, kind) in enumerate(kinds.items())
-    }
-    return Table(tuple(index), columns, {}, title=title)
-
-
-def _leaves(part: Any) -> list[Any]:
-    return list(part.flattened_parameters) if hasattr(part, "flattened_parameters") else [part]

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ..data.arguments import as_generator, positive_int
 from ..data.rows import is_dask
@@ -35,15 +34,14 @@ from ..posterior.evaluator import Evaluator
 from ..posterior.shards import Shard
 from ..posterior.sparse import marginals, project
 from ..predictive.distribution import Predictive
+from .pareto import tail_shape
 
-__all__ = ["LOO", "LeftOut", "compare", "fit_pareto", "influence", "loo", "pareto_k"]
+__all__ = ["LOO", "LeftOut", "compare", "influence", "loo"]
 
-BLOCK = 128  # rows at once: (BLOCK, size) draws, and BLOCK fits of about 45 × 190 terms
-PRIOR_SCALE = 3.0  # of the grid of Zhang & Stephens, in quartiles
-PRIOR_ROWS, PRIOR_SHAPE = 10.0, 0.5  # k is shrunk to ½ as if by ten more tail draws
-REFIT = 200
-TOLERANCE = 1e-9  # nats of the bound, when q is found anew
-CAVITY_FLOOR = 1e-6  # of 1 − λ2 s: below it q without the site is no distribution
+BLOCK = 128  # rows whose Pareto k are found at once, by (BLOCK, size) draws of every latent
+REFIT = 200  # rows, by default, for which q is found anew
+TOLERANCE = 1e-9  # nats of the bound to which q is found anew
+CAVITY_FLOOR = 1e-6  # the least 1 − λ2 s: below it q without the site is no distribution
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -222,54 +220,8 @@ def influence(
         kw = {key: value[rows] for key, value in left.shard.metadata.items()}
         y = np.asarray(left.shard.y[rows], dtype=float)
         log_p = model.likelihood.log_density(y, *latents, **parameters, **kw)
-        k[start : start + BLOCK] = pareto_k(-left.weights[rows, None] * log_p.T)
+        k[start : start + BLOCK] = tail_shape(-left.weights[rows, None] * log_p.T)
     return k
-
-
-def pareto_k(log_ratios: Array) -> Array:
-    """Shape k (n,) of the tail of each row's importance ratios, whose logarithms are (n, S).
-
-    The M = ceil(min(S/5, 3 sqrt(S))) largest ratios, less the next smaller one, are taken as draws
-    of a generalised Pareto distribution. −inf where they are all the same.
-    """
-    n, S = log_ratios.shape
-    M = int(np.ceil(min(S / 5.0, 3.0 * np.sqrt(S))))
-    top = np.sort(log_ratios - log_ratios.max(axis=1, keepdims=True), axis=1)[:, -M - 1 :]
-    tail = np.exp(top[:, 1:]) - np.exp(np.maximum(top[:, :1], np.log(np.finfo(float).tiny)))
-    k = np.full(n, -np.inf)
-    varied = tail[:, (M + 2) // 4 - 1] > 0.0  # else too many ties to fit
-    if varied.any():
-        k[varied] = fit_pareto(tail[varied])[0]
-    return k
-
-
-def fit_pareto(x: Array) -> tuple[Array, Array]:
-    """Shape and scale of generalised Pareto distributions (Zhang & Stephens 2009).
-
-    With θ = −k/σ the profile likelihood is l(θ) = n (log(−θ/k(θ)) − k(θ) − 1) where
-    k(θ) = mean_i log(1 − θ x_i); θ is its mean over a grid of 30 + sqrt(n) points with weights
-    ∝ e^l, σ = −k/θ, and k is shrunk to (n k + 10 · ½)/(n + 10).
-
-    Parameters
-    ----------
-    x : (rows, n) positive draws, ascending in each row.
-
-    Returns
-    -------
-    k, sigma : (rows,) each; the survival function is (1 + k x/σ)^{−1/k}.
-    """
-    n = x.shape[1]
-    m = 30 + int(np.sqrt(n))
-    grid = 1.0 - np.sqrt(m / (np.arange(1, m + 1) - 0.5))
-    quartile = x[:, int(n / 4 + 0.5) - 1, None]
-    theta = 1.0 / x[:, -1:] + grid / (PRIOR_SCALE * quartile)  # (rows, m)
-    k = np.log1p(-theta[:, :, None] * x[:, None, :]).mean(axis=2)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        profile = n * (np.log(-theta / k) - k - 1.0)
-    weights = np.exp(profile - logsumexp(profile, axis=1, keepdims=True))
-    theta_hat = (theta * weights).sum(axis=1)
-    k_hat = np.log1p(-theta_hat[:, None] * x).mean(axis=1)
-    return (n * k_hat + PRIOR_ROWS * PRIOR_SHAPE) / (n + PRIOR_ROWS), -k_hat / theta_hat
 
 
 def compare(models: Mapping[str, Any], **options: Any) -> Table:

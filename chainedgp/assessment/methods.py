@@ -15,8 +15,9 @@ from ..kernels.combine import Sum
 from ..linalg import Array, one_blas_thread
 from ..parameters.leaves import latent_index
 from ..posterior.sparse import VARIANCE_FLOOR
-from .check import ROWS, Check, check, summary
+from .check import ROWS, Check, check
 from .loo import LOO, REFIT, loo
+from .summary import summary
 
 __all__ = ["Assessment"]
 

@@ -6,8 +6,9 @@ from scipy import stats
 
 from chainedgp import ChainedGP, kernels, likelihoods, means
 from chainedgp.assessment.cross_validation import cross_validate
-from chainedgp.assessment.loo import LOO, compare, fit_pareto, loo, pareto_k
+from chainedgp.assessment.loo import LOO, compare, loo
 from chainedgp.assessment.methods import _flat
+from chainedgp.assessment.pareto import fit_pareto, tail_shape
 from chainedgp.errors import ChainedGPWarning, InputError
 
 
@@ -201,10 +202,10 @@ def naive_k(log_ratios):
 
 def test_shape_of_the_tail_is_that_of_a_naive_loop(rng):
     ratios = rng.standard_normal((4, 400)) * np.array([0.2, 0.7, 1.5, 3.0])[:, None]
-    k = pareto_k(ratios)
+    k = tail_shape(ratios)
     np.testing.assert_allclose(k, [naive_k(row) for row in ratios], atol=1e-9)
     assert (np.diff(k) > 0.0).all()
-    assert (pareto_k(np.full((2, 400), -3.0)) == -np.inf).all()
+    assert (tail_shape(np.full((2, 400), -3.0)) == -np.inf).all()
 
 
 # of np.random.default_rng(11).standard_normal((5, 2000)) * [[0.1], [0.5], [1.0], [2.0], [3.0]]
@@ -221,7 +222,7 @@ def test_shape_of_the_tail_is_that_of_arviz():
     """k of `arviz.psislw(ratios, reff=1.0)`, computed with arviz 0.23.4."""
     ratios = np.random.default_rng(11).standard_normal((5, 2000))
     ratios *= np.array([[0.1], [0.5], [1.0], [2.0], [3.0]])
-    np.testing.assert_allclose(pareto_k(ratios), ARVIZ_K, atol=1e-8)
+    np.testing.assert_allclose(tail_shape(ratios), ARVIZ_K, atol=1e-8)
 
 
 # ---- comparison ----------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ from scipy.special import expit
 
 import chainedgp as cgp
 from chainedgp.assessment import questions
-from chainedgp.assessment.evidence import Evidence
+from chainedgp.assessment.questions import parameters, rows
+from chainedgp.assessment.questions.evidence import Evidence
 from chainedgp.errors import ConvergenceWarning, InputError
 
 K, L, P = cgp.kernels, cgp.likelihoods, cgp.priors
@@ -79,9 +80,9 @@ def test_a_model_that_was_not_fitted_is_told_so():
 
 
 def test_work_is_capped_and_said(healthy, monkeypatch):
-    monkeypatch.setattr(questions, "PIT_ROWS", 20)
-    monkeypatch.setattr(questions, "DOUBLING_ROWS", 50)
-    monkeypatch.setattr(questions, "MOST_ADDED", 3)
+    monkeypatch.setattr(rows, "PIT_ROWS", 20)
+    monkeypatch.setattr(parameters, "DOUBLING_ROWS", 50)
+    monkeypatch.setattr(parameters, "MOST_ADDED", 3)
     m = healthy.copy()
     check = m.check(rows=30, rng=1)
     assert len(check["pareto_k"].values["pareto_k"]) == 30
@@ -94,9 +95,9 @@ def test_work_is_capped_and_said(healthy, monkeypatch):
     np.testing.assert_array_equal(
         again["pareto_k"].values["pareto_k"], check["pareto_k"].values["pareto_k"]
     )
-    for rows in (0, 2.5):
+    for few in (0, 2.5):
         with pytest.raises(InputError, match="rows"):
-            m.check(rows=rows)
+            m.check(rows=few)
 
 
 # ---- each question ----
@@ -170,7 +171,7 @@ def test_pareto_k(healthy):
 def test_a_few_influential_rows_are_no_fault(healthy, monkeypatch):
     for largest, few in ((1.11, True), (0.4, False)):
         k = np.append(np.full(healthy.X.shape[0] - 1, 0.1), largest)
-        monkeypatch.setattr("chainedgp.assessment.questions.influence", lambda *args, k=k: k)
+        monkeypatch.setattr("chainedgp.assessment.questions.rows.influence", lambda *args, k=k: k)
         found = finding(healthy, "pareto_k")
         assert found.level == "ok" and f"largest is {largest:.2f}" in found.message
         assert ("finds q anew" in found.message) == few

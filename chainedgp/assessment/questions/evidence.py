@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..linalg import Array
-from ..predictive.distribution import Predictive
-from ..predictive.survival import pit_ends
-from .loo import LeftOut
+from ...linalg import Array
+from ...predictive.distribution import Predictive
+from ...predictive.survival import pit_ends
+from ..loo import LeftOut
 
 __all__ = ["Evidence", "Finding", "graded", "listed", "worst"]
 

@@ -1,0 +1,46 @@
+"""The question about the data: are the numbers in X and Y badly scaled?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...inference.starts import input_spread
+from .evidence import Evidence, Finding, worst
+
+__all__ = ["scaling"]
+
+
+def scaling(e: Evidence) -> Finding:
+    """Columns of X, and y, whose numbers are badly scaled."""
+    X = np.asarray(e.model.X[e.some(10_000)], dtype=float)
+    names = e.model.input_names or range(X.shape[1])
+    spread, size = X.std(axis=0), np.abs(X).max(axis=0)
+    z = np.abs(X - np.median(X, axis=0)).max(axis=0) / input_spread(X)
+    notes, levels = [], ["ok"]
+    for d, name in enumerate(names):
+        if spread[d] <= 1e-12 * size[d]:
+            notes.append((f"Column {name} of X is constant.", "Leave it out."))
+        elif spread[d] < 1e-5 * size[d]:
+            notes.append((
+                f"Column {name} of X varies by {spread[d]:.1g} around {size[d]:.1g}, so that "
+                "distances lose digits.", "Subtract its mean."))  # fmt: skip
+            levels.append("problem" if spread[d] < 1e-7 * size[d] else "look")
+        elif z[d] > 30.0:
+            notes.append((
+                f"Column {name} of X has values {z[d]:.0f} standard deviations out.",
+                "Take its logarithm or ranks."))  # fmt: skip
+    standard = (X - X.mean(axis=0)) / input_spread(X)
+    R = np.triu(np.abs(standard.T @ standard) / len(X), 1)
+    for c, d in np.argwhere(R > 1.0 - 1e-6)[:3]:
+        notes.append((f"Columns {names[c]} and {names[d]} of X say the same.", "Leave one out."))
+    if e.model.likelihood.support in ("real", "positive"):
+        if e.y.std() <= 1e-12 * np.abs(e.y).max():
+            notes.append(("All targets are the same.", "There is nothing to model."))
+            levels.append("problem")
+        elif e.y.std() < 1e-5 * np.abs(e.y).max():
+            notes.append(("Y varies little around a large value.", "Subtract its mean."))
+    if not notes:
+        return Finding("scaling", "ok", "X and Y are well scaled.")
+    messages, remedies = (" ".join(dict.fromkeys(part)) for part in zip(*notes, strict=True))
+    cause = "The numbers come in units that do not suit them."
+    return Finding("scaling", worst([*levels, "look"]), messages, cause, remedies)

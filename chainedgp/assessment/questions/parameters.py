@@ -1,0 +1,145 @@
+"""Questions about the parameters: do more inducing inputs help, does one run away?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...inference.inducing import more_inducing
+from ...inference.natural_gradients import find_q, start_from_q
+from ...inference.starts import latent_scales
+from ...linalg import one_blas_thread
+from ...parameters.domains import AboveOne
+from ...posterior.evaluator import Evaluator
+from ...posterior.shards import Shard
+from .evidence import Evidence, Finding, graded
+
+__all__ = ["hyperparameters", "inducing_inputs"]
+
+DOUBLING_ROWS = 4000  # rows, at most, on which more inducing inputs are tried
+MOST_ADDED = 200  # inducing inputs, at most, that are tried beside those of the model
+PAIRS = (200, 2000)  # rows whose prior correlations with each other are looked at
+
+
+def inducing_inputs(e: Evidence) -> Finding:
+    """How much the bound gains when inducing inputs are doubled, hyperparameters as they are."""
+    model, rows = e.model, e.some(DOUBLING_ROWS)
+    theta, shard = model._theta(), e.left.shard
+    part = Shard(
+        np.asarray(shard.X[rows], dtype=float),
+        e.y[rows],
+        e.metadata(rows),
+        e.left.weights[rows],
+        nodes=model.num_nodes,
+        num_threads=model.num_threads,
+    )
+    evaluator, scale = Evaluator([part]), e.N / len(rows)
+    tolerance = max(1e-3, 1e-6 * e.N)
+    with one_blas_thread(), np.errstate(all="ignore"):
+        evaluator.set_hyperparameters(theta, scale)
+        start_from_q(evaluator, e.left.q)
+        before = find_q(evaluator, tolerance, 50).state.bound
+        some = part.X[e.rng.permutation(len(rows))[: PAIRS[1]]]
+        added = [
+            more_inducing(prior, some, min(len(prior.Z), MOST_ADDED))
+            for prior in evaluator.task.priors
+        ]
+        Z = [np.vstack(pair) for pair in zip(theta.Z, added, strict=True)]
+        evaluator.set_hyperparameters(replace(theta, Z=Z), scale)
+        gain = find_q(evaluator, tolerance, 50).state.bound - before
+    if len(rows) < e.N:
+        e.capped.append(f"inducing inputs: {len(rows)} of {e.N} rows, drawn at random")
+    if max(map(len, theta.Z)) > MOST_ADDED:
+        e.capped.append(f"inducing inputs: {MOST_ADDED} more instead of twice as many")
+    sizes, more = max(map(len, theta.Z)), max(map(len, added))
+    gain = gain if more else 0.0
+    values = {"gain": gain, "gain_per_row": gain / e.N, "num_inducing": sizes, "added": more}
+    message = (
+        f"{more} more than the {sizes} inducing inputs raise the bound by {max(gain, 0.0):.2g} "
+        f"nats, {max(gain, 0.0) / e.N:.1g} a row."
+        if more
+        else f"The {sizes} inducing inputs determine the functions at every row."
+    )
+    level = "ok" if gain < 1.0 else graded(gain / e.N, 0.01, 0.1)
+    return Finding(
+        "inducing_inputs",
+        level,
+        message,
+        "The functions vary faster than the inducing inputs can follow.",
+        f"Build the model with num_inducing={2 * sizes} or more, and fit it again.",
+        values,
+    )
+
+
+def hyperparameters(e: Evidence) -> Finding:
+    """Parameters at a bound or running away: latents without effect, or that follow single rows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        notes = [*_at_bounds(e.model), *_latent_notes(e)]
+    values = {"notes": tuple(message for message, _, _ in notes)}
+    if not notes:
+        message = "No parameter is at a bound or runs away."
+        return Finding("hyperparameters", "ok", message, values=values)
+    messages, causes, remedies = (
+        " ".join(dict.fromkeys(part)) for part in zip(*notes, strict=True)
+    )
+    return Finding("hyperparameters", "look", messages, causes, remedies, values)
+
+
+def _at_bounds(model: Any) -> list[tuple[str, str, str]]:
+    """Free parameters within a thousandth of the end of their interval."""
+    notes = []
+    for name, leaf in model._named_leaves().items():
+        fixed = np.asarray(leaf.is_fixed).all()
+        for constraint, entries in leaf.constraints.items():
+            low = 1.0 if isinstance(constraint, AboveOne) else getattr(constraint, "lower", None)
+            if low is None or fixed:
+                continue
+            high = float(getattr(constraint, "upper", np.inf))
+            width = high - low if np.isfinite(high) else 10.0 * max(abs(low), 1.0)
+            distance = np.asarray(leaf.values).ravel()[entries] - low
+            if (np.minimum(distance, high - low - distance) < 1e-3 * width).any():
+                notes.append((
+                    f"{name} is at the end of its interval ({constraint}).",
+                    "The data ask for a value beyond it, or say nothing about it.",
+                    f"Widen the constraint, or fix {name} at a value that makes sense.",
+                ))  # fmt: skip
+    return notes
+
+
+def _latent_notes(e: Evidence) -> list[tuple[str, str, str]]:
+    """What the prior correlation of rows, its variance and q say of each latent."""
+    model, lik = e.model, e.model.likelihood
+    notes, (few, many) = [], (e.some(PAIRS[0]), e.some(PAIRS[1]))
+    kw = {**e.metadata(many), **lik.parameter_values()}
+    scales = latent_scales(lik, e.y[many], e.left.means.mean(axis=0), kw)
+    X = [np.asarray(model.X[rows], dtype=float) for rows in (few, many)]
+    for j, (latent, kernel) in enumerate(zip(model.latents, model.kernels, strict=True)):
+        sd = [np.sqrt(kernel.evaluate_diag(part)[0]) for part in X]
+        if not all((part > 0.0).all() for part in sd):
+            continue
+        R = kernel.evaluate(*X)[0] / np.outer(*sd)
+        R_near = np.where(few[:, None] == many, -1.0, R).max(axis=1)
+        if R.min() > 0.999 or e.left.q[j].kl < 0.5:
+            notes.append((
+                f"The latent {latent} does not vary.",
+                "The data do not ask for it: an infinite lengthscale or a variance of 0.",
+                f'A constant does the same: likelihood.with_constant("{latent}").'
+                if len(model.latents) > 1
+                else "Nothing in X explains Y, or the start was a bad one: m.optimize_restarts(5).",
+            ))  # fmt: skip
+        elif len(many) > 2 and np.median(R_near) < 0.1:
+            notes.append((
+                f"The latent {latent} is uncorrelated from row to row.",
+                "Its lengthscale is shorter than the distance of the rows: it follows single rows.",
+                f'Put a prior on it: m.set_prior("kernels.{latent}.*lengthscale", …).',
+            ))  # fmt: skip
+        if sd[1].mean() > 100.0 * scales[j]:
+            notes.append((
+                f"The latent {latent} has a prior sd of {sd[1].mean():.2g}, {scales[j]:.2g} would "
+                "be usual.",
+                "Its variance runs away: the data do not bound it, as where classes separate.",
+                f'Put a prior on it: m.set_prior("kernels.{latent}.*variance", …).',
+            ))  # fmt: skip
+    return notes

@@ -1,0 +1,143 @@
+"""Questions about rows left out: which are influential, calibrated, far out, without noise?"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import chdtrc, logit
+
+from ...parameters.domains import CONTINUOUS
+from ...predictive.distribution import Predictive
+from ..loo import influence
+from .evidence import Evidence, Finding, graded, listed
+
+__all__ = ["calibration", "noise", "outliers", "pareto_k"]
+
+DRAWS = 2000  # draws from q for the Pareto k of a row
+HIGH_K = 0.7  # a Pareto k above which importance weights are not to be trusted
+BINS, PIT_ROWS = 10, 200  # bins of the PIT and most rows in them: a cdf may take many milliseconds
+MOST_OUTLIERS = 20  # rows, the least likely ones, that are looked at as outliers
+OUTLIER = 1e-3  # a row is an outlier if fewer rows than this are expected as far out, of all rows
+# a row has no noise if its density times the spread of the targets is above the exponential of
+# this: about where the standard deviation of the noise is 1/2000 of that of the targets
+SHARP = np.log(1e3)
+
+
+def pareto_k(e: Evidence) -> Finding:
+    """Rows of so much influence that leaving them out changes the posterior much."""
+    k = influence(e.model, e.left, e.rows, e.rng, DRAWS)
+    high = np.flatnonzero(k > HIGH_K)
+    high = high[np.argsort(-k[high], kind="stable")]
+    share = len(high) / len(k)
+    values = {"pareto_k": k, "rows": e.rows[high], "share": share}
+    message = (
+        f"The importance weights that leave a row out of q (PSIS) have a Pareto k above {HIGH_K} "
+        f"in {len(high)} of {len(k)} rows; the largest is {k.max():.2f}."
+    )
+    level = graded(share, 0.05, 0.2)
+    if level == "ok":
+        few = " These are few, and m.loo() finds q anew without each." if len(high) else ""
+        return Finding("pareto_k", level, message + few, values=values)
+    return Finding(
+        "pareto_k",
+        level,
+        f"{message} Highest in rows {listed(e.rows[high])}.",
+        "Single rows decide what the latents are there: outliers, few rows for the flexibility "
+        "of the kernels, or a noise latent that follows single rows.",
+        "Look at these rows; a likelihood of heavier tails, longer lengthscales by "
+        "m.set_prior, or a constant noise. For leave-one-out densities use "
+        f"m.loo(refit={int(np.ceil(share * e.N))}).",
+        values,
+    )
+
+
+def calibration(e: Evidence) -> Finding:
+    """Whether the leave-one-out PIT is uniform, by χ² over ten bins."""
+    if e.model.likelihood.support == "categories":
+        return Finding("calibration", "ok", "Not asked: classes have no order.")
+    rows = e.rows
+    if len(rows) > PIT_ROWS:
+        rows = np.sort(e.rng.choice(rows, PIT_ROWS, replace=False))
+        e.capped.append(f"calibration: {PIT_ROWS} of {e.N} rows, drawn at random")
+    lower, upper = e.pit(rows)
+    u = np.clip(lower + e.rng.uniform(size=len(lower)) * (upper - lower), 0.0, 1.0 - 1e-12)
+    counts = np.bincount((u * BINS).astype(int), minlength=BINS)
+    expected = len(u) / BINS
+    statistic = float(((counts - expected) ** 2).sum() / expected)
+    p_value = float(chdtrc(BINS - 1, statistic))
+    values = {"pit": u, "counts": counts, "p_value": p_value}
+    level = graded(-np.log10(max(p_value, 1e-300)), 3.0, 6.0)
+    if level == "ok":
+        message = f"The PIT of rows left out is uniform (p = {p_value:.2g})."
+        return Finding("calibration", level, message, values=values)
+    ends, middle = counts[[0, -1]].sum() / (2 * expected), counts[3:7].sum() / (4 * expected)
+    shape, cause = "uneven", "The likelihood is not that of the data."
+    if ends > 1.25 and ends > middle:
+        shape = "too often near 0 and 1"
+        cause = "Predictive distributions are too narrow: heavier tails, or noise that varies."
+    elif middle > 1.15:
+        shape = "too often near ½"
+        cause = "Predictive distributions are too wide: lighter tails, or noise that varies."
+    return Finding(
+        "calibration",
+        level,
+        f"The PIT of rows left out is not uniform, {shape} (p = {p_value:.1g}).",
+        cause,
+        "Draw m.plot_pit(); try another likelihood and compare by chainedgp.compare.",
+        values,
+    )
+
+
+def outliers(e: Evidence) -> Finding:
+    """Rows that the model, fitted without them, holds for all but impossible."""
+    if e.model.likelihood.support == "categories":
+        return Finding("outliers", "ok", "Not asked: classes have no order.")
+    log_p = e.left_out(e.rows).logpdf(e.y[e.rows][:, None])[:, 0]
+    rows = e.rows[np.argsort(log_p, kind="stable")[:MOST_OUTLIERS]]  # the others are likelier
+    lower, upper = e.pit(rows)
+    expected = 2.0 * np.minimum(upper, 1.0 - lower) * e.N  # rows as far out
+    far = rows[expected < OUTLIER]
+    values = {"rows": far}
+    if not len(far):
+        return Finding("outliers", "ok", "No row is farther out than chance allows.", values=values)
+    return Finding(
+        "outliers",
+        "look",
+        f"{'At least ' * (len(far) == MOST_OUTLIERS)}{len(far)} rows lie farther out than the "
+        f"model allows: {listed(far)}.",
+        "Errors in the data, or noise of heavier tails than the likelihood has.",
+        "Look at these rows; use a likelihood of heavier tails such as HetStudentT.",
+        values,
+    )
+
+
+def noise(e: Evidence) -> Finding:
+    """Whether a continuous density is so sharp at its rows that the noise vanishes there."""
+    lik, y = e.model.likelihood, e.y[e.rows]
+    metadata = e.metadata(e.rows)
+    seen = ~np.isin(y, lik.atoms) & (metadata.get("censored", np.zeros(len(y))) == 0)
+    if lik.support not in CONTINUOUS or not seen.any():
+        return Finding("noise", "ok", "Not asked: the targets are not continuous.")
+    left = e.left
+    q = Predictive(lik, left.means[e.rows], left.variances[e.rows], metadata)
+    log_p = q.logpdf(y[:, None])[seen, 0]
+    y = y[seen]
+    if lik.support == "positive":  # on the scale where targets are spread evenly
+        log_p, y = log_p + np.log(y), np.log(y)
+    elif lik.support == "unit":
+        log_p, y = log_p + np.log(y) + np.log1p(-y), logit(y)
+    spread = np.subtract(*np.quantile(y, [0.75, 0.25])) or y.std() or 1.0
+    sharp = log_p + np.log(spread)
+    rows = e.rows[seen][sharp > SHARP]
+    values = {"rows": rows, "sharpest": float(sharp.max())}
+    if not len(rows):
+        return Finding("noise", "ok", "The noise vanishes nowhere.", values=values)
+    return Finding(
+        "noise",
+        "problem" if len(rows) > 0.2 * len(sharp) else "look",
+        f"The noise vanishes at {len(rows)} of {len(sharp)} rows ({listed(rows)}).",
+        "The targets follow X without noise, or are repeated or rounded; or the noise latent "
+        "follows single rows.",
+        'Put a prior on the noise, m.set_prior("kernels.*variance", …), make it constant, or fix '
+        "it at the precision of the measurements.",
+        values,
+    )
