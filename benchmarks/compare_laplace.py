@@ -48,8 +48,8 @@ def describe(model: LaplaceGP) -> dict[str, object]:
     """The model as plain arrays."""
     return {
         "X": model.X,
-        "y": model._y,
-        "censored": model._metadata.get("censored", np.zeros(model._y.size)),
+        "y": model._data.y,
+        "censored": model._data.metadata.get("censored", np.zeros(model._data.y.size)),
         "variance": VARIANCE,
         "lengthscale": np.array(LENGTHSCALE),
         "bias": BIAS,

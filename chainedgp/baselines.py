@@ -11,6 +11,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from .data.arguments import as_name, positive_float, positive_int
 from .data.frames import column_names
+from .data.rows import Rows
 from .errors import InputError, NumericalError
 from .inference.free_vector import FreeVector
 from .inference.lbfgs import minimise
@@ -18,6 +19,7 @@ from .inference.result import Monitor, OptimizationResult
 from .inference.starts import default_kernels, default_means, start_latents, start_parameters
 from .kernels import as_kernel
 from .likelihoods import HetGaussian, from_density
+from .likelihoods.faults import check_density
 from .linalg import Array, cholesky, invert_lower, one_blas_thread
 from .model.chained_gp import JITTER, ChainedGP
 from .model.construction import (
@@ -25,7 +27,6 @@ from .model.construction import (
     checked_jitter,
     checked_likelihood,
     one_per_latent,
-    read_rows,
 )
 from .parameters.leaves import LatentList, ParamzModel
 from .posterior.gaussian import Gaussian
@@ -73,15 +74,15 @@ class LaplaceGP(Prediction, ParamzModel):
                 f"has {len(self.likelihood.latents)}. Use ChainedGP."
             )
         self._column_names = column_names(X)
-        rows = read_rows(X, Y, Y_metadata, self.likelihood)
+        rows = Rows.read(X, Y, Y_metadata, self.likelihood)
+        check_density(self.likelihood, rows)
         if rows.weights is not None:
             raise InputError("LaplaceGP has no row weights: leave 'weights' out of Y_metadata.")
-        self.X = self._X = rows.X
-        self._y, self._metadata = np.asarray(rows.y, dtype=float), rows.metadata
+        self._data, self.X = rows, rows.X
         self.jitter = checked_jitter(jitter)
-        self._a = np.zeros(self._y.size)  # K⁻¹(f̂ − m) at the last accepted parameters
-        start_parameters(self.likelihood, self._y, self._metadata)
-        values, scales = start_latents(self.likelihood, self._y, self._metadata)
+        self._a = np.zeros(rows.num_rows)  # K⁻¹(f̂ − m) at the last accepted parameters
+        start_parameters(self.likelihood, rows)
+        values, scales = start_latents(self.likelihood, rows)
         kernels = one_per_latent(kernel, 1, "kernel", "a kernel", as_kernel)
         means = one_per_latent(mean_function, 1, "mean_function", "a mean function", as_mean)
         kernels = kernels or default_kernels(self.X, scales, False)
@@ -108,10 +109,11 @@ class LaplaceGP(Prediction, ParamzModel):
     def _mode(self) -> _Mode:
         """The approximation at the current parameters, computed once."""
         if self._state is None:
-            kw = {**self.likelihood.parameter_values(), **self._metadata}
+            y = self._data.targets()
+            kw = self._data.keywords(**self.likelihood.parameter_values())
             with one_blas_thread(), np.errstate(over="ignore"):
                 prior = make_prior(self.kernels[0], self.mean_functions[0], self.X, self.jitter)
-                mode = _find_mode(_Rows(self.likelihood, self._y, kw), prior, self._a)
+                mode = _find_mode(_Rows(self.likelihood, y, kw), prior, self._a)
             self.__dict__["_state"] = mode
         return self._state
 
@@ -357,7 +359,7 @@ def collapsed_bound(model: ChainedGP) -> float:
         raise InputError(
             f"collapsed_bound is for HetGaussian; got {type(model.likelihood).__name__}."
         )
-    if model._weights is not None:
+    if model._data.weights is not None:
         raise InputError("collapsed_bound has no row weights: build the model without them.")
     K_f, K_g = (kernel.K(model.X) for kernel in model.kernels)
     m_f, m_g = (mean.evaluate(model.X)[0] for mean in model.mean_functions)

@@ -59,7 +59,7 @@ def test_gradient(name):
 
 def test_gaussian_noise_is_exact():
     model = make(LIKELIHOODS["Gaussian"](), jitter=1e-12)
-    X, y = model.X, model._y
+    X, y = model.X, model._data.y
     C = model.kernels[0].K(X) + 0.2 * np.eye(y.size)
     mean = np.full(y.size, 0.2)
     expected = stats.multivariate_normal(mean, C).logpdf(y)
@@ -77,7 +77,7 @@ def test_mode_is_a_maximum_where_the_curvature_is_negative():
     model = make(LIKELIHOODS["StudentT"]())
     mode = model._mode()
     assert (mode.W < 0.0).any() and (mode.W > 0.0).any()
-    L, y = mode.prior.L, model._y
+    L, y = mode.prior.L, model._data.y
 
     def negative(v):
         f = 0.2 + L @ v
@@ -122,7 +122,7 @@ def test_fit_and_prediction(name):
             limit=200,
         )
         assert mass == pytest.approx(1.0, abs=2e-4)
-    assert np.isfinite(model.log_predictive_density(model.X, model._y)).all()
+    assert np.isfinite(model.log_predictive_density(model.X, model._data.y)).all()
 
 
 def test_cross_validation_takes_it():

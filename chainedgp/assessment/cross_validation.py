@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..data.arguments import as_generator, fraction, positive_int, thread_count
-from ..data.frames import check_order, column_names, rows_by_name
-from ..data.rows import as_inputs, as_row_values, as_targets
+from ..data.frames import check_order, column_names, frame_rows, rows_by_name
+from ..data.rows import as_inputs, as_row_values, as_targets, rows_of
 from ..data.tables import Table
 from ..errors import InputError, MomentWarning
 from ..linalg import Array, one_blas_thread
@@ -96,15 +96,15 @@ def cross_validate(
     def run(split: Split) -> tuple[list[float], Array]:
         """Scores of one fold, and the log-densities of its rows."""
         train, test = split
-        held = {key: value[test] for key, value in metadata.items()}
-        given = ({key: value[train] for key, value in metadata.items()},) if metadata else ()
+        given = (rows_of(metadata, train),) if metadata else ()
         with lock:  # paramz links parameters through shared state
-            model = make_model(_rows_of(X, train), y[train], *given)
+            model = make_model(frame_rows(X, train), y[train], *given)
         model._use_threads(1)
         start = time.perf_counter()
         fit(model)
         seconds = time.perf_counter() - start
-        return _scores(model.predictive(_rows_of(X, test), held), y[test], level, seconds)
+        predictive = model.predictive(frame_rows(X, test), rows_of(metadata, test))
+        return _scores(predictive, y[test], level, seconds)
 
     log_density = np.full(N, np.nan)
     workers = min(len(splits), thread_count(num_threads))
@@ -125,10 +125,6 @@ def cross_validate(
     index = tuple(f"fold {k + 1}" for k in range(len(splits)))
     footer = {"mean": [float(np.mean(column)) for column in columns.values()]}
     return CrossValidation(index, columns, footer, log_density)
-
-
-def _rows_of(X: Any, rows: Array) -> Any:
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def _scores(predictive: Any, y: Array, level: float, seconds: float) -> tuple[list[float], Array]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -126,7 +126,7 @@ def loo(model: Any, refit: int | bool = REFIT, rng: Any = 0, size: int = 4000) -
     with one_blas_thread():
         for i in chosen:
             means[i], variances[i] = left.found_anew(int(i))
-    y, metadata = np.asarray(model.Y, dtype=float), left.shard.metadata
+    y, metadata = left.rows.targets()[:, None], left.rows.metadata
     pointwise = Predictive(model.likelihood, means, variances, metadata).logpdf(y)[:, 0]
     within = Predictive(model.likelihood, left.means, left.variances, metadata).logpdf(y)[:, 0]
     threshold = min(1.0 - 1.0 / np.log10(size), 0.7)
@@ -156,16 +156,10 @@ class LeftOut:
                 "this goes row by row, and the rows are on a cluster: judge the fit by "
                 "log_predictive_density of held-out rows, or by a model of some of the rows."
             )
-        metadata = dict(model.Y_metadata)
-        self.weights = metadata.pop("weights", np.ones(model.X.shape[0]))
-        self.shard = Shard(
-            model.X,
-            model.Y[:, 0],
-            metadata,
-            self.weights,
-            nodes=model.num_nodes,
-            num_threads=model.num_threads,
-        )
+        weights = model._data.weights
+        self.weights = np.ones(len(model._data)) if weights is None else weights
+        self.rows = replace(model._data, weights=self.weights)
+        self.shard = Shard(self.rows, nodes=model.num_nodes, num_threads=model.num_threads)
         self.evaluator = Evaluator([self.shard])
         self.evaluator.set_hyperparameters(model._theta())
         self.q = model._q()
@@ -186,9 +180,8 @@ class LeftOut:
     def _from_q(self, j: int) -> Array:
         """aᵀSa, (N,)."""
         S, prior, parts = self.q[j].S, self.evaluator.task.priors[j], []
-        for start in range(0, self.shard.num_rows, self.shard.chunk_rows):
-            X = np.asarray(self.shard.X[start : start + self.shard.chunk_rows], dtype=float)
-            A = project(prior, X).A  # (M, n)
+        for rows in self.rows.chunks(self.shard.chunk_rows):
+            A = project(prior, self.rows.inputs(rows)).A  # (M, n)
             parts.append(np.einsum("ij,ij->j", A, S @ A))
         return np.concatenate(parts)
 
@@ -197,9 +190,10 @@ class LeftOut:
         sites = self.sites.copy()
         sites[:, :, i] = 0.0
         self.shard.load_sites(sites)
-        self.shard.weights = np.where(np.arange(len(self.weights)) == i, 0.0, self.weights)
+        weights = np.where(np.arange(len(self.weights)) == i, 0.0, self.weights)
+        self.shard.rows = replace(self.rows, weights=weights)
         q = find_q(self.evaluator, TOLERANCE).state.q
-        X = np.asarray(self.shard.X[i : i + 1], dtype=float)
+        X = self.rows.inputs(slice(i, i + 1))
         parts = [
             marginals(project(prior, X), part)
             for prior, part in zip(self.evaluator.task.priors, q, strict=True)
@@ -217,9 +211,8 @@ def influence(
         rows = chosen[start : start + BLOCK]
         m, sd = left.means[rows].T, np.sqrt(left.variances[rows].T)  # (b, n)
         latents = m[:, None] + sd[:, None] * rng.standard_normal((len(m), size, m.shape[1]))
-        kw = {key: value[rows] for key, value in left.shard.metadata.items()}
-        y = np.asarray(left.shard.y[rows], dtype=float)
-        log_p = model.likelihood.log_density(y, *latents, **parameters, **kw)
+        y, kw = left.rows.targets(rows), left.rows.keywords(rows, **parameters)
+        log_p = model.likelihood.log_density(y, *latents, **kw)
         k[start : start + BLOCK] = tail_shape(-left.weights[rows, None] * log_p.T)
     return k
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from ..linalg import Array
 
 __all__ = [
     "CLASSES",
@@ -19,6 +20,7 @@ __all__ = [
     "check_order",
     "column_names",
     "frame_like",
+    "frame_rows",
     "rows_by_name",
 ]
 
@@ -128,6 +130,11 @@ def check_numbers(value: Any, name: str, remedy: str) -> None:
                 f"unit of your choice: ({it} - {it}.min()) / pandas.Timedelta('1D'), in polars "
                 f"({it} - {it}.min()).dt.total_days(fractional=True)."
             )
+
+
+def frame_rows(X: Any, rows: Array) -> Any:
+    """Rows of an array or a data frame by their numbers; a frame stays one of its library."""
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def frame_like(X: Any, columns: Mapping[str, np.ndarray]) -> Any:

@@ -1,28 +1,173 @@
-"""The rows of a data set, read and checked: every error names the argument and the remedy."""
+"""The rows of a data set: inputs, targets, metadata and weights, read, checked, sliced and joined.
+
+Every error names the argument, what came and the remedy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..errors import InputError
 from ..linalg import Array
-from .frames import CLASSES, COLUMNS, check_names, check_numbers, column_names
+from .frames import (
+    CLASSES,
+    COLUMNS,
+    check_names,
+    check_numbers,
+    check_order,
+    column_names,
+    rows_by_name,
+)
 
 __all__ = [
     "WEIGHTS",
+    "Rows",
+    "Selection",
+    "TakesRows",
     "as_inputs",
     "as_metadata",
     "as_row_values",
     "as_targets",
     "is_dask",
+    "rows_of",
     "without_weights",
 ]
 
 WEIGHTS = "weights"
-BLOCK = 2**16  # rows that are checked at a time
+BLOCK = 2**16  # rows of an array that are searched for NaN at a time; a memmap stays on disk
+EVERY = slice(None)
+Selection = slice | np.ndarray  # of rows: a slice, row numbers or (n,) booleans
+
+
+class TakesRows(Protocol):
+    """What is asked of a likelihood when rows are read; `likelihoods.Likelihood` has all of it."""
+
+    positive_metadata: tuple[str, ...]
+    unbounded_metadata: tuple[str, ...]
+
+    def check_metadata(self, names: Iterable[str]) -> None:
+        """Raise InputError where a name is unknown or a required one is missing."""
+
+    def check_rows(self, y: Array, **metadata: Array) -> None:
+        """Raise InputError where targets are outside the support or contradict metadata."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of a data set; immutable, so that models, shards and batches can share them.
+
+    Parameters
+    ----------
+    X : (n, D) inputs: an array, a memmap that stays on disk, or a Dask array.
+    y : (n,) targets, of the same kinds.
+    metadata : name -> (n,), what the likelihood takes by keyword beside y.
+    weights : (n,) powers of the rows' densities, or None where all are 1.
+    """
+
+    X: Array
+    y: Array
+    metadata: Mapping[str, Array] = field(default_factory=dict)
+    weights: Array | None = None
+
+    @classmethod
+    def read(
+        cls,
+        X: Any,
+        Y: Any,
+        Y_metadata: Any,
+        likelihood: TakesRows,
+        *,
+        missing: str = "raise",
+        columns: int | tuple[str, ...] | None = None,
+        names: tuple[str, str] = ("X", "Y"),
+    ) -> Rows:
+        """What a user gave, checked; with missing = "drop" rows without a target are left out.
+
+        columns : how many columns X must have, or the names of those that a frame must have.
+        names : what the caller's own user calls X and Y, for messages.
+        """
+        check_order(X, rows_by_name(Y, Y_metadata, names[1]))
+        X = as_inputs(X, names[0], columns)
+        y = as_targets(Y, len(X), names[1], allow_missing=missing == "drop")
+        rows = cls(X, y, *as_metadata(Y_metadata, likelihood, len(X)))
+        kept = ~np.isnan(y)
+        if missing == "drop" and not kept.all():
+            if not kept.any():
+                raise InputError("Y has no target that is not NaN: nothing is left to fit.")
+            rows = rows[kept]
+        likelihood.check_rows(rows.targets(), **rows.metadata)
+        return rows
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rows]) -> Rows:
+        """The rows of all parts, one after another, in memory; all have the same metadata."""
+        first = parts[0]
+        return cls(
+            np.concatenate([part.X for part in parts]),
+            np.concatenate([part.y for part in parts]),
+            {key: np.concatenate([part.metadata[key] for part in parts]) for key in first.metadata},
+            None
+            if first.weights is None
+            else np.concatenate([part.weights for part in parts if part.weights is not None]),
+        )
+
+    def __len__(self) -> int:
+        return self.X.shape[0]
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows n."""
+        return self.X.shape[0]
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether the inputs are a memmap: whatever has the size of the data belongs on disk."""
+        return isinstance(self.X, np.memmap)
+
+    @property
+    def Y_metadata(self) -> dict[str, Array]:
+        """The metadata as a user gives them, weights among them."""
+        return {**self.metadata, **({} if self.weights is None else {WEIGHTS: self.weights})}
+
+    def __getitem__(self, rows: Selection) -> Rows:
+        """Some of the rows, by a slice, numbers or booleans; a slice of a memmap is a memmap."""
+        weights = None if self.weights is None else self.weights[rows]
+        return Rows(self.X[rows], self.y[rows], rows_of(self.metadata, rows), weights)
+
+    def take(self, rows: Selection) -> Rows:
+        """Some of the rows in memory, inputs and targets as float64."""
+        some = self[rows]
+        return replace(some, X=np.asarray(some.X, dtype=float), y=some.targets())
+
+    def thinned(self, most: int) -> Rows:
+        """Every k-th row, with the largest k that leaves `most` rows or more (below twice that)."""
+        return self[:: max(1, self.num_rows // most)]
+
+    def chunks(self, size: int) -> list[slice]:
+        """Slices of `size` rows each, the last perhaps shorter, that together are all rows."""
+        n = self.num_rows
+        return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+    def inputs(self, rows: Selection = EVERY) -> Array:
+        """X of some rows in memory: (n, D), contiguous float64."""
+        return np.ascontiguousarray(self.X[rows], dtype=float)
+
+    def targets(self, rows: Selection = EVERY) -> Array:
+        """Targets of some rows in memory: (n,), float64."""
+        return np.asarray(self.y[rows], dtype=float)
+
+    def keywords(self, rows: Selection = EVERY, /, **parameters: float) -> dict[str, Any]:
+        """Keywords of a likelihood's methods at some rows: its parameters and the metadata."""
+        return {**parameters, **rows_of(self.metadata, rows)}
+
+
+def rows_of(values: Mapping[str, Any], rows: Selection) -> dict[str, Any]:
+    """Named values with the per-row arrays among them restricted to `rows`; scalars stay."""
+    return {key: value[rows] if np.ndim(value) else value for key, value in values.items()}
 
 
 def is_dask(value: Any) -> bool:
@@ -101,7 +246,7 @@ def as_targets(Y: Any, rows: int, name: str = "Y", allow_missing: bool = False) 
 
 
 def as_metadata(
-    metadata: Any, likelihood: Any, rows: int, name: str = "Y_metadata"
+    metadata: Any, likelihood: TakesRows, rows: int, name: str = "Y_metadata"
 ) -> tuple[dict[str, Array], Array | None]:
     """Per-row values as (n,) arrays, and the row weights (or None).
 

@@ -64,9 +64,12 @@ def blocks_of(array: Any, X: Any = None) -> list[Delayed]:
 
 def split_rows(values: Mapping[str, Any], X: Any) -> list[dict[str, Any]]:
     """A dict for each block of X: the block's rows of Dask arrays, other values as they are."""
-    lazy = {key: blocks_of(value, X) for key, value in values.items() if is_dask(value)}
-    count = range(len(X.chunks[0]))
-    return [{**values, **{key: blocks[k] for key, blocks in lazy.items()}} for k in count]
+    parts = [dict(values) for _ in X.chunks[0]]
+    for key, value in values.items():
+        if is_dask(value):
+            for part, block in zip(parts, blocks_of(value, X), strict=True):
+                part[key] = block
+    return parts
 
 
 class Posterior(Prediction):
@@ -79,7 +82,7 @@ class Posterior(Prediction):
             for p in priors
         ]
         self.likelihood, self.latents = copy_of(model.likelihood), model.latents
-        self._X = np.empty((0, model.X.shape[1]))
+        self.X = np.empty((0, model.X.shape[1]))
 
     def _posterior(self) -> Any:
         return self._priors, self._of_v

@@ -14,17 +14,17 @@ import dask
 import numpy as np
 from distributed import Client, KilledWorker, get_client
 
+from ..data.rows import Rows
 from ..errors import InputError
 from ..linalg import Array
-from ..model.construction import RowData
 from ..parameters.leaves import copy_of
 from ..posterior.evaluator import Evaluator, Hyperparameters, P, S
 from ..posterior.shards import Shard
 from ..posterior.sparse import Prior
 from ..posterior.sums import Task
+from .actor import ShardActor, Step
 from .blocks import as_dask, blocks_of, row_values, split_rows
 from .ledger import Ledger
-from .rows import Rows, Step
 
 __all__ = ["DaskEvaluator", "distribute"]
 
@@ -54,7 +54,7 @@ class DaskEvaluator(Evaluator):
         self.bytes_sent = self.bytes_received = self.num_rebuilt = 0
         self._futures = [self._place(k) for k in range(len(self._parts))]
         self._actors = [future.result() for future in self._futures]
-        self._sizes: list[int] = self._ask(Rows.num_rows)
+        self._sizes: list[int] = self._ask(ShardActor.num_rows)
 
     def __getstate__(self) -> dict[str, Any]:
         raise InputError(
@@ -74,7 +74,7 @@ class DaskEvaluator(Evaluator):
             self._sent = sent
             parts = zip(theta.kernels, theta.means, strict=True)
             self._copies = [(copy_of(kernel), copy_of(mean)) for kernel, mean in parts]
-            self._steps.append((Rows.take_parts, (self._copies,)))
+            self._steps.append((ShardActor.take_parts, (self._copies,)))
         self._priors = tuple(
             replace(p, kernel=_values(p.kernel), mean=_values(p.mean), L=p.L[:0], pull_Kuu=len)
             for p in self.task.priors
@@ -85,22 +85,18 @@ class DaskEvaluator(Evaluator):
     ) -> None:
         """Queue a step of every shard on its sites; it travels with the next pass."""
         given = tuple(self._small(a) if isinstance(a, Task) else a for a in args)
-        self._steps.append((Rows.take_step, (step, *given)))
+        self._steps.append((ShardActor.take_step, (step, *given)))
         self._ledger.note(step, *given)
 
     def marginals(self, q: Any) -> tuple[Array, Array]:
         """Not here: they have the size of the data."""
         raise InputError("marginals of all rows stay on the cluster: use m.predict_latents(X).")
 
-    def sample(self, most: int) -> RowData:
+    def sample(self, most: int) -> Rows:
         """About `most` rows, evenly over all, in their order."""
         step = max(1, self.num_rows // most)
         starts = -np.cumsum([0, *self._sizes[:-1]]) % step
-        parts = self._ask(Rows.sample, *((int(start), step) for start in starts))
-        X, y, metadata, weights = zip(*parts, strict=True)
-        names = {key: np.concatenate([m[key] for m in metadata]) for key in metadata[0]}
-        total = None if weights[0] is None else np.concatenate(weights)
-        return RowData(np.concatenate(X), np.concatenate(y), names, total)
+        return Rows.joined(self._ask(ShardActor.sample, *((int(start), step) for start in starts)))
 
     def _small(self, task: Task, with_S: bool = True) -> Task:
         """A task without what shards do not read or have: L, S⁻¹, likelihood, kernels, means."""
@@ -113,7 +109,7 @@ class DaskEvaluator(Evaluator):
         task = self._small(task, with_S=not task.S_mu_bar)
         known = task.key == self._sent_key
         short = replace(task, priors=()) if known else task
-        parts = self._ask(Rows.take_step, (work, short), again=(work, task))
+        parts = self._ask(ShardActor.take_step, (work, short), again=(work, task))
         self._sent_key = task.key
         self._ledger.note(work, task)
         total = parts[0]
@@ -178,8 +174,8 @@ class DaskEvaluator(Evaluator):
         self.num_rebuilt += 1
         self._wait_for_workers(self._homes[k])
         self._futures[k] = self._place(k, self._homes[k])
-        parts = (Rows.take_parts, (self._copies,))
-        rebuild = cloudpickle.dumps(([parts], Rows.rebuild, self._ledger.origin()))
+        parts = (ShardActor.take_parts, (self._copies,))
+        rebuild = cloudpickle.dumps(([parts], ShardActor.rebuild, self._ledger.origin()))
         try:
             self._actors[k] = self._futures[k].result()
             fine, error = pickle.loads(self._call(k, rebuild)())
@@ -206,7 +202,9 @@ class DaskEvaluator(Evaluator):
         where = {} if not found else {"workers": [self._homes[k]], "allow_other_workers": True}
         lazy, *rest = self._parts[k]
         X, Y, metadata = self.client.compute([*lazy], **where)
-        return self.client.submit(Rows, X, Y, metadata, *rest, actor=True, pure=False, **where)
+        return self.client.submit(
+            ShardActor, X, Y, metadata, *rest, actor=True, pure=False, **where
+        )
 
 
 def _values(part: Any) -> list[Array]:
@@ -227,7 +225,7 @@ def distribute(
     columns: Any,
     *,
     nodes: int | None,
-) -> tuple[RowData, RowData, DaskEvaluator]:
+) -> tuple[Rows, Rows, DaskEvaluator]:
     """Divide rows among the workers and check them there.
 
     X, Y : Dask arrays (N, D) or (N,), and (N,) or (N, 1); Y and per-row values may be numpy arrays.
@@ -254,7 +252,7 @@ def distribute(
     evaluator = DaskEvaluator(client, parts)
     weights = values.pop("weights", None)
     y = Y[:, 0] if Y.ndim == 2 else Y
-    return RowData(X, y, values, weights), evaluator.sample(SAMPLE_ROWS), evaluator
+    return Rows(X, y, values, weights), evaluator.sample(SAMPLE_ROWS), evaluator
 
 
 def _client() -> Client:

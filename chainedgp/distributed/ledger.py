@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.rows import Rows
 from ..linalg import Array
 from ..posterior.shards import Shard
 from ..posterior.sums import Task
@@ -55,7 +56,7 @@ class Ledger(Shard):
     """
 
     def __init__(self) -> None:
-        super().__init__(np.empty((SLOTS, 0)), np.empty(SLOTS), {}, None)
+        super().__init__(Rows(np.empty((SLOTS, 0)), np.empty(SLOTS)))
         self.recipes: dict[int, Recipe] = {}  # insertion is the order in which they are made
         self.nodes: tuple[int, ...] = ()
         self.last: tuple[int, ...] = ()  # the last evaluation

@@ -7,18 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..data.rows import rows_of
 from . import quadrature
 
-__all__ = ["Expected", "merged", "packed", "rows_of"]
+__all__ = ["Expected", "merged", "packed"]
 
 Array = np.ndarray
 Arrays = tuple[Array, ...]
 Averages = tuple[Array, Array, Array, Array]
-
-
-def rows_of(kw: dict[str, Any], rows: slice | Array) -> dict[str, Any]:
-    """Keywords with the per-row arrays among them restricted to `rows`."""
-    return {key: value[rows] if np.ndim(value) else value for key, value in kw.items()}
 
 
 def packed(

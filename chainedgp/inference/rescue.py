@@ -57,7 +57,7 @@ def rows_without_noise(model: Any) -> np.ndarray:
     if not shards or not shards[0].has_sites():
         return np.empty(0, dtype=int)
     precision = shards[0].sites()[1].T * np.square(model._latent_scales)  # (n, b)
-    weights = shards[0].weights
+    weights = shards[0].rows.weights
     if weights is not None:
         precision = precision / np.maximum(weights, 1e-300)[:, None]
     return np.flatnonzero((precision > SHARPEST).any(axis=1))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.rows import Rows
 from ..errors import ScalingWarning
 from ..kernels import RBF
 from ..linalg import Array
@@ -58,56 +59,45 @@ def default_means(values: Sequence[float] | Array) -> list[Any]:
     return [Constant(float(value)) for value in values]
 
 
-def start_parameters(likelihood: Any, y: Array, metadata: Mapping[str, Array]) -> None:
+def start_parameters(likelihood: Any, rows: Rows) -> None:
     """Set the parameters of the likelihood that its author or user left open."""
-    kw = _some_rows(likelihood, y, metadata)[1]
+    kw = _started(likelihood, rows.thinned(SPREAD_ROWS))[1]
     for key, now in likelihood.parameter_values().items():
         if kw[key] != now:
             getattr(likelihood, key)[:] = kw[key]
 
 
-def start_latents(likelihood: Any, y: Array, metadata: Mapping[str, Array]) -> tuple[Array, Array]:
+def start_latents(likelihood: Any, rows: Rows) -> tuple[Array, Array]:
     """Constant starts (b,) of the latents, and the scales (b,) on which they vary."""
-    y, kw = _some_rows(likelihood, y, metadata)
+    y, kw = _started(likelihood, rows.thinned(SPREAD_ROWS))
     values = np.asarray(likelihood.initial_latents(y, **kw), dtype=float)
     values = np.where(np.isfinite(values), values, 0.0)
     return values, latent_scales(likelihood, y, values, kw)
 
 
-def _every(y: Array) -> slice:
-    """Rows to start from, at most about 10,000 of them."""
-    return slice(None, None, max(1, y.size // SPREAD_ROWS))
-
-
-def _some_rows(
-    likelihood: Any, y: Array, metadata: Mapping[str, Array]
-) -> tuple[Array, dict[str, Any]]:
-    """Targets of these rows, and the keywords of the likelihood's methods there.
+def _started(likelihood: Any, rows: Rows) -> tuple[Array, dict[str, Any]]:
+    """Targets of the rows, and the keywords of the likelihood's methods there.
 
     Parameters that its author or user left open are such as suit the targets.
     """
-    rows = _every(y)
-    y = np.asarray(y[rows], dtype=float)
-    kw = {**likelihood.parameter_values(), **{key: v[rows] for key, v in metadata.items()}}
+    y, kw = rows.targets(), rows.keywords(**likelihood.parameter_values())
     for key, value in likelihood.initial_parameters(y, **kw).items():
         if not getattr(likelihood, key).is_fixed:
             kw[key] = float(value)
     return y, kw
 
 
-def flat_score(
-    likelihood: Any, y: Array, metadata: Mapping[str, Array], weights: Array | None, values: Array
-) -> float:
+def flat_score(likelihood: Any, rows: Rows, values: Array) -> float:
     """Mean of w_i log p(y_i | constant latents), of at most 10,000 rows; inf where not finite.
 
     A fit whose bound is below it has gone astray. A bound far above it means that some noise
     vanishes, which only a continuous density allows.
     """
-    rows = _every(y)
-    some, kw = _some_rows(likelihood, y, metadata)
+    rows = rows.thinned(SPREAD_ROWS)
+    y, kw = _started(likelihood, rows)
     with np.errstate(all="ignore"):
-        score = likelihood.log_density(some, *(np.full(some.size, c) for c in values), **kw)
-        score = score if weights is None else score * np.asarray(weights[rows], dtype=float)
+        score = likelihood.log_density(y, *(np.full(y.size, c) for c in values), **kw)
+        score = score if rows.weights is None else score * rows.weights
     mean = float(np.mean(score))
     return mean if np.isfinite(mean) else np.inf
 

@@ -65,9 +65,8 @@ class Batches:
 
     def epochs(self) -> Iterator[Array]:
         """Row numbers of one batch after another, without end; each epoch a new order."""
-        contiguous = isinstance(self.model.X, np.memmap)
         while True:
-            if contiguous:
+            if self.model._data.on_disk:
                 starts = np.arange(0, self.rows.size, self.size)
                 for start in self.settings.rng.permutation(starts):
                     yield self.rows[start : start + self.size]
@@ -83,13 +82,8 @@ class Batches:
         """
         m = self.model
         few = BATCH_NODES if m.likelihood.tries_nodes and not trials else None
-        metadata = {name: value[rows] for name, value in m._metadata.items()}
-        weights = None if m._weights is None else m._weights[rows]
         self._last = Shard(
-            np.asarray(m.X[rows], dtype=float),
-            np.asarray(m._y[rows], dtype=float),
-            metadata,
-            weights,
+            m._data.take(rows),
             nodes=m.num_nodes or few,
             num_threads=m.num_threads,
             threads_of=self._last,
@@ -102,9 +96,8 @@ class Batches:
 
     def held_out_score(self) -> float:
         """NLPD of the held-out rows."""
-        m, rows = self.model, self.held
-        metadata = {name: value[rows] for name, value in m._metadata.items()}
-        return -float(m.log_predictive_density(m.X[rows], m._y[rows], metadata).mean())
+        held = self.model._data[self.held]
+        return -float(self.model.log_predictive_density(held.X, held.y, held.metadata).mean())
 
 
 class Run:

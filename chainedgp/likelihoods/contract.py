@@ -10,12 +10,12 @@ import numpy as np
 from scipy.special import expit
 
 from ..errors import InputError
-from ..expectations.defaults import Array, Arrays, Averages, Expected, merged, packed, rows_of
+from ..expectations.defaults import Array, Arrays, Averages, Expected, merged, packed
 from . import from_density
 from .conditional import Conditional
 from .declared import Declared
 
-__all__ = ["Array", "Arrays", "Averages", "Family", "Likelihood", "merged", "packed", "rows_of"]
+__all__ = ["Array", "Arrays", "Averages", "Family", "Likelihood", "merged", "packed"]
 
 
 class Likelihood(Declared, Expected, Conditional):

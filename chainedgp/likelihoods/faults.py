@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.rows import Rows
 from ..errors import InputError
 
 __all__ = ["array_fault", "check_density"]
@@ -32,16 +33,15 @@ def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
         return False
 
 
-def check_density(likelihood: Any, y: Any, metadata: dict[str, Any]) -> None:
+def check_density(likelihood: Any, rows: Rows) -> None:
     """Call `log_density` and its derivatives on a few rows, at a small grid of latents near 0.
 
     Raises InputError that names method and fault, where a fit would end in an obscure error.
-    y: (n,); metadata: name -> (n,). `testing.check_likelihood` checks far more.
+    `testing.check_likelihood` checks far more.
     """
-    y = np.asarray(y[:3], dtype=float)
+    few = slice(3)
+    y, kw = rows.targets(few), rows.keywords(few, **likelihood.parameter_values())
     b, n = len(likelihood.latents), len(y)
-    kw = {key: v[:3] if np.ndim(v) else v for key, v in metadata.items()}
-    kw.update(likelihood.parameter_values())
     steps = [np.array([0.0, 0.1]).reshape((1,) * j + (2,) + (1,) * (b - j)) for j in range(b)]
     latents = [step + np.zeros(n) for step in steps]  # as on a quadrature grid: (2, 1, n), …
     shape = np.broadcast_shapes(*(f.shape for f in latents))

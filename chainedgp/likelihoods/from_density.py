@@ -12,6 +12,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
+from ..data.rows import rows_of
 from ..errors import InputError
 from ..parameters.domains import CONTINUOUS, OUTSIDE
 from .wrappers.atoms import WithAtoms
@@ -368,7 +369,7 @@ def constant_fit(likelihood: Likelihood, y: np.ndarray, kw: dict[str, Any]) -> n
     """
     rows = np.linspace(0, len(y) - 1, min(len(y), 1000)).astype(int)
     y = y[rows]
-    kw = {key: value[rows] if np.ndim(value) else value for key, value in kw.items()}
+    kw = rows_of(kw, rows)
     b = len(likelihood.latents)
 
     def total(c: np.ndarray) -> float:

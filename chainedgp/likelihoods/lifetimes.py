@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import erfcx, log_ndtr, logit, ndtri
 
+from ..data.rows import rows_of
 from ..expectations import reduced, special
 from . import observation
-from .contract import Array, Arrays, Averages, Family, Likelihood, merged, packed, rows_of
+from .contract import Array, Arrays, Averages, Family, Likelihood, merged, packed
 from .observation import EXACT, INTERVAL, LEFT, RIGHT, TINY, Metadata
 from .survival import Survival
 from .wrappers.constant import ConstantLatent

@@ -11,7 +11,7 @@ from paramz import Model
 from ..assessment.methods import Assessment
 from ..data.arguments import as_name, one_of, positive_int, thread_count
 from ..data.frames import as_column_names, column_names
-from ..data.rows import WEIGHTS, is_dask
+from ..data.rows import Rows, is_dask
 from ..errors import NOT_FINITE, InputError, NumericalError
 from ..inference.inducing import select_inducing
 from ..inference.optimize import Fitting
@@ -25,6 +25,7 @@ from ..inference.starts import (
 )
 from ..kernels import Kernel, as_kernel
 from ..likelihoods import Likelihood
+from ..likelihoods.faults import check_density
 from ..linalg import Array, one_blas_thread, pack_lower
 from ..means import MeanFunction
 from ..parameters.leaves import LargeParam, LatentList, ParamzModel
@@ -40,7 +41,6 @@ from .construction import (
     checked_likelihood,
     list_of,
     one_per_latent,
-    read_rows,
     stacked,
 )
 
@@ -108,7 +108,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         self.likelihood = checked_likelihood(likelihood)
         self._read_data(X, Y, Y_metadata, one_of(missing, ("raise", "drop"), "missing"))
         if input_names is not None:
-            self.input_names = as_column_names(input_names, self._X.shape[1])
+            self.input_names = as_column_names(input_names, self.X.shape[1])
             self._column_names = self._column_names or tuple(self.input_names)
         parts = self._make_parts(kernels, mean_functions)
         inducing = self._make_inducing(Z, positive_int(num_inducing, "num_inducing"), parts)
@@ -127,24 +127,27 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         self, X: Any, Y: Any, Y_metadata: Any, missing: str = "raise", columns: Any = None
     ) -> None:
         """Check the rows and give them to an evaluator; starts are made from `_sample`."""
-        given = X, Y, Y_metadata, self.likelihood, missing, columns
+        given = X, Y, Y_metadata, self.likelihood
         self._evaluator: Evaluator
         if is_dask(X):
             from ..distributed import distribute  # it builds on this module
 
-            rows, self._sample, self._evaluator = distribute(*given, nodes=self.num_nodes)
+            self._data, self._sample, self._evaluator = distribute(
+                *given, missing, columns, nodes=self.num_nodes
+            )
         else:
-            rows = self._sample = read_rows(*given)
-            shard = Shard(*rows, nodes=self.num_nodes, num_threads=self.num_threads)
+            rows = Rows.read(*given, missing=missing, columns=columns)
+            check_density(self.likelihood, rows)
+            self._data = self._sample = rows
+            shard = Shard(rows, nodes=self.num_nodes, num_threads=self.num_threads)
             self._evaluator = Evaluator([shard])
-        self._X, self._y, self._metadata, self._weights = rows
         self._mark_stale()
 
     def _take_constants(self) -> None:
         """Constant latents from the targets, what they score, and the scales of the latents."""
-        _, y, metadata, weights = self._sample
-        self._flat_latents, self._latent_scales = start_latents(self.likelihood, y, metadata)
-        self._flat_score = flat_score(self.likelihood, y, metadata, weights, self._flat_latents)
+        rows, weights = self._sample, self._sample.weights
+        self._flat_latents, self._latent_scales = start_latents(self.likelihood, rows)
+        self._flat_score = flat_score(self.likelihood, rows, self._flat_latents)
         mean_weight = 1.0 if weights is None else float(np.mean(weights))
         self._total_weight = mean_weight * self._evaluator.num_rows
 
@@ -154,7 +157,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
             one_per_latent(kernels, b, "kernels", "a kernel", as_kernel),
             one_per_latent(means, b, "mean_functions", "a mean function", as_mean),
         ]
-        start_parameters(self.likelihood, self._sample.y, self._sample.metadata)
+        start_parameters(self.likelihood, self._sample)
         self._take_constants()
         if parts[0] is None:
             parts[0] = default_kernels(X, self._latent_scales, self.likelihood.symmetric)
@@ -172,7 +175,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
             return select_inducing(
                 parts[0][0], self._sample.X, num_inducing, np.random.default_rng(0)
             )
-        return checked_inducing(Z, len(self.latents), self._X.shape[1])
+        return checked_inducing(Z, len(self.latents), self.X.shape[1])
 
     def _link(self, kernels: Any, means: Any, Z: Array | list[Array]) -> None:
         names, b = self.latents, len(self.latents)
@@ -207,18 +210,17 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
     @property
     def X(self) -> Array:
         """The inputs (N, D)."""
-        return self._X
+        return self._data.X
 
     @property
     def Y(self) -> Array:
         """The targets (N, 1)."""
-        return self._y[:, None]
+        return self._data.y[:, None]
 
     @property
     def Y_metadata(self) -> dict[str, Array]:
         """Per-row values, (N,) each, weights included."""
-        extra = {} if self._weights is None else {WEIGHTS: self._weights}
-        return {**self._metadata, **extra}
+        return self._data.Y_metadata
 
     @property
     def latents(self) -> tuple[str, ...]:
@@ -240,7 +242,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
 
         data : False leaves the rows out; the loaded model then predicts, and fits after `set_data`.
         """
-        if data and is_dask(self._X):
+        if data and is_dask(self.X):
             raise InputError(
                 "the rows are Dask arrays, which have files of their own: save(path, data=False)."
             )
@@ -250,12 +252,12 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
 
     def rename_inputs(self, names: Sequence[str]) -> None:
         """Other names for the columns of X, which frames to predict at must have from now on."""
-        self.input_names = as_column_names(names, self._X.shape[1])
+        self.input_names = as_column_names(names, self.X.shape[1])
         self._column_names = tuple(self.input_names)
 
     def set_data(self, X: Any, Y: Any, Y_metadata: Any = None, missing: str = "raise") -> None:
         """New rows for the same model; parameters and q stay, as a warm start."""
-        columns = self._column_names or self._X.shape[1]
+        columns = self._column_names or self.X.shape[1]
         missing = one_of(missing, ("raise", "drop"), "missing")
         self._take_rows(X, Y, Y_metadata, missing, columns)
         self._take_constants()
@@ -390,7 +392,7 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
         return [
             ("Chained GP", self.name),
             ("Likelihood", f"{type(self.likelihood).__name__}({', '.join(self.latents)})"),
-            ("Data", f"{self._X.shape[0]} rows, {self._X.shape[1]} inputs, {M} inducing inputs"),
+            ("Data", f"{self.X.shape[0]} rows, {self.X.shape[1]} inputs, {M} inducing inputs"),
             ("Bound", "not evaluated yet" if bound is None else f"{bound:.6g}{stale}"),
         ]
 

@@ -3,64 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ..data.frames import check_order, rows_by_name
-from ..data.rows import as_inputs, as_metadata, as_targets
+from ..data.rows import as_inputs
 from ..errors import InputError
 from ..likelihoods import Likelihood
-from ..likelihoods.faults import check_density
 from ..linalg import Array
 from ..means import MeanFunction
 from ..parameters.leaves import LargeParam, LatentList, copy_of
 
 __all__ = [
-    "RowData",
     "as_mean",
     "checked_inducing",
     "checked_jitter",
     "checked_likelihood",
     "list_of",
     "one_per_latent",
-    "read_rows",
     "stacked",
 ]
-
-
-class RowData(NamedTuple):
-    """Checked rows: X (n, D), y (n,), metadata (n,) each, weights (n,) or None."""
-
-    X: Array
-    y: Array
-    metadata: dict[str, Array]
-    weights: Array | None
-
-
-def read_rows(
-    X: Any,
-    Y: Any,
-    Y_metadata: Any,
-    likelihood: Likelihood,
-    missing: str = "raise",
-    columns: int | tuple[str, ...] | None = None,
-) -> RowData:
-    """Check data; with missing = "drop" rows without a target are left out."""
-    check_order(X, rows_by_name(Y, Y_metadata))
-    X = as_inputs(X, "X", columns)
-    y = as_targets(Y, X.shape[0], allow_missing=missing == "drop")
-    metadata, weights = as_metadata(Y_metadata, likelihood, X.shape[0])
-    kept = ~np.isnan(y)
-    if missing == "drop" and not kept.all():
-        if not kept.any():
-            raise InputError("Y has no target that is not NaN: nothing is left to fit.")
-        X, y = X[kept], y[kept]
-        metadata = {name: value[kept] for name, value in metadata.items()}
-        weights = None if weights is None else weights[kept]
-    likelihood.check_rows(np.asarray(y, dtype=float), **metadata)
-    check_density(likelihood, y, metadata)
-    return RowData(X, y, metadata, weights)
 
 
 def stacked(name: str, values: list[Array], latents: Sequence[str], same_size: bool) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from paramz import Param, Parameterized
 from paramz import transformations as tf
 
+from ..data.rows import Rows
 from ..errors import InputError
 from ..inference.result import OptimizationResult, TracePoint
 from ..kernels import Kernel
@@ -255,7 +256,7 @@ class _Rowless(ChainedGP):
     """A model while it is built from its parts alone: no rows, and no starts from them."""
 
     def _read_data(self, X: Any, Y: Any, Y_metadata: Any, missing: str) -> None:
-        self._X, self._y, self._metadata, self._weights = X, Y, {}, None
+        self._data = Rows(X, Y)
         self._evaluator: Any = _NoRows()
         self._mark_stale()
 
@@ -264,5 +265,5 @@ class _Rowless(ChainedGP):
             if len(parts) != len(self.latents) or not all(isinstance(p, kind) for p in parts):
                 raise FileFormatError(f"it does not have a {kind.__name__} for each latent.")
             for part in parts:
-                part.check_columns(self._X.shape[1])
+                part.check_columns(self.X.shape[1])
         return kernels, means

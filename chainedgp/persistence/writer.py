@@ -112,7 +112,7 @@ class Writer:
         shards = model._evaluator.shards if model.X.shape[0] else []
         sites = data and len(shards) > 0 and all(shard.has_sites() for shard in shards)
         result = getattr(model, "last_result", None)
-        rows = {"X": model.X, "Y": model._y, "Y_metadata": model.Y_metadata}
+        rows = {"X": model.X, "Y": model._data.y, "Y_metadata": model.Y_metadata}
         return {
             "format": FORMAT,
             "version": __version__,

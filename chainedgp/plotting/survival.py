@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..data.rows import rows_of
 from ..errors import InputError
 from ..linalg import Array
 from . import grids, style
@@ -111,11 +112,9 @@ def _time_grid(model: Any) -> Array:
 def _typical_rows(model: Any) -> Array:
     """Rows of the data whose predicted medians are short, middling and long."""
     X = np.asarray(model.X)[:2000]
-    metadata = {
-        key: value[:2000]
-        for key, value in model.Y_metadata.items()
-        if key in grids.metadata_at_rest(model)
-    }
+    kept = grids.metadata_at_rest(model)
+    metadata = {key: value for key, value in model.Y_metadata.items() if key in kept}
+    metadata = rows_of(metadata, slice(2000))
     order = np.argsort(model.predictive(X, metadata).ppf(0.5)[:, 0], kind="stable")
     picks = np.unique(np.round(np.array(TYPICAL) * (len(order) - 1)).astype(int))
     return X[order[picks]]

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
 
+from ..data.rows import Rows
 from ..linalg import Array, scratch, weighted_gram
 from .sites import Sites
 from .sparse import (
@@ -44,17 +45,14 @@ class Shard(Sites):
 
     Parameters
     ----------
-    X : (n, D) array or memmap; Y : (n,); metadata : dict of (n,) arrays; weights : (n,) or None.
+    rows : the data that the passes go over; sites are kept on disk where the inputs are.
     nodes : quadrature nodes per dimension, or None to choose them row by row.
     threads_of : a shard whose threads, with the arrays that they keep, are used on.
     """
 
     def __init__(
         self,
-        X: Array,
-        y: Array,
-        metadata: Mapping[str, Array],
-        weights: Array | None,
+        rows: Rows,
         *,
         nodes: int | None = None,
         num_threads: int = 1,
@@ -62,8 +60,7 @@ class Shard(Sites):
         threads_of: Shard | None = None,
     ) -> None:
         super().__init__()
-        self.X, self.y, self.metadata, self.weights = X, y, dict(metadata), weights
-        self.fixed_nodes = nodes
+        self.rows, self.fixed_nodes = rows, nodes
         self.num_threads, self.chunk_rows = num_threads, chunk_rows
         self.levels: Any = None  # (n,) node levels; fresh in every evaluation unless frozen
         self.frozen = False
@@ -83,11 +80,11 @@ class Shard(Sites):
     @property
     def num_rows(self) -> int:
         """Number of rows n."""
-        return self.X.shape[0]
+        return self.rows.num_rows
 
     def start_sites(self, b: int) -> None:
         """All sites 0: q is the prior."""
-        self.make_sites(b, self.num_rows, on_disk=isinstance(self.X, np.memmap))
+        self.make_sites(b, self.num_rows, on_disk=self.rows.on_disk)
 
     def narrow(self, task: Task) -> None:
         """Current sites that hold every latent close to its mean function: a last resort."""
@@ -146,7 +143,7 @@ class Shard(Sites):
         m, v = np.empty((b, self.num_rows)), np.empty((b, self.num_rows))
 
         def chunk(task: Task, rows: slice) -> None:
-            X = self._rows(rows)
+            X = self.rows.inputs(rows)
             for j, (prior, q) in enumerate(zip(task.priors, task.q, strict=True)):
                 m[j, rows], v[j, rows], _ = marginals(project(prior, X), q)
 
@@ -188,12 +185,13 @@ class Shard(Sites):
                 )
             else:
                 m[j], v[j], floored[j] = marginals(chunk, task.q[j])
-        y, kw = self._targets(task, rows)
+        y = self.rows.targets(rows)
+        kw = self.rows.keywords(rows, **task.parameters)
         nodes, unmet, raised = self._nodes(task, rows, y, m.T, v.T, kw)
         value, dm, dv, dtheta = task.likelihood.expectation(y, m.T, v.T, nodes, **kw)
         g_m, g_v = np.array(dm.T), np.array(dv.T)  # (b, n), our own copies
         g_v[floored] = 0.0
-        weights = None if self.weights is None else np.asarray(self.weights[rows], dtype=float)
+        weights = None if self.rows.weights is None else self.rows.weights[rows]
         if weights is not None or task.scale != 1.0:
             w = task.scale * (1.0 if weights is None else weights)
             value, g_m, g_v = value * w, g_m * w, g_v * w
@@ -250,21 +248,13 @@ class Shard(Sites):
         levels = self.levels[rows]
         return levels, unmet, int(np.count_nonzero(wanted > levels))
 
-    def _targets(self, task: Task, rows: slice) -> tuple[Array, dict[str, Any]]:
-        y = np.asarray(self.y[rows], dtype=float)
-        metadata = {name: value[rows] for name, value in self.metadata.items()}
-        return y, {**task.parameters, **metadata}
-
-    def _rows(self, rows: slice) -> Array:
-        return np.ascontiguousarray(self.X[rows], dtype=float)
-
     # ---- chunks, threads and the cache ----------------------------------------------------------
 
     def _projections(self, task: Task, rows: slice, keep: bool = True) -> list[Projection]:
         kept = self._cache.get((task.key, rows.start))
         if kept is not None:
             return kept
-        X = self._rows(rows)
+        X = self.rows.inputs(rows)
         if not keep:
             shapes = [(f"A{j}", len(prior.Z), len(X)) for j, prior in enumerate(task.priors)]
             pairs = zip(task.priors, shapes, strict=True)
@@ -309,8 +299,7 @@ class Shard(Sites):
         most = min(self.chunk_rows, max(fewest, CHUNK_SIZE // M))
         pairs = -(-self.num_rows // (2 * most))
         size = max(fewest, -(-self.num_rows // (2 * pairs)))
-        starts = range(0, self.num_rows, size)
-        return [slice(i, min(i + size, self.num_rows)) for i in starts]
+        return self.rows.chunks(size)
 
     def in_threads(
         self, work: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]

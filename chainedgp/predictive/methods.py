@@ -53,7 +53,7 @@ class Prediction:
                 "predict_density, predict_cdf and log_predictive_density take, without full_cov. "
                 f"Here give rows that fit into memory: {name}[:1000].compute()."
             )
-        return as_inputs(X, name, self._column_names or self._X.shape[1])  # type: ignore
+        return as_inputs(X, name, self._column_names or self.X.shape[1])  # type: ignore
 
     @_by_blocks
     def predict_latents(self, Xnew: Any, full_cov: bool = False) -> tuple[Array, Array]:

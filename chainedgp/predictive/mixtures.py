@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, ndtr, ndtri, polygamma
 
+from ..data.rows import rows_of
 from ..expectations.quadrature import row_blocks
 from ..likelihoods import Inflated, Likelihood
 from .nodes import LOG_SQRT_2PI, REACH, Mixture, lattice
@@ -58,7 +59,7 @@ class GaussianLatents:
 
     def keywords(self, rows: np.ndarray) -> dict[str, Any]:
         """Keywords of the likelihood's methods for these rows."""
-        return {key: value[rows] if np.ndim(value) else value for key, value in self.kw.items()}
+        return rows_of(self.kw, rows)
 
     def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """log N(z; 0, I) and f = m + sqrt(v) z; see `Mixture`."""

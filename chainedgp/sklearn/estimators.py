@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from ..data.rows import rows_of
 from ..errors import InputError
 from ..likelihoods import Likelihood, Softmax
 from ..linalg import Array
@@ -49,7 +50,7 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
         """Fit to X (n, D), y (n,), with row weights (n,) and what the likelihood takes beside y."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         kept, weights = rows_of_weight(X, sample_weight)
-        metadata = {key: _rows(value, kept) for key, value in metadata.items()}
+        metadata = rows_of({key: np.asarray(value) for key, value in metadata.items()}, kept)
         y = y[kept].astype(float)
         self._fit(X[kept], y, named_likelihood(self.likelihood), weights, metadata)
         return self
@@ -143,8 +144,3 @@ def _softmax(K: int) -> Likelihood:
     likelihood = Softmax(K).with_constant(f"logit_{K}", 0.0)
     likelihood.fix(warning=False)
     return likelihood
-
-
-def _rows(value: Any, kept: Array) -> Any:
-    """Per-row values of the rows that count; a scalar as it is."""
-    return value if np.ndim(value) == 0 else np.asarray(value)[kept]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.rows import rows_of
 from ..errors import InputError
 from ..expectations.quadrature import LEVELS
 from ..likelihoods import from_density
@@ -249,7 +250,7 @@ def _check_expectation_gradients(probe: Probe) -> None:
 
 def _check_rows(probe: Probe, means: Array, variances: Array, got: list[Array]) -> None:
     """Reversed rows give reversed results."""
-    kw = {k: v[::-1] if isinstance(v, np.ndarray) else v for k, v in probe.kw.items()}
+    kw = rows_of(probe.kw, slice(None, None, -1))
     back = probe.call(
         "expected_log_density", probe.y[::-1], means[::-1], variances[::-1], kw=kw, nodes=12
     )
@@ -300,7 +301,7 @@ def _check_quantiles(probe: Probe) -> None:
 def _check_samples(probe: Probe) -> None:
     """Draws against the cdf at three quantiles, within 5 standard errors."""
     n, latents, kw = min(probe.n, 4), [f[:4] for f in probe.latents], {}
-    kw = {k: v[:4] if isinstance(v, np.ndarray) else v for k, v in probe.kw.items()}
+    kw = rows_of(probe.kw, slice(4))
     one = probe.call("sample", np.random.default_rng(3), *latents, kw=kw)
     if probe.array("sample", one, (n,)) is None:
         return

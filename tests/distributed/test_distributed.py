@@ -25,8 +25,8 @@ da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
 from chainedgp.distributed import evaluator as head  # noqa: E402
+from chainedgp.distributed.actor import ShardActor  # noqa: E402
 from chainedgp.distributed.ledger import MADE_IN, SLOTS, Ledger  # noqa: E402
-from chainedgp.distributed.rows import Rows  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def in_two_shards(model):
     (whole,) = model._evaluator.shards
     half = -(-whole.num_rows // 2)
     model._evaluator = Evaluator(
-        [Shard(whole.X[rows], whole.y[rows], {}, None) for rows in (slice(half), slice(half, None))]
+        [Shard(whole.rows[part]) for part in (slice(half), slice(half, None))]
     )
     return model
 
@@ -262,14 +262,14 @@ def test_without_a_cluster(monkeypatch):
 def rows_of(n=60):
     X, y = data(n)
     likelihood = HetStudentT()
-    return Rows(X, y, {}, 0, None, (likelihood, "raise", None)), likelihood
+    return ShardActor(X, y, {}, 0, None, (likelihood, "raise", None)), likelihood
 
 
 def test_a_shard_is_made_again_exactly():
     """Every step that the inner loop can take, in a long random order, with frozen nodes or not."""
     rng = np.random.default_rng(0)
     rows, likelihood = rows_of()
-    local = cgp.ChainedGP(rows.shard.X, rows.shard.y, likelihood, num_inducing=6)
+    local = cgp.ChainedGP(rows.shard.rows.X, rows.shard.rows.y, likelihood, num_inducing=6)
     shard, ledger = rows.shard, Ledger()
     shard.start_sites(2)
     evaluator = local._evaluator

@@ -379,9 +379,7 @@ class _Zero:
 
 
 def gradient_of_rows(m, rows, scale):
-    metadata = {name: value[rows] for name, value in m._metadata.items()}
-    weights = None if m._weights is None else m._weights[rows]
-    evaluator = Evaluator([Shard(m.X[rows], m._y[rows], metadata, weights)])
+    evaluator = Evaluator([Shard(m._data[rows])])
     evaluator.set_hyperparameters(m._theta(), scale)
     state = evaluator.evaluate(m._q())
     evaluator.accept(0.0)

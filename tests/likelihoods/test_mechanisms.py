@@ -13,6 +13,7 @@ from scipy.special import expit, logsumexp
 
 import chainedgp as cgp
 import chainedgp.likelihoods as liks
+from chainedgp.data.rows import Rows
 from chainedgp.errors import InputError, MomentWarning
 from chainedgp.likelihoods import HetGaussian, Likelihood
 from chainedgp.likelihoods.faults import check_density
@@ -438,14 +439,14 @@ class OneSlope(HetGaussian):
 )
 def test_a_wrong_density_is_told_in_words(wrong, words):
     with pytest.raises(InputError, match=words):
-        check_density(wrong(), np.linspace(-1.0, 1.0, 9), {})
+        check_density(wrong(), Rows(np.zeros((9, 1)), np.linspace(-1.0, 1.0, 9)))
 
 
 def test_right_densities_pass():
-    rows = {"exposure": np.ones(9)}
-    check_density(liks.Poisson(), np.arange(9.0), rows)
-    check_density(liks.ZeroOneInflatedBeta(), np.linspace(0.0, 1.0, 9), {})
-    check_density(liks.StudentT(), np.linspace(-1.0, 1.0, 9), {})
+    X = np.zeros((9, 1))
+    check_density(liks.Poisson(), Rows(X, np.arange(9.0), {"exposure": np.ones(9)}))
+    check_density(liks.ZeroOneInflatedBeta(), Rows(X, np.linspace(0.0, 1.0, 9)))
+    check_density(liks.StudentT(), Rows(X, np.linspace(-1.0, 1.0, 9)))
 
 
 def test_draws_of_counts_beyond_64_bits():

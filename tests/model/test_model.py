@@ -111,9 +111,7 @@ def test_several_shards_are_one():
     m = small_model("LogLogisticSurvival", n=40)
     reference = fitted_state(m)
     parts = [slice(0, 11), slice(11, 12), slice(12, 40)]
-    m._evaluator.shards = [
-        Shard(m.X[p], m.Y[p, 0], {k: v[p] for k, v in m.Y_metadata.items()}, None) for p in parts
-    ]
+    m._evaluator.shards = [Shard(m._data[p]) for p in parts]
     m._mark_stale()
     assert_same(fitted_state(m), reference)
 

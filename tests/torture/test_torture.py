@@ -88,7 +88,7 @@ def test_every_broken_promise_is_seen(monkeypatch):
         raise np.linalg.LinAlgError("singular")
 
     def spoil(self, X, *rest):
-        self._X[:] += 1.0
+        self.X[:] += 1.0
         return predict(self, X, *rest)
 
     for name, value, seen in (

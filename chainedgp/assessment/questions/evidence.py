@@ -69,7 +69,7 @@ class Evidence:
 
     def metadata(self, rows: Array) -> dict[str, Array]:
         """Of some rows, without weights."""
-        return {key: value[rows] for key, value in self.left.shard.metadata.items()}
+        return self.left.rows.keywords(rows)
 
     @cached_property
     def _cavities(self) -> tuple[Array, Array]:

@@ -46,7 +46,7 @@ def convergence(e: Evidence) -> Finding:
 def quadrature(e: Evidence) -> Finding:
     """Rows whose integral over q changes by more than 1e-6 with twice the nodes that it has."""
     lik, left, nodes = e.model.likelihood, e.left, e.model.num_nodes
-    kw = {**lik.parameter_values(), **e.metadata(e.rows)}
+    kw = left.rows.keywords(e.rows, **lik.parameter_values())
     arguments = (e.y[e.rows], left.means[e.rows], left.variances[e.rows])
     own = lik.required_nodes(*arguments, **kw) if nodes is None else nodes
     value, finer = (lik.expectation(*arguments, k * own, **kw)[0] for k in (1, 2))

@@ -26,22 +26,15 @@ PAIRS = (200, 2000)  # rows whose prior correlations with each other are looked 
 def inducing_inputs(e: Evidence) -> Finding:
     """How much the bound gains when inducing inputs are doubled, hyperparameters as they are."""
     model, rows = e.model, e.some(DOUBLING_ROWS)
-    theta, shard = model._theta(), e.left.shard
-    part = Shard(
-        np.asarray(shard.X[rows], dtype=float),
-        e.y[rows],
-        e.metadata(rows),
-        e.left.weights[rows],
-        nodes=model.num_nodes,
-        num_threads=model.num_threads,
-    )
+    theta = model._theta()
+    part = Shard(e.left.rows.take(rows), nodes=model.num_nodes, num_threads=model.num_threads)
     evaluator, scale = Evaluator([part]), e.N / len(rows)
     tolerance = max(1e-3, 1e-6 * e.N)
     with one_blas_thread(), np.errstate(all="ignore"):
         evaluator.set_hyperparameters(theta, scale)
         start_from_q(evaluator, e.left.q)
         before = find_q(evaluator, tolerance, 50).state.bound
-        some = part.X[e.rng.permutation(len(rows))[: PAIRS[1]]]
+        some = part.rows.X[e.rng.permutation(len(rows))[: PAIRS[1]]]
         added = [
             more_inducing(prior, some, min(len(prior.Z), MOST_ADDED))
             for prior in evaluator.task.priors
@@ -112,7 +105,7 @@ def _latent_notes(e: Evidence) -> list[tuple[str, str, str]]:
     """What the prior correlation of rows, its variance and q say of each latent."""
     model, lik = e.model, e.model.likelihood
     notes, (few, many) = [], (e.some(PAIRS[0]), e.some(PAIRS[1]))
-    kw = {**e.metadata(many), **lik.parameter_values()}
+    kw = e.left.rows.keywords(many, **lik.parameter_values())
     scales = latent_scales(lik, e.y[many], e.left.means.mean(axis=0), kw)
     X = [np.asarray(model.X[rows], dtype=float) for rows in (few, many)]
     for j, (latent, kernel) in enumerate(zip(model.latents, model.kernels, strict=True)):

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ...data.rows import rows_of
 from ...expectations import quadrature, reduced
 from ...expectations.closed import expected_softplus
-from ...expectations.defaults import rows_of
 
 __all__ = ["Bound", "WithAtoms", "ZeroTruncated", "expected_log_z", "expected_share"]
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ...data.rows import rows_of
 from ...errors import InputError
 from ...expectations import quadrature, reduced, special
 from ...parameters.domains import CONTINUOUS
 from ..beta import Beta
-from ..contract import Array, Arrays, Averages, Likelihood, rows_of
+from ..contract import Array, Arrays, Averages, Likelihood
 from ..counts import Poisson
 from .atoms import Bound, WithAtoms, ZeroTruncated, expected_log_z, expected_share
 from .constant import Wrapper

@@ -10,21 +10,22 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from ..data.rows import Rows
 from ..errors import InputError
+from ..likelihoods.faults import check_density
 from ..linalg import Array, one_blas_thread
-from ..model.construction import RowData, read_rows
 from ..posterior.shards import Shard
 from ..posterior.sparse import Prior
 from ..posterior.sums import Task
 from .ledger import MADE_IN, Origin
 
-__all__ = ["Rows"]
+__all__ = ["ShardActor"]
 
 
-Step = tuple[Callable[..., Any], tuple[Any, ...]]  # a method of `Rows`, and its arguments
+Step = tuple[Callable[..., Any], tuple[Any, ...]]  # a method of `ShardActor`, and its arguments
 
 
-class Rows:
+class ShardActor:
     """An actor: some rows of the data as a `Shard`. Messages are pickled here, once for all."""
 
     def __init__(
@@ -32,11 +33,13 @@ class Rows:
     ) -> None:
         self.likelihood, missing, columns = how
         try:
-            rows = read_rows(X, Y, metadata, self.likelihood, missing, columns)
+            given = X, Y, metadata, self.likelihood
+            rows = Rows.read(*given, missing=missing, columns=columns)
+            check_density(self.likelihood, rows)
         except InputError as error:
             last = first + len(X) - 1
             raise InputError(f"In rows {first} to {last}, counted from 0 there: {error}") from None
-        self.shard = Shard(*rows, nodes=nodes)
+        self.shard = Shard(rows, nodes=nodes)
         self.parts: Any = None  # kernels and means
         self.priors: tuple[Prior, ...] = ()  # of the last task that had any
 
@@ -81,12 +84,9 @@ class Rows:
         """Number of rows, without those that were dropped."""
         return self.shard.num_rows
 
-    def sample(self, start: int, step: int) -> RowData:
+    def sample(self, start: int, step: int) -> Rows:
         """Every `step`-th row from `start`."""
-        s, rows = self.shard, slice(start, None, step)
-        metadata = {name: value[rows] for name, value in s.metadata.items()}
-        weights = None if s.weights is None else s.weights[rows]
-        return RowData(s.X[rows], s.y[rows], metadata, weights)
+        return self.shard.rows[start::step]
 
     def rebuild(self, origin: Origin) -> None:
         """Make all sets of sites again from where they came from."""
