@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,7 +32,8 @@ from .model.construction import (
 from .parameters.leaves import LatentList, ParamzModel
 from .posterior.gaussian import Gaussian
 from .posterior.sparse import Prior, make_prior
-from .predictive.methods import Prediction
+from .predictive.distribution import Predictive
+from .predictive.predictor import Predictor
 
 __all__ = ["LaplaceGP", "collapsed_bound"]
 
@@ -39,7 +41,7 @@ NEWTON_STEPS = 200
 DECREMENT = 1e-9  # what Newton's last step may still gain, relative; its error is the square of it
 
 
-class LaplaceGP(Prediction, ParamzModel):
+class LaplaceGP(ParamzModel):
     """A full GP with one latent whose posterior is approximated by a Gaussian at its mode.
 
         log q(y) = log p(y | f̂) − ½ (f̂ − m)ᵀ K⁻¹ (f̂ − m) − ½ log |I + K W|,    W = −∇∇ log p(y | f̂)
@@ -136,10 +138,65 @@ class LaplaceGP(Prediction, ParamzModel):
         self._add_prior_gradients()
         return -np.array(self.gradient)
 
-    def _posterior(self) -> tuple[list[Prior], tuple[Gaussian, ...]]:
-        """The approximation as a whitened q(v) at inducing inputs X, for `Prediction`."""
+    # ---- predictions ----------------------------------------------------------------------------
+
+    def _predictor(self) -> Predictor:
+        """The approximation as a whitened q(v) at the inducing inputs X."""
         mode = self._mode()
-        return [mode.prior], (Gaussian(mode.v, mode.S, -mode.log_det),)
+        q = Gaussian(mode.v, mode.S, -mode.log_det)
+        columns = self._column_names or self.X.shape[1]
+        return Predictor(self.likelihood, (mode.prior,), (q,), columns)
+
+    def predict_latents(self, Xnew: Any, full_cov: bool = False) -> tuple[Array, Array]:
+        """As `ChainedGP.predict_latents`."""
+        return self._predictor().latents(Xnew, full_cov)
+
+    def predictive(self, Xnew: Any, Y_metadata: Any = None) -> Predictive:
+        """As `ChainedGP.predictive`."""
+        return self._predictor().distribution(Xnew, Y_metadata)
+
+    def predict(self, Xnew: Any, Y_metadata: Any = None) -> tuple[Array, Array]:
+        """As `ChainedGP.predict`."""
+        return self._predictor().moments(Xnew, Y_metadata)
+
+    def predict_frame(
+        self,
+        Xnew: Any,
+        quantiles: Sequence[float] = (2.5, 50.0, 97.5),
+        Y_metadata: Any = None,
+    ) -> Any:
+        """As `ChainedGP.predict_frame`."""
+        return self._predictor().frame(Xnew, quantiles, Y_metadata)
+
+    def predict_quantiles(
+        self, Xnew: Any, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Any = None
+    ) -> list[Array]:
+        """As `ChainedGP.predict_quantiles`."""
+        return self._predictor().quantiles(Xnew, quantiles, Y_metadata)
+
+    def predict_density(self, Xnew: Any, y: Any, Y_metadata: Any = None) -> Array:
+        """As `ChainedGP.predict_density`."""
+        return self._predictor().density(Xnew, y, Y_metadata)
+
+    def predict_cdf(self, Xnew: Any, y: Any, Y_metadata: Any = None) -> Array:
+        """As `ChainedGP.predict_cdf`."""
+        return self._predictor().cdf(Xnew, y, Y_metadata)
+
+    def log_predictive_density(self, Xnew: Any, Ynew: Any, Y_metadata: Any = None) -> Array:
+        """As `ChainedGP.log_predictive_density`."""
+        return self._predictor().log_density(Xnew, Ynew, Y_metadata)
+
+    def posterior_samples(
+        self, Xnew: Any, size: int = 10, rng: Any = None, Y_metadata: Any = None
+    ) -> Array:
+        """As `ChainedGP.posterior_samples`."""
+        return self._predictor().draws(Xnew, size, rng, Y_metadata)
+
+    def posterior_samples_f(self, Xnew: Any, size: int = 10, rng: Any = None) -> Array:
+        """As `ChainedGP.posterior_samples_f`."""
+        return self._predictor().latent_draws(Xnew, size, rng)
+
+    # ---- the fit --------------------------------------------------------------------------------
 
     def _use_threads(self, num_threads: int) -> None:
         """One thread is all there is; `cross_validate` asks."""

@@ -44,7 +44,7 @@ LOCAL_PAIRS = {
     ("likelihoods.contract", "likelihoods.wrappers.constant"),
     ("model.chained_gp", "distributed"),
     ("model.chained_gp", "persistence"),
-    ("predictive.methods", "distributed"),
+    ("predictive.predictor", "distributed"),
 }
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dask
@@ -15,8 +13,6 @@ from dask.delayed import Delayed
 from ..data.rows import is_dask
 from ..errors import InputError
 from ..linalg import Array
-from ..parameters.leaves import copy_of
-from ..predictive.methods import Prediction
 
 __all__ = ["as_dask", "blocks_of", "map_blocks", "row_values", "split_rows"]
 
@@ -72,64 +68,38 @@ def split_rows(values: Mapping[str, Any], X: Any) -> list[dict[str, Any]]:
     return parts
 
 
-class Posterior(Prediction):
-    """What predictions are made of: priors, q and the likelihood. Small: it goes to every block."""
+def map_blocks(
+    predict: Callable[..., Any],
+    Xnew: Any,
+    widths: Sequence[int],
+    Y_metadata: Any = None,
+    **by_row: Any,
+) -> list[Any]:
+    """What `predict(X, …)` returns on every block of a Dask array Xnew: lazy Dask arrays.
 
-    def __init__(self, model: Any) -> None:
-        priors, self._of_v = model._posterior()
-        self._priors = [
-            replace(p, kernel=copy_of(p.kernel), mean=copy_of(p.mean), L=p.L[:0], pull_Kuu=len)
-            for p in priors
-        ]
-        self.likelihood, self.latents = copy_of(model.likelihood), model.latents
-        self.X = np.empty((0, model.X.shape[1]))
-
-    def _posterior(self) -> Any:
-        return self._priors, self._of_v
-
-
-def map_blocks(model: Any, method: Callable[..., Any], *args: Any, **kw: Any) -> Any:
-    """A prediction method on every block of a Dask array Xnew: lazy Dask arrays.
-
-    Arguments with a row for each of Xnew's (targets, metadata) may be Dask arrays too.
+    Parameters
+    ----------
+    predict : gives one array (n, width), or several, for a block X (n, D) and, by keyword, for the
+        block's own rows of `Y_metadata` and of `by_row`. It goes to every block.
+    widths : columns of each array that `predict` returns.
+    Y_metadata, by_row : values with a row for each of Xnew's; they may be Dask arrays too.
     """
-    given = inspect.signature(method).bind(model, *args, **kw).arguments
-    del given["self"]
-    X = as_dask(given.pop("Xnew"), "Xnew", unknown=True)
+    X = as_dask(Xnew, "Xnew", unknown=True)
     X = X.rechunk({axis: -1 for axis in range(1, X.ndim)})
-    metadata = row_values(given.pop("Y_metadata", None), X.shape[0])
-    number, width = _outputs(method.__name__, model, given)
-    for key in given:
-        if key == "Ynew" or (key == "y" and np.ndim(given[key]) == 2):
-            given[key] = as_dask(given[key], key, X.shape[0])
-    posterior = dask.delayed(Posterior(model), traverse=False)
-    columns: list[list[Any]] = [[] for _ in range(number)]
-    parts = zip(blocks_of(X), split_rows(given, X), split_rows(metadata, X), strict=True)
+    metadata = row_values(Y_metadata, X.shape[0])
+    values = {key: as_dask(value, key, X.shape[0]) for key, value in by_row.items()}
+    sent = dask.delayed(predict, traverse=False)
+    columns: list[list[Any]] = [[] for _ in widths]
+    parts = zip(blocks_of(X), split_rows(values, X), split_rows(metadata, X), strict=True)
     for n, (block, own, of_rows) in zip(X.chunks[0], parts, strict=True):
         extra = {"Y_metadata": of_rows} if of_rows else {}
-        call = dask.delayed(_predict)(posterior, method.__name__, block, {**own, **extra})
-        for i, column in enumerate(columns):
+        call = dask.delayed(_predicted)(sent, block, {**own, **extra})
+        for i, (column, width) in enumerate(zip(columns, widths, strict=True)):
             column.append(da.from_delayed(call[i], (n, width), dtype=float))
-    arrays = [da.concatenate(column) for column in columns]
-    if method.__name__ == "predict_quantiles":
-        return arrays
-    return tuple(arrays) if number == 2 else arrays[0]
+    return [da.concatenate(column) for column in columns]
 
 
-def _outputs(name: str, model: Any, given: Mapping[str, Any]) -> tuple[int, int]:
-    """How many arrays a prediction method returns, and their columns."""
-    if name == "predict_quantiles":
-        return np.size(given.get("quantiles", (2.5, 97.5))), 1
-    if name == "log_predictive_density":
-        return 1, 1
-    if name in ("predict_density", "predict_cdf"):
-        return 1, 1 if np.ndim(given["y"]) == 2 else np.size(given["y"])
-    if given.get("full_cov"):
-        raise InputError("full_cov needs its rows in memory: give some, as X[:1000].compute().")
-    return 2, len(model.latents) if name == "predict_latents" else 1
-
-
-def _predict(posterior: Posterior, name: str, X: Array, given: dict[str, Any]) -> tuple[Array, ...]:
-    """One block of a prediction."""
-    made = getattr(posterior, name)(X, **given)
+def _predicted(predict: Callable[..., Any], X: Array, given: dict[str, Any]) -> tuple[Array, ...]:
+    """What one block of a prediction gives, always as several arrays."""
+    made = predict(X, **given)
     return tuple(made) if isinstance(made, list | tuple) else (made,)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from paramz import Model
 
-from ..assessment.methods import Assessment
+from .. import plotting
+from ..assessment.check import ROWS, Check, check
+from ..assessment.components import component
+from ..assessment.loo import LOO, REFIT, loo
+from ..assessment.summary import summary
 from ..data.arguments import as_name, one_of, positive_int, thread_count
 from ..data.frames import as_column_names, column_names
 from ..data.rows import Rows, is_dask
+from ..data.tables import Table
 from ..errors import NOT_FINITE, InputError, NumericalError
 from ..inference.inducing import select_inducing
 from ..inference.optimize import Fitting
@@ -29,11 +34,12 @@ from ..likelihoods.faults import check_density
 from ..linalg import Array, one_blas_thread, pack_lower
 from ..means import MeanFunction
 from ..parameters.leaves import LargeParam, LatentList, ParamzModel
-from ..plotting.methods import Plotting
 from ..posterior.evaluator import Evaluator, Gradient, Hyperparameters, State
 from ..posterior.gaussian import Gaussian, from_root, root_gradient, root_of
 from ..posterior.shards import Shard
-from ..predictive.methods import Prediction
+from ..posterior.sparse import make_prior
+from ..predictive.distribution import Predictive
+from ..predictive.predictor import Predictor
 from .construction import (
     as_mean,
     checked_inducing,
@@ -44,12 +50,15 @@ from .construction import (
     stacked,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["ChainedGP"]
 
 JITTER = 1e-8
 
 
-class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
+class ChainedGP(Fitting, ParamzModel):
     """A likelihood whose b parameters are driven by b Gaussian processes, fitted variationally.
 
         y_i ~ p(y | f_1(x_i), …, f_b(x_i); θ),    f_j ~ GP(mean_j, k_j)
@@ -82,6 +91,11 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
     ------
     InputError : an argument that cannot be used, before any work is done.
     """
+
+    likelihood: Likelihood
+    input_names: list[str] | None
+    target_name: str | None
+    _column_names: tuple[str, ...] | None  # those that frames to predict at must have
 
     def __init__(
         self,
@@ -382,6 +396,171 @@ class ChainedGP(Prediction, Assessment, Plotting, Fitting, ParamzModel):
             else:
                 for part, value in zip(param, values, strict=True):
                     part.gradient[:] = value
+
+    # ---- predictions --------------------------------------------------------------------------
+
+    def predict_latents(self, Xnew: Any, full_cov: bool = False) -> tuple[Array, Array]:
+        """q(f*) of every latent at Xnew (Saul et al. 2016, eqs. 4 and 5).
+
+        Returns mean (n, b) and variance (n, b), or with `full_cov` the covariance (b, n, n).
+        """
+        return self._predictor().latents(Xnew, full_cov)
+
+    def predictive(self, Xnew: Any, Y_metadata: Any = None) -> Predictive:
+        """The predictive distribution of the targets at Xnew: p(y* | x*) under q (one per row)."""
+        return self._predictor().distribution(Xnew, Y_metadata)
+
+    def predict(self, Xnew: Any, Y_metadata: Any = None) -> tuple[Array, Array]:
+        """Mean and variance of the targets at Xnew, each (n, 1)."""
+        return self._predictor().moments(Xnew, Y_metadata)
+
+    def predict_frame(
+        self,
+        Xnew: Any,
+        quantiles: Sequence[float] = (2.5, 50.0, 97.5),
+        Y_metadata: Any = None,
+    ) -> Any:
+        """Predictions as a pandas DataFrame with the index of Xnew, where it has one.
+
+        A frame of another library, such as polars, gives a frame of that library. Columns: mean,
+        variance, and the quantiles, in percent: "2.5%", "50%", "97.5%".
+        """
+        return self._predictor().frame(Xnew, quantiles, Y_metadata)
+
+    def predict_quantiles(
+        self, Xnew: Any, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Any = None
+    ) -> list[Array]:
+        """Quantiles of the targets, in percent as in GPy: a list of (n, 1)."""
+        return self._predictor().quantiles(Xnew, quantiles, Y_metadata)
+
+    def predict_density(self, Xnew: Any, y: Any, Y_metadata: Any = None) -> Array:
+        """Predictive density (or mass) at y: a 1-D grid gives (n, k), (n, 1) is per row."""
+        return self._predictor().density(Xnew, y, Y_metadata)
+
+    def predict_cdf(self, Xnew: Any, y: Any, Y_metadata: Any = None) -> Array:
+        """Predictive probability of a target of at most y; shapes as in `predict_density`."""
+        return self._predictor().cdf(Xnew, y, Y_metadata)
+
+    def log_predictive_density(self, Xnew: Any, Ynew: Any, Y_metadata: Any = None) -> Array:
+        """log p(y* | x*) of new rows, (n, 1); the mean of its negative is the NLPD."""
+        return self._predictor().log_density(Xnew, Ynew, Y_metadata)
+
+    def posterior_samples(
+        self, Xnew: Any, size: int = 10, rng: Any = None, Y_metadata: Any = None
+    ) -> Array:
+        """Draws of the targets at Xnew, independent over rows: (n, 1, size)."""
+        return self._predictor().draws(Xnew, size, rng, Y_metadata)
+
+    def posterior_samples_f(self, Xnew: Any, size: int = 10, rng: Any = None) -> Array:
+        """Joint draws of the latent functions at Xnew from q: (n, b, size).
+
+        f = mean(x) + Aᵀv + r with v ~ q(v), and r ~ N(0, K** − AᵀA), what the inducing values leave
+        open. For more than 2,048 rows r is drawn in blocks of as many, independent of each other;
+        v, and with it nearly all correlation, is common to all.
+        """
+        return self._predictor().latent_draws(Xnew, size, rng)
+
+    def _predictor(self) -> Predictor:
+        """What predictions are made of, at the current parameters and q."""
+        theta = self._theta()
+        with one_blas_thread():
+            priors = [
+                make_prior(kernel, mean, Z, theta.jitter)
+                for kernel, mean, Z in zip(theta.kernels, theta.means, theta.Z, strict=True)
+            ]
+        columns = self._column_names or self.X.shape[1]
+        return Predictor(self.likelihood, tuple(priors), self._q(), columns)
+
+    # ---- assessment ---------------------------------------------------------------------------
+
+    def loo(self, refit: int | bool = REFIT, rng: Any = 0, size: int = 4000) -> LOO:
+        """Log-densities of each row when it is left out, at the same hyperparameters.
+
+        From the sites of q, and for the `refit` rows of the greatest influence (largest Pareto k)
+        by finding q anew: exact for up to 200 rows by default. True refits all, False none.
+
+        rng, size : seed and number of draws from q for the Pareto k; see `assessment.loo`.
+        """
+        return loo(self, refit, rng, size)
+
+    def check(self, rows: int = ROWS, rng: Any = 0) -> Check:
+        """What to look at before trusting the fit, in words, each with its cause and remedy.
+
+        Asks whether the fit converged, whether quadrature nodes suffice, how many rows widen q
+        (negative sites), how influential single rows are (Pareto k), whether predictions of rows
+        left out are calibrated, which rows are outliers, whether more inducing inputs would help,
+        which parameters are at a bound or run away, whether data are badly scaled, and whether the
+        noise vanishes. A few passes over the data; the model is not changed.
+
+        rows : most rows for what is done row by row. rng : seed or Generator that chooses them.
+        """
+        return check(self, rows, rng)
+
+    def summary(self) -> Table:
+        """The parameters in a table: value, constraint, whether fixed, prior; a row for each entry.
+
+        Above it likelihood, data, bound and the last fit. `summary()["value"]` is an array, and
+        `summary().frame()` a pandas DataFrame. Z and q are left out.
+        """
+        return summary(self)
+
+    def predict_component(
+        self,
+        Xnew: Any,
+        latent: int | str,
+        part: int | str | None = None,
+        *,
+        bands: tuple[float, float] | None = None,
+        natural: bool = False,
+    ) -> tuple[Array, ...]:
+        """q of one additive part h of a latent f = mean(x) + Σ h_p(x), h_p ~ GP(0, k_p), at Xnew.
+
+        With A = L⁻¹ k_p(Z, X*): mean = Aᵀμ, variance = k_p(x*, x*) + aᵀ(S − I)a. The mean function
+        belongs to no part: it is not included, and the parts' means add up to that of
+        `predict_latents` less mean(x). The parts are correlated under q: their variances do not add
+        up to the latent's. For a latent that is a logarithm, a part on the natural scale is a
+        factor e^h, and the whole latent is the likelihood's own parameter, such as a rate.
+
+            m.predict_component(X, "log_rate_1", bands=(5, 95), natural=True)  # the first rate
+            m.predict_component(X, 0, "space")  # of kernels RBF(2, …, name="space") + RBF(1, …)
+
+        Parameters
+        ----------
+        Xnew : (n, D). A part that reads some columns only takes any values in the others.
+        latent : index or name of the latent.
+        part : index or name of the part in the latent's kernel, nested sums counted through. A
+            kernel that is not a sum, such as a product, is its own only part. None is the whole
+            latent, with its mean function.
+        bands : percentages; (2.5, 97.5) if only `natural` is given.
+        natural : on the scale of the likelihood's own parameter that this latent drives.
+
+        Returns
+        -------
+        mean, variance : (n, 1) each; with `bands` or `natural` the median and the two percentiles.
+        """
+        return component(self._predictor(), Xnew, latent, part, bands=bands, natural=natural)
+
+    # ---- figures: the functions of `chainedgp.plotting`, with the model as first argument --------
+
+    def plot(self, **options: Any) -> Axes:
+        """The fit: `plot_fit` for one input, `plot_map` for two, else `plot_slice`."""
+        if self.X.shape[1] == 1:
+            return plotting.plot_fit(self, **options)
+        if self.X.shape[1] == 2:
+            return plotting.plot_map(self, **options)
+        return plotting.plot_slice(self, **options)
+
+    plot_fit = plotting.plot_fit
+    plot_latents = plotting.plot_latents
+    plot_density = plotting.plot_density
+    plot_slice = plotting.plot_slice
+    plot_map = plotting.plot_map
+    plot_survival = plotting.plot_survival
+    plot_hazard = plotting.plot_hazard
+    plot_pit = plotting.plot_pit
+    plot_calibration = plotting.plot_calibration
+    plot_trace = plotting.plot_trace
+    plot_relevance = plotting.plot_relevance
 
     # ---- printing -------------------------------------------------------------------------------
 

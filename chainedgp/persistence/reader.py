@@ -258,6 +258,7 @@ class _Rowless(ChainedGP):
     def _read_data(self, X: Any, Y: Any, Y_metadata: Any, missing: str) -> None:
         self._data = Rows(X, Y)
         self._evaluator: Any = _NoRows()
+        self.input_names = self._column_names = self.target_name = None
         self._mark_stale()
 
     def _make_parts(self, kernels: Any, means: Any) -> tuple[list[Kernel], list[MeanFunction]]:

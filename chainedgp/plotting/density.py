@@ -9,6 +9,7 @@ import numpy as np
 from ..data.arguments import positive_int
 from ..errors import InputError
 from ..linalg import Array
+from ..predictive.fitted import FittedModel
 from . import grids, style
 from .targets import draw_data, shown_targets, target_limits
 
@@ -22,7 +23,7 @@ MOST_CELLS = 400
 
 
 def plot_density(
-    model: Any,
+    model: FittedModel,
     input: int | str | None = None,
     *,
     at: Any = None,
@@ -85,7 +86,7 @@ def _as_grid(y: Any) -> Array:
     return grid
 
 
-def _target_grid(model: Any, y: Array, predictive: Any, num: int) -> Array:
+def _target_grid(model: FittedModel, y: Array, predictive: Any, num: int) -> Array:
     """Targets (k,) inside the support: whole numbers for counts, never an end of the support."""
     num, support = positive_int(num, "num"), model.likelihood.support
     ends = predictive.ppf(np.array([0.025, 0.975]))

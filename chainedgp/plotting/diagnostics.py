@@ -11,6 +11,7 @@ from ..data.frames import check_order, rows_by_name
 from ..data.rows import as_metadata, as_targets
 from ..errors import InputError
 from ..linalg import Array
+from ..predictive.fitted import FittedModel
 from ..predictive.survival import pit_ends
 from . import grids, style
 
@@ -24,7 +25,7 @@ TRACE_AXES = {"iterations": None, "seconds": 3, "evaluations": 1}
 
 
 def plot_pit(
-    model: Any,
+    model: FittedModel,
     X: Any = None,
     Y: Any = None,
     *,
@@ -67,7 +68,7 @@ def plot_pit(
 
 
 def plot_calibration(
-    model: Any,
+    model: FittedModel,
     X: Any = None,
     Y: Any = None,
     *,
@@ -132,7 +133,7 @@ def plot_trace(
     return style.tidy(ax, against, "bound")
 
 
-def plot_relevance(model: Any, *, ax: Any = None) -> Axes:
+def plot_relevance(model: FittedModel, *, ax: Any = None) -> Axes:
     """How much each input matters to each latent: one bar per input and latent.
 
     The bar is how much the posterior mean of the latent changes per standard deviation of the
@@ -160,7 +161,7 @@ def plot_relevance(model: Any, *, ax: Any = None) -> Axes:
     return style.tidy(ax, "relevance (change of the latent per sd of the input)")
 
 
-def _transform(model: Any, X: Any, Y: Any, Y_metadata: Any, rng: Any) -> Array:
+def _transform(model: FittedModel, X: Any, Y: Any, Y_metadata: Any, rng: Any) -> Array:
     """PIT values (n,), uniform if calibrated; drawn at random where only a range is known."""
     if (X is None) != (Y is None):
         raise InputError("give both X and Y, or neither for the data of the fit.")
@@ -169,7 +170,7 @@ def _transform(model: Any, X: Any, Y: Any, Y_metadata: Any, rng: Any) -> Array:
     if model.likelihood.support == "categories":
         raise InputError("classes have no order: a PIT is for numbers.")
     check_order(X, rows_by_name(Y, Y_metadata))
-    X = model._rows(X, "X")
+    X = model._predictor().inputs(X, "X")
     y = as_targets(Y, len(X))
     given, _ = as_metadata(Y_metadata, model.likelihood, len(X))
     model.likelihood.check_rows(y, **given)

@@ -11,6 +11,7 @@ from scipy.special import ndtri
 from ..errors import InputError
 from ..linalg import Array
 from ..parameters.leaves import latent_index
+from ..predictive.fitted import FittedModel
 from . import grids, style
 from .targets import draw_data, shown_targets, target_limits
 
@@ -24,7 +25,7 @@ STEPPED = ("counts", "binary", "categories")
 
 
 def plot_fit(
-    model: Any,
+    model: FittedModel,
     levels: Sequence[float] = LEVELS,
     *,
     limits: tuple[float, float] | None = None,
@@ -66,7 +67,7 @@ def plot_fit(
 
 
 def plot_slice(
-    model: Any,
+    model: FittedModel,
     input: int | str | None = None,
     levels: Sequence[float] = LEVELS,
     *,
@@ -115,7 +116,7 @@ def plot_slice(
 
 
 def plot_latents(
-    model: Any,
+    model: FittedModel,
     input: int | str | None = None,
     levels: Sequence[float] = LEVELS,
     *,
@@ -188,7 +189,14 @@ def _draw_latent(ax: Axes, x: Array, moments: tuple[Array, Array], j: int, level
 
 
 def _draw_target(
-    ax: Axes, model: Any, x: Array, predictive: Any, y: Array, name: str, levels: Array, data: bool
+    ax: Axes,
+    model: FittedModel,
+    x: Array,
+    predictive: Any,
+    y: Array,
+    name: str,
+    levels: Array,
+    data: bool,
 ) -> str:
     """Quantiles of the target, or probabilities of classes; returns the label of the axis."""
     support = model.likelihood.support

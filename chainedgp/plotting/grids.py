@@ -12,6 +12,7 @@ from ..data.rows import WEIGHTS
 from ..errors import InputError
 from ..likelihoods.wrappers.constant import innermost
 from ..linalg import Array
+from ..predictive.fitted import FittedModel
 from ..predictive.survival import CENSORING
 
 __all__ = ["input_names", "relevances", "target_name"]
@@ -22,7 +23,7 @@ STEP = 0.1  # of an input's standard deviation
 MOST_NAMED = 4  # inputs at rest that are named on an axis
 
 
-def input_names(model: Any) -> list[str]:
+def input_names(model: FittedModel) -> list[str]:
     """Names of the inputs: the model's `input_names`, else x, or x0, x1, …"""
     D = model.X.shape[1]
     given = getattr(model, "input_names", None)
@@ -33,7 +34,7 @@ def input_names(model: Any) -> list[str]:
     return ["x"] if D == 1 else [f"x{d}" for d in range(D)]
 
 
-def target_name(model: Any) -> str:
+def target_name(model: FittedModel) -> str:
     """Name of the target: the model's `target_name`, else y, or "time" for survival times."""
     given = getattr(model, "target_name", None)
     return str(given) if given else "time" if is_survival(model.likelihood) else "y"
@@ -44,7 +45,7 @@ def is_survival(likelihood: Any) -> bool:
     return hasattr(innermost(likelihood), "log_survival")
 
 
-def axis_name(model: Any, columns: Sequence[int], at: Any = None) -> str:
+def axis_name(model: FittedModel, columns: Sequence[int], at: Any = None) -> str:
     """Name of the first of the drawn inputs and, on a second line, where the others are held."""
     names, row, medians = input_names(model), resting_point(model, at), resting_point(model)
     others = [d for d in range(len(names)) if d not in columns]
@@ -55,13 +56,13 @@ def axis_name(model: Any, columns: Sequence[int], at: Any = None) -> str:
     return "\n".join([names[columns[0]], *([f"({', '.join(words)})"] if words else [])])
 
 
-def target_label(model: Any, metadata: Mapping[str, Any]) -> str:
+def target_label(model: FittedModel, metadata: Mapping[str, Any]) -> str:
     """Name of the target, with the metadata of the drawn rows: "y (exposure 17)"."""
     words = [f"{key} {value:.4g}" for key, value in metadata.items() if np.ndim(value) == 0]
     return target_name(model) + (f" ({', '.join(words)})" if words else "")
 
 
-def column_index(model: Any, input: int | str) -> int:
+def column_index(model: FittedModel, input: int | str) -> int:
     """Index of an input given by index or name."""
     names = input_names(model)
     if isinstance(input, str) and input in names:
@@ -73,7 +74,7 @@ def column_index(model: Any, input: int | str) -> int:
     )
 
 
-def resting_point(model: Any, at: Any = None) -> Array:
+def resting_point(model: FittedModel, at: Any = None) -> Array:
     """Where the other inputs are held, (D,): medians of the data, or what `at` says.
 
     at : None, a row (D,), or a dict {index or name: value} for some of the inputs.
@@ -91,14 +92,14 @@ def resting_point(model: Any, at: Any = None) -> Array:
     return given
 
 
-def rows_along(model: Any, columns: Sequence[int], values: Array, at: Any = None) -> Array:
+def rows_along(model: FittedModel, columns: Sequence[int], values: Array, at: Any = None) -> Array:
     """Rows (n, D): `values` (n, len(columns)) in `columns`, the resting point elsewhere."""
     rows = np.tile(resting_point(model, at), (len(values), 1))
     rows[:, list(columns)] = values
     return rows
 
 
-def axis_values(model: Any, column: int, num: int, limits: Any = None) -> Array:
+def axis_values(model: FittedModel, column: int, num: int, limits: Any = None) -> Array:
     """An even grid over the range of an input, a little wider, or over `limits`: (num,)."""
     num = positive_int(num, "num")
     if limits is None:
@@ -113,7 +114,7 @@ def axis_values(model: Any, column: int, num: int, limits: Any = None) -> Array:
     return np.linspace(low, high, num)
 
 
-def metadata_at_rest(model: Any, Y_metadata: Any = None) -> dict[str, Any]:
+def metadata_at_rest(model: FittedModel, Y_metadata: Any = None) -> dict[str, Any]:
     """Metadata of drawn rows: what is given, else a typical value of the data.
 
     Exposure, trials and the like take their (lower) median; what says how an event was seen
@@ -127,7 +128,7 @@ def metadata_at_rest(model: Any, Y_metadata: Any = None) -> dict[str, Any]:
     return {**typical, **(Y_metadata or {})}
 
 
-def relevances(model: Any) -> Array:
+def relevances(model: FittedModel) -> Array:
     """How fast each fitted latent changes with each input, (D, b).
 
         r_dj = mean[(m_j(x + h s_d e_d) − m_j(x − h s_d e_d))²]^½ / 2h
@@ -146,7 +147,7 @@ def relevances(model: Any) -> Array:
     return result
 
 
-def most_relevant(model: Any) -> int:
+def most_relevant(model: FittedModel) -> int:
     """The input that moves the latents most; each latent in units of its own largest effect."""
     if model.X.shape[1] == 1:
         return 0

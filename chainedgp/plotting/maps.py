@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import InputError, MomentWarning
 from ..linalg import Array
 from ..parameters.leaves import latent_index
+from ..predictive.fitted import FittedModel
 from . import grids, style
 from .targets import shown_targets
 
@@ -23,7 +24,7 @@ TARGETS = ("mean", "median")
 
 
 def plot_map(
-    model: Any,
+    model: FittedModel,
     what: str | float | None = None,
     inputs: tuple[int | str, int | str] = (0, 1),
     *,
@@ -82,7 +83,7 @@ def plot_map(
 
 
 def _quantity(
-    model: Any, rows: Array, what: str | float | None, metadata: dict[str, Any]
+    model: FittedModel, rows: Array, what: str | float | None, metadata: dict[str, Any]
 ) -> tuple[str, Array, bool]:
     """Label, values (n,), and whether they are on the scale of the target."""
     name, predictive = grids.target_label(model, metadata), model.predictive(rows, metadata)
@@ -121,7 +122,9 @@ def _finite(values: Array, what: str) -> Array:
     )
 
 
-def _draw_rows(ax: Axes, model: Any, columns: list[int], y: Array | None, image: Any) -> None:
+def _draw_rows(
+    ax: Axes, model: FittedModel, columns: list[int], y: Array | None, image: Any
+) -> None:
     """The rows as points, filled by their targets y, if given, in the colours of the image."""
     points = np.asarray(model.X)[:, columns]
     size = 14.0 if len(points) <= 300 else 8.0

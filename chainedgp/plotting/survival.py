@@ -10,6 +10,7 @@ import numpy as np
 from ..data.rows import rows_of
 from ..errors import InputError
 from ..linalg import Array
+from ..predictive.fitted import FittedModel
 from . import grids, style
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ MOST_BANDS = 4  # more curves than this are drawn without bands
 
 
 def plot_survival(
-    model: Any,
+    model: FittedModel,
     X: Any = None,
     *,
     times: Any = None,
@@ -46,7 +47,7 @@ def plot_survival(
 
 
 def plot_hazard(
-    model: Any,
+    model: FittedModel,
     X: Any = None,
     *,
     times: Any = None,
@@ -64,7 +65,7 @@ def plot_hazard(
 
 
 def _plot_curves(
-    model: Any,
+    model: FittedModel,
     method: str,
     X: Any,
     times: Any,
@@ -78,7 +79,7 @@ def _plot_curves(
             f"survival curves are for survival likelihoods; this is a "
             f"{type(model.likelihood).__name__}. Use plot_fit or plot_density."
         )
-    rows = _typical_rows(model) if X is None else model._rows(X, "X")
+    rows = _typical_rows(model) if X is None else model._predictor().inputs(X, "X")
     names = _row_labels(model, rows, X) if labels is None else [str(label) for label in labels]
     if len(names) != len(rows):
         raise InputError(f"labels must be {len(rows)} names, one for each row; got {len(names)}.")
@@ -103,13 +104,13 @@ def _plot_curves(
     return style.tidy(ax, grids.target_name(model))
 
 
-def _time_grid(model: Any) -> Array:
+def _time_grid(model: FittedModel) -> Array:
     """Times (200,) up to the 98 % quantile of those seen."""
     end = float(np.quantile(np.asarray(model.Y), 0.98))
     return np.linspace(end / 400.0, end, 200)
 
 
-def _typical_rows(model: Any) -> Array:
+def _typical_rows(model: FittedModel) -> Array:
     """Rows of the data whose predicted medians are short, middling and long."""
     X = np.asarray(model.X)[:2000]
     kept = grids.metadata_at_rest(model)
@@ -120,7 +121,7 @@ def _typical_rows(model: Any) -> Array:
     return X[order[picks]]
 
 
-def _row_labels(model: Any, rows: Array, X: Any) -> list[str]:
+def _row_labels(model: FittedModel, rows: Array, X: Any) -> list[str]:
     """Names in a frame's own index; else inputs (x0 = 0.3, x1 = 2), or numbers if they are many."""
     index, names = getattr(X, "index", None), grids.input_names(model)
     if index is not None and not callable(index) and list(index) != list(range(len(rows))):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..linalg import Array
+from ..predictive.fitted import FittedModel
 from . import style
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ INTERVAL = 2
 MOST_DRAWN = 5000  # more points than this become pixels in a PDF
 
 
-def shown_targets(model: Any, metadata: Mapping[str, Any]) -> Array:
+def shown_targets(model: FittedModel, metadata: Mapping[str, Any]) -> Array:
     """The targets (N,); counts in proportion to the exposure, or trials, of the drawn rows."""
     y = np.array(model.Y)[:, 0]
     for key in PROPORTIONAL if model.likelihood.support == "counts" else ():
@@ -33,7 +34,7 @@ def shown_targets(model: Any, metadata: Mapping[str, Any]) -> Array:
     return y
 
 
-def draw_data(ax: Axes, model: Any, x: Array, y: Array, colour: str = style.POINTS) -> None:
+def draw_data(ax: Axes, model: FittedModel, x: Array, y: Array, colour: str = style.POINTS) -> None:
     """Targets y over x, (N,); censored ones as open triangles, intervals as bars.
 
     Classes, which have no place on an axis of probabilities, are rows of ticks at its foot.
@@ -64,7 +65,7 @@ def draw_data(ax: Axes, model: Any, x: Array, y: Array, colour: str = style.POIN
 
 
 def target_limits(
-    model: Any, y: Array, low: Array, high: Array, data: bool = True
+    model: FittedModel, y: Array, low: Array, high: Array, data: bool = True
 ) -> tuple[float, float]:
     """Limits that show the band low to high and the data y, but not all of an endless tail."""
     support = model.likelihood.support

@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 from chainedgp import ChainedGP, kernels, likelihoods, means
+from chainedgp.assessment.components import _flat
 from chainedgp.assessment.cross_validation import cross_validate
 from chainedgp.assessment.loo import LOO, compare, loo
-from chainedgp.assessment.methods import _flat
 from chainedgp.assessment.pareto import fit_pareto, tail_shape
 from chainedgp.errors import ChainedGPWarning, InputError
 

@@ -712,7 +712,7 @@ def test_joint_samples_have_the_joint_covariance(fitted):
 def test_blocks_of_rows_change_nothing(fitted, monkeypatch):
     X = np.linspace(-2, 2, 23)[:, None]
     whole = fitted.predict_latents(X)
-    monkeypatch.setattr("chainedgp.predictive.methods.BLOCK_ROWS", 5)
+    monkeypatch.setattr("chainedgp.predictive.latents.BLOCK_ROWS", 5)
     for a, b in zip(fitted.predict_latents(X), whole, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
 

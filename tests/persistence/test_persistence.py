@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import pytest
+from fake_gpy import FakeGPyRBF
 from paramz import Param
 from paramz.transformations import Exponent, Logexp, Square
 from paths import STORED
-from test_gpy_adapter import FakeGPyRBF
 
 import chainedgp as cgp
 from chainedgp import kernels as kern

@@ -441,7 +441,7 @@ class WithCdf(HetLogistic):
 
 
 def test_joint_draws_have_the_covariance_of_q(monkeypatch):
-    monkeypatch.setattr("chainedgp.predictive.methods.JOINT_ROWS", 5)
+    monkeypatch.setattr("chainedgp.predictive.latents.JOINT_ROWS", 5)
     m = small_model("HetGaussian")
     X = np.linspace([-1.0, 0.5], [1.0, -0.3], 8)
     mean, covariance = m.predict_latents(X, full_cov=True)

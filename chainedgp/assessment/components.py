@@ -1,0 +1,110 @@
+"""`m.predict_component()`: one additive part of a latent function, with its bands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from ..data.arguments import as_percent
+from ..errors import InputError
+from ..kernels import Kernel
+from ..kernels.combine import Sum
+from ..likelihoods import Likelihood
+from ..linalg import Array, one_blas_thread
+from ..parameters.leaves import latent_index
+from ..posterior.gaussian import Gaussian
+from ..posterior.sparse import VARIANCE_FLOOR, Prior
+from ..predictive.predictor import Predictor
+
+__all__ = ["component"]
+
+BLOCK_ROWS = 4096  # rows that are computed at once, so that memory stays bounded
+
+
+def component(
+    predictor: Predictor,
+    Xnew: Any,
+    latent: int | str,
+    part: int | str | None = None,
+    *,
+    bands: tuple[float, float] | None = None,
+    natural: bool = False,
+) -> tuple[Array, ...]:
+    """Moments or bands of one additive part of a latent; see `ChainedGP.predict_component`."""
+    likelihood = predictor.likelihood
+    j = latent_index(latent, likelihood.latents)
+    if part is None:
+        mean, variance = (moment[:, j : j + 1] for moment in predictor.latents(Xnew))
+    else:
+        prior, q = predictor.priors[j], predictor.q[j]
+        kernel = _part(prior.kernel, part)
+        mean, variance = _moments_of_part(kernel, prior, q, predictor.inputs(Xnew))
+    if bands is None and not natural:
+        return mean, variance
+    ends = as_percent((2.5, 97.5) if bands is None else bands, "bands")
+    if len(ends) != 2:
+        raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
+    curves = [mean + np.sqrt(variance) * z for z in (0.0, *ndtri(np.sort(ends)))]
+    return tuple(_natural_scale(likelihood, j, curves) if natural else curves)
+
+
+def _moments_of_part(kernel: Kernel, prior: Prior, q: Gaussian, X: Array) -> tuple[Array, Array]:
+    """Mean and variance (n, 1) of the part that has this kernel."""
+    mean, variance = np.empty((2, X.shape[0], 1))
+    with one_blas_thread():
+        for start in range(0, X.shape[0], BLOCK_ROWS):
+            rows = slice(start, start + BLOCK_ROWS)
+            block = np.ascontiguousarray(X[rows], dtype=float)
+            A = prior.L_inv @ kernel.evaluate(prior.Z, block)[0]  # (M, n)
+            kff = kernel.evaluate_diag(block)[0]
+            v = kff + np.einsum("ij,ij->j", q.S_minus_I @ A, A)
+            mean[rows, 0] = q.mu @ A
+            variance[rows, 0] = np.maximum(v, VARIANCE_FLOOR * kff)
+    return mean, variance
+
+
+def _natural_scale(likelihood: Likelihood, j: int, curves: list[Array]) -> list[Array]:
+    """Curves of latent j, the lower before the upper, as the parameter that it alone drives."""
+    b, parameters = len(likelihood.latents), likelihood.parameter_values()
+
+    def named(k: int, values: Array) -> dict[str, Array]:
+        latents = [values if i == k else np.zeros(values.shape) for i in range(b)]
+        return likelihood.natural_parameters(*latents, **parameters)
+
+    probe = np.linspace(-3.0, 3.0, 13)
+    steps = [{key: np.diff(value) for key, value in named(k, probe).items()} for k in range(b)]
+    for key, step in steps[j].items():
+        alone = not any(steps[k][key].any() for k in range(b) if k != j)
+        if alone and ((step > 0).all() or (step < 0).all()):
+            middle, *ends = (named(j, curve)[key] for curve in curves)
+            return [middle, *(ends if step[0] > 0 else ends[::-1])]
+    raise InputError(
+        f"natural: no parameter of {type(likelihood).__name__} depends on "
+        f"{likelihood.latents[j]} alone. Use predictive(Xnew).parameters(), over all latents."
+    )
+
+
+def _part(kernel: Kernel, part: int | str) -> Kernel:
+    """The additive part with this index or name; an error that lists the parts."""
+    parts = _flat(kernel)
+    if isinstance(part, str):
+        found = [one for one in parts if one.name == part]
+        if len(found) == 1:
+            return found[0]
+    elif isinstance(part, int | np.integer) and not isinstance(part, bool):
+        if -len(parts) <= part < len(parts):
+            return parts[part]
+    names = ", ".join(one.name for one in parts)
+    kind = "is a sum of" if len(parts) > 1 else "is not a sum: its only part is"
+    raise InputError(
+        f"part must be an index below {len(parts)} or a name; the latent's kernel {kind} {names}; "
+        f"got {part!r}."
+    )
+
+
+def _flat(kernel: Kernel) -> list[Kernel]:
+    if not isinstance(kernel, Sum):
+        return [kernel]
+    return [leaf for part in kernel.parts for leaf in _flat(part)]

@@ -1,0 +1,47 @@
+"""What figures and checks, which lie below the model, read of it: a type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ..likelihoods import Likelihood
+from ..linalg import Array
+from .distribution import Predictive
+from .predictor import Predictor
+
+__all__ = ["FittedModel"]
+
+
+class FittedModel(Protocol):
+    """A model with rows, which predicts. `ChainedGP` is one."""
+
+    name: str
+    likelihood: Likelihood
+    input_names: Sequence[str] | None
+    target_name: str | None
+
+    @property
+    def X(self) -> Array:
+        """The inputs (N, D)."""
+
+    @property
+    def Y(self) -> Array:
+        """The targets (N, 1)."""
+
+    @property
+    def Y_metadata(self) -> dict[str, Array]:
+        """Per-row values, (N,) each, weights included."""
+
+    @property
+    def latents(self) -> tuple[str, ...]:
+        """Names of the latent functions."""
+
+    def predict_latents(self, Xnew: Any) -> tuple[Array, Array]:
+        """Mean and variance (n, b) of q(f*)."""
+
+    def predictive(self, Xnew: Any, Y_metadata: Any = None) -> Predictive:
+        """The predictive distribution of the targets at Xnew."""
+
+    def _predictor(self) -> Predictor:
+        """What predictions are made of, at the current parameters and q."""

@@ -1,0 +1,157 @@
+"""Predictions at new inputs, all from one small object: likelihood, priors, q, columns of X."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..data.arguments import as_generator, as_percent, positive_int
+from ..data.frames import check_order, frame_like, rows_by_name
+from ..data.rows import as_inputs, as_metadata, as_targets, is_dask, without_weights
+from ..errors import InputError
+from ..likelihoods import Likelihood
+from ..linalg import Array
+from ..parameters.leaves import copy_of
+from ..posterior.gaussian import Gaussian
+from ..posterior.sparse import Prior
+from .distribution import Predictive
+from .latents import covariances_at, draws_at, marginals_at
+
+__all__ = ["Predictor"]
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What predictions are made of, as it was when this object was made: threads may share it.
+
+    Methods that take Dask arrays of inputs work block by block, later, and give Dask arrays.
+
+    Parameters
+    ----------
+    likelihood : of the targets, with its current parameters.
+    priors, q : of every latent: the prior at the inducing inputs and q(v).
+    columns : how many columns new inputs must have, or the names of those that a frame must have.
+    """
+
+    likelihood: Likelihood
+    priors: tuple[Prior, ...]
+    q: tuple[Gaussian, ...]
+    columns: int | tuple[str, ...]
+
+    def inputs(self, X: Any, name: str = "Xnew") -> Array:
+        """X as (n, D) with the model's columns."""
+        if is_dask(X):
+            raise InputError(
+                f"{name} is a Dask array, which predict, predict_latents, predict_quantiles, "
+                "predict_density, predict_cdf and log_predictive_density take, without full_cov. "
+                f"Here give rows that fit into memory: {name}[:1000].compute()."
+            )
+        return as_inputs(X, name, self.columns)
+
+    def latents(self, Xnew: Any, full_cov: bool = False) -> tuple[Array, Array]:
+        """Mean (n, b) and variance (n, b) of q(f*); with `full_cov` the covariance (b, n, n)."""
+        if is_dask(Xnew):
+            if full_cov:
+                raise InputError(
+                    "full_cov needs its rows in memory: give some, as X[:1000].compute()."
+                )
+            mean, variance = self._on_blocks(Predictor.latents, Xnew, [len(self.q)] * 2)
+            return mean, variance
+        return (covariances_at if full_cov else marginals_at)(
+            self.priors, self.q, self.inputs(Xnew)
+        )
+
+    def distribution(self, Xnew: Any, Y_metadata: Any = None) -> Predictive:
+        """p(y* | x*) under q, one distribution for each row of Xnew."""
+        check_order(Xnew, rows_by_name(None, Y_metadata))
+        X = self.inputs(Xnew)
+        metadata, _ = as_metadata(without_weights(Y_metadata), self.likelihood, X.shape[0])
+        return Predictive(self.likelihood, *marginals_at(self.priors, self.q, X), metadata)
+
+    def moments(self, Xnew: Any, Y_metadata: Any = None) -> tuple[Array, Array]:
+        """Mean and variance of the targets at Xnew, each (n, 1)."""
+        if is_dask(Xnew):
+            mean, variance = self._on_blocks(Predictor.moments, Xnew, [1, 1], Y_metadata)
+            return mean, variance
+        distribution = self.distribution(Xnew, Y_metadata)
+        return distribution.mean, distribution.variance
+
+    def quantiles(self, Xnew: Any, percent: Sequence[float], Y_metadata: Any = None) -> list[Array]:
+        """Quantiles of the targets at Xnew, a list of (n, 1)."""
+        if is_dask(Xnew):
+            later = partial(Predictor.quantiles, percent=percent)
+            return self._on_blocks(later, Xnew, [1] * np.size(percent), Y_metadata)
+        levels = as_percent(percent, "quantiles")
+        table = self.distribution(Xnew, Y_metadata).ppf(levels)  # (n, k)
+        return [table[:, k : k + 1] for k in range(levels.size)]
+
+    def frame(self, Xnew: Any, percent: Sequence[float], Y_metadata: Any = None) -> Any:
+        """Mean, variance and quantiles as a data frame of the kind that Xnew is, else of pandas."""
+        levels = as_percent(percent, "quantiles")
+        distribution = self.distribution(Xnew, Y_metadata)
+        names = (f"{100 * level:g}%" for level in levels)
+        moments = {"mean": distribution.mean[:, 0], "variance": distribution.variance[:, 0]}
+        table = dict(zip(names, distribution.ppf(levels).T, strict=True))
+        return frame_like(Xnew, {**moments, **table})
+
+    def density(self, Xnew: Any, y: Any, Y_metadata: Any = None) -> Array:
+        """Density (or mass) of the targets at y: a 1-D grid gives (n, k), (n, 1) is per row."""
+        if is_dask(Xnew):
+            return self._at_targets(Predictor.density, Xnew, y, Y_metadata)
+        return self.distribution(Xnew, Y_metadata).pdf(y)
+
+    def cdf(self, Xnew: Any, y: Any, Y_metadata: Any = None) -> Array:
+        """Probability of a target of at most y; shapes as in `density`."""
+        if is_dask(Xnew):
+            return self._at_targets(Predictor.cdf, Xnew, y, Y_metadata)
+        return self.distribution(Xnew, Y_metadata).cdf(y)
+
+    def log_density(self, Xnew: Any, Ynew: Any, Y_metadata: Any = None) -> Array:
+        """log p(y* | x*) of new rows, (n, 1)."""
+        if is_dask(Xnew):
+            (value,) = self._on_blocks(Predictor.log_density, Xnew, [1], Y_metadata, Ynew=Ynew)
+            return value
+        check_order(Xnew, rows_by_name(Ynew, Y_metadata, "Ynew"))
+        X = self.inputs(Xnew)
+        y = as_targets(Ynew, X.shape[0], "Ynew")
+        metadata, _ = as_metadata(without_weights(Y_metadata), self.likelihood, X.shape[0])
+        self.likelihood.check_rows(y, **metadata)
+        return self.distribution(X, metadata).logpdf(y[:, None])
+
+    def draws(self, Xnew: Any, size: int, rng: Any, Y_metadata: Any = None) -> Array:
+        """Draws of the targets at Xnew, independent over rows: (n, 1, size)."""
+        size = positive_int(size, "size")
+        draws = self.distribution(Xnew, Y_metadata).sample(size, as_generator(rng))
+        return draws[:, None, :]
+
+    def latent_draws(self, Xnew: Any, size: int, rng: Any) -> Array:
+        """Joint draws of the latent functions at Xnew from q: (n, b, size)."""
+        size, rng = positive_int(size, "size"), as_generator(rng)
+        return draws_at(self.priors, self.q, self.inputs(Xnew), size, rng)
+
+    # ---- Dask arrays ----------------------------------------------------------------------------
+
+    def _at_targets(self, method: Any, Xnew: Any, y: Any, Y_metadata: Any) -> Array:
+        """The density or cdf on every block of Xnew: y of the block's rows, or the same grid."""
+        if np.ndim(y) == 2:
+            (value,) = self._on_blocks(method, Xnew, [1], Y_metadata, y=y)
+        else:
+            (value,) = self._on_blocks(partial(method, y=y), Xnew, [np.size(y)], Y_metadata)
+        return value
+
+    def _on_blocks(
+        self, method: Any, Xnew: Any, widths: Sequence[int], Y_metadata: Any = None, **by_row: Any
+    ) -> list[Any]:
+        """A method on every block of Xnew; what goes there is small, and part of no model."""
+        from ..distributed import map_blocks
+
+        priors = tuple(
+            replace(p, kernel=copy_of(p.kernel), mean=copy_of(p.mean), L=p.L[:0], pull_Kuu=len)
+            for p in self.priors
+        )
+        small = replace(self, likelihood=copy_of(self.likelihood), priors=priors)
+        return map_blocks(partial(method, small), Xnew, widths, Y_metadata, **by_row)
