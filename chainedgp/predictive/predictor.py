@@ -11,7 +11,7 @@ import numpy as np
 
 from ..data.arguments import as_generator, as_percent, positive_int
 from ..data.frames import check_order, frame_like, rows_by_name
-from ..data.rows import as_inputs, as_metadata, as_targets, is_dask, without_weights
+from ..data.rows import Rows, as_inputs, as_metadata, is_dask, without_weights
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..linalg import Array
@@ -115,12 +115,15 @@ class Predictor:
         if is_dask(Xnew):
             (value,) = self._on_blocks(Predictor.log_density, Xnew, [1], Y_metadata, Ynew=Ynew)
             return value
-        check_order(Xnew, rows_by_name(Ynew, Y_metadata, "Ynew"))
-        X = self.inputs(Xnew)
-        y = as_targets(Ynew, X.shape[0], "Ynew")
-        metadata, _ = as_metadata(without_weights(Y_metadata), self.likelihood, X.shape[0])
-        self.likelihood.check_rows(y, **metadata)
-        return self.distribution(X, metadata).logpdf(y[:, None])
+        rows = Rows.read(
+            Xnew,
+            Ynew,
+            without_weights(Y_metadata),
+            self.likelihood,
+            columns=self.columns,
+            names=("Xnew", "Ynew"),
+        )
+        return self.distribution(rows.X, rows.metadata).logpdf(rows.targets()[:, None])
 
     def draws(self, Xnew: Any, size: int, rng: Any, Y_metadata: Any = None) -> Array:
         """Draws of the targets at Xnew, independent over rows: (n, 1, size)."""
