@@ -43,7 +43,6 @@ LOCAL_PAIRS = {
     ("likelihoods.contract", "likelihoods.wrappers.scipy"),
     ("likelihoods.contract", "likelihoods.wrappers.constant"),
     ("model.chained_gp", "distributed"),
-    ("model.chained_gp", "persistence"),
     ("predictive.predictor", "distributed"),
 }
 

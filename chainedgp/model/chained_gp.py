@@ -49,6 +49,9 @@ from .construction import (
     one_per_latent,
     stacked,
 )
+from .files import write_model
+from .files.contents import Contents, StoredRows, leaves_of, restore_leaves
+from .without_rows import WithoutRows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,9 +119,7 @@ class ChainedGP(Fitting, ParamzModel):
         input_names: Sequence[str] | None = None,
     ) -> None:
         super().__init__(as_name(name))
-        self.num_nodes = None if num_nodes is None else positive_int(num_nodes, "num_nodes")
-        self.num_threads = thread_count(num_threads)
-        self._jitter = checked_jitter(jitter)
+        self._set_options(num_nodes, num_threads, jitter)
         self.likelihood = checked_likelihood(likelihood)
         self._read_data(X, Y, Y_metadata, one_of(missing, ("raise", "drop"), "missing"))
         if input_names is not None:
@@ -129,6 +130,11 @@ class ChainedGP(Fitting, ParamzModel):
         self._link(parts[0], parts[1], inducing)
 
     # ---- construction ---------------------------------------------------------------------------
+
+    def _set_options(self, num_nodes: int | None, num_threads: int | None, jitter: float) -> None:
+        self.num_nodes = None if num_nodes is None else positive_int(num_nodes, "num_nodes")
+        self.num_threads = thread_count(num_threads)
+        self._jitter = checked_jitter(jitter)
 
     def _read_data(self, X: Any, Y: Any, Y_metadata: Any, missing: str) -> None:
         self._column_names = column_names(X)
@@ -260,9 +266,66 @@ class ChainedGP(Fitting, ParamzModel):
             raise InputError(
                 "the rows are Dask arrays, which have files of their own: save(path, data=False)."
             )
-        from ..persistence import save  # it builds on this module
+        if type(self) is not ChainedGP:
+            raise InputError(f"model must be a ChainedGP; got {type(self).__name__}.")
+        write_model(path, self._contents(data))
 
-        save(self, path, data)
+    def _contents(self, data: bool) -> Contents:
+        """What a file holds of this model; `_from_contents` makes the same model of it."""
+        data = data and len(self._data) > 0
+        shards = self._evaluator.shards if data else []
+        return Contents(
+            name=self.name,
+            input_names=self.input_names,
+            column_names=self._column_names,
+            target_name=self.target_name,
+            jitter=self._jitter,
+            num_nodes=self.num_nodes,
+            likelihood=self.likelihood,
+            kernels=list(self.kernels),
+            means=list(self.mean_functions),
+            Z=self.Z.values if self._shared_Z else [z.values for z in self.Z],
+            leaves=leaves_of(self),
+            hyperpriors=self.hyperpriors,
+            rows=StoredRows(self.X, self._data.y, self.Y_metadata) if data else None,
+            sites=np.concatenate([shard.sites() for shard in shards], 2)
+            if data and all(shard.has_sites() for shard in shards)
+            else None,
+            result=getattr(self, "last_result", None),
+        )
+
+    @classmethod
+    def _from_contents(cls, stored: Contents) -> ChainedGP:
+        """The model that a file describes. Its parts are taken as they are: nothing is started."""
+        model = cls._built(lambda model: model._assemble(stored))
+        restore_leaves(model, stored.leaves)
+        model.hyperpriors.update(stored.hyperpriors)
+        if stored.rows is not None:
+            model.set_data(*stored.rows)
+            if stored.sites is not None:
+                (shard,) = model._evaluator.shards
+                shard.load_sites(stored.sites)
+        if stored.result is not None:
+            model.last_result = stored.result
+        return model
+
+    def _assemble(self, stored: Contents) -> None:
+        """Join the parts of a stored model, without rows."""
+        super().__init__(as_name(stored.name))
+        D = stored.num_columns
+        self._set_options(stored.num_nodes, None, stored.jitter)
+        self.likelihood = stored.likelihood
+        self.input_names, self._column_names = stored.input_names, stored.column_names
+        self.target_name = stored.target_name
+        self._data = self._sample = Rows(np.empty((0, D)), np.empty(0))
+        self._evaluator = WithoutRows()
+        self._mark_stale()
+        names = [part.name for part in stored.parts]
+        for part in (*stored.kernels, *stored.means):
+            part.check_columns(D)
+        self._link(stored.kernels, stored.means, checked_inducing(stored.Z, len(self.latents), D))
+        for part, name in zip(stored.parts, names, strict=True):
+            part.name = name  # which `_link` has changed to that of the latent
 
     def rename_inputs(self, names: Sequence[str]) -> None:
         """Other names for the columns of X, which frames to predict at must have from now on."""

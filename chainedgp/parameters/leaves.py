@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
 
 import numpy as np
 from paramz import Model, Param, Parameterized
@@ -223,6 +223,19 @@ class ParamzModel(Searchable, Model):
         super().__init__(name)
         # by name of the leaf; never call it `priors`: GPy gives that name to all of paramz
         self.hyperpriors: dict[str, Prior] = {}
+
+    @classmethod
+    def _built(cls, build: Callable[[Self], None]) -> Self:
+        """A model that `build` puts together in the place of `__init__`.
+
+        As after `__init__`, paramz then connects the parts that were linked.
+        """
+        model = cls.__new__(cls)
+        model._in_init_ = True
+        build(model)
+        model._in_init_ = model._model_initialized_ = False
+        model.initialize_parameter()
+        return model
 
     def _mark_stale(self) -> None:
         """Something changed: the model must evaluate its bound again."""

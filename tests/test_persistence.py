@@ -25,7 +25,8 @@ from chainedgp import likelihoods as lik
 from chainedgp import means, priors
 from chainedgp.errors import InputError, MomentWarning
 from chainedgp.inference.result import OptimizationResult, TracePoint
-from chainedgp.persistence import FORMAT, FileFormatError, archive, load, save
+from chainedgp.model.files import archive
+from chainedgp.persistence import FORMAT, FileFormatError, load, save
 
 N, D, M = 23, 2, 4
 XNEW = np.random.default_rng(5).uniform(-2, 2, (7, D))
@@ -563,7 +564,7 @@ def test_what_cannot_be_loaded_is_not_saved(tmp_path):
 
 
 def test_too_many_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("chainedgp.persistence.writer.MOST_PARTS", 5)
+    monkeypatch.setattr("chainedgp.model.files.writer.MOST_PARTS", 5)
     save(make(), tmp_path / "m")
     with pytest.raises(InputError, match="5 parts"):
         save(make(kernels=kern.RBF(2) + kern.Bias(2)), tmp_path / "m")

@@ -21,8 +21,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..errors import InputError
-from ..linalg import Array
+from ...errors import InputError
+from ...linalg import Array
 
 __all__ = ["FileFormatError", "read_archive", "write_archive"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 
-from paramz import Param, Parameterized
+from paramz import Parameterized
 from paramz import transformations as tf
 
-from .. import kernels, likelihoods, means
-from ..kernels import Kernel
-from ..likelihoods import Likelihood
-from ..means import MeanFunction
-from ..parameters import domains, priors
+from ... import kernels, likelihoods, means
+from ...kernels import Kernel
+from ...likelihoods import Likelihood
+from ...means import MeanFunction
+from ...parameters import domains, priors
 
 __all__ = [
     "MOST_LEVELS",
@@ -20,7 +20,6 @@ __all__ = [
     "SHIPPED",
     "Classes",
     "kind_of",
-    "leaf_name",
     "signature_of",
     "table_of",
 ]
@@ -84,8 +83,3 @@ def signature_of(cls: type) -> dict[str, inspect.Parameter]:
         if len(plain) == len(own):
             break
     return found
-
-
-def leaf_name(leaf: Param) -> str:
-    """Name of a leaf below its root."""
-    return str(leaf.hierarchy_name().partition(".")[2])

@@ -1,4 +1,4 @@
-"""From a JSON header and arrays, neither of them trusted, to a model."""
+"""From a JSON header and arrays, neither of them trusted, to the contents of a model."""
 
 from __future__ import annotations
 
@@ -10,26 +10,23 @@ import numpy as np
 from paramz import Param, Parameterized
 from paramz import transformations as tf
 
-from ..data.rows import Rows
-from ..errors import InputError
-from ..inference.result import OptimizationResult, TracePoint
-from ..kernels import Kernel
-from ..linalg import Array
-from ..means import MeanFunction
-from ..model import ChainedGP
-from ..parameters.leaves import name_after
-from ..parameters.priors import Prior
+from ...inference.result import OptimizationResult, TracePoint
+from ...kernels import Kernel
+from ...linalg import Array
+from ...means import MeanFunction
+from ...parameters.leaves import name_after
+from ...parameters.priors import Prior
 from .archive import FileFormatError
-from .classes import MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, leaf_name, signature_of
-from .writer import NAMES
+from .classes import MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, signature_of
+from .contents import Contents, Leaf, StoredRows, restore_leaves
 
-__all__ = ["Reader", "parts_of"]
+__all__ = ["Reader"]
 
 LARGEST_INT = 100_000  # of a constructor argument in a file: it may be a size
 
 
 class Reader:
-    """Builds a model from a header, which is not trusted, and from its arrays.
+    """Builds the contents of a file from its header, which is not trusted, and from its arrays.
 
     Nothing is built that would be larger than what the file holds: sizes are those of its arrays.
     """
@@ -40,54 +37,57 @@ class Reader:
         self.room = sum(array.size for array in arrays.values())  # parameters yet to be built
         self.parts, self.level = 0, 0  # built so far; how deep inside each other
 
-    def model(self, header: dict[str, Any]) -> ChainedGP:
-        """The model."""
+    def model(self, header: dict[str, Any]) -> Contents:
+        """All that the file says of a model; nothing is built but its parts."""
         leaves = {record["name"]: record for record in header["leaves"]}
         Z = self.inducing(leaves, header["shared_Z"])
         likelihood = self.build(header["likelihood"])
-        parts = [[self.build(node) for node in header[key]] for key in ("kernels", "means")]
+        kernels, means = (
+            [self.build(node) for node in header[key]] for key in ("kernels", "means")
+        )
         b = len(likelihood.latents)
+        for parts, kind in ((kernels, Kernel), (means, MeanFunction)):
+            if len(parts) != b or not all(isinstance(part, kind) for part in parts):
+                raise FileFormatError(f"it does not have a {kind.__name__} for each latent.")
         sizes = [len(z) for z in (Z if isinstance(Z, list) else [Z] * b)]
         if sum(M * (M + 1) // 2 for M in sizes) > sum(a.size for a in self.arrays.values()):
             raise FileFormatError("q_sqrt is smaller than Z needs.")
-        model: Any = _Rowless(
-            np.empty((0, self.columns)),
-            np.empty(0),
-            likelihood,
-            parts[0],
-            Z,
-            parts[1],
+        unknown = next((name for name in header["priors"] if name not in leaves), None)
+        if unknown is not None:
+            raise FileFormatError(f"there is a prior for {unknown!r}, which is no parameter.")
+        columns, target = header.get("columns", {}), header.get("target_name")
+        rows, sites = None, None
+        if header["data"] is not None:
+            rows = StoredRows(**self.decode(header["data"]))
+            if header["sites"] is not None:
+                sites = self.array(header["sites"], (2, b, len(rows.X)))
+        names = self.names(columns.get("_column_names"))
+        return Contents(
             name=_of_type(header["name"], str, "name"),
+            input_names=self.names(columns.get("input_names")),
+            column_names=None if names is None else tuple(names),
+            target_name=None if target is None else _of_type(target, str, "target_name"),
             jitter=header["jitter"],
             num_nodes=header["num_nodes"],
+            likelihood=likelihood,
+            kernels=kernels,
+            means=means,
+            Z=Z,
+            leaves=self.leaves(header["leaves"]),
+            hyperpriors={name: self.prior(prior) for name, prior in header["priors"].items()},
+            rows=rows,
+            sites=sites,
+            result=None if header["result"] is None else self.result(header["result"]),
         )
-        model.__class__ = ChainedGP
-        nodes = [header["likelihood"], *header["kernels"], *header["means"]]
-        for part, node in zip(parts_of(model), nodes, strict=True):
-            part.name = node["name"]  # the model has named them after its latents
-        self.names(model, header.get("columns", {}), header.get("target_name"))
-        self.restore(model, header["leaves"])
-        for name, prior in header["priors"].items():
-            if name not in leaves:
-                raise FileFormatError(f"there is a prior for {name!r}, which is no parameter.")
-            model.hyperpriors[name] = self.prior(prior)
-        if header["data"] is not None:
-            model.set_data(**self.decode(header["data"]))
-            self.sites(model, header["sites"])
-        if header["result"] is not None:
-            model.last_result = self.result(header["result"])
-        return model
 
-    def names(self, model: Any, columns: dict[str, Any], target: Any) -> None:
-        """Names of inputs and target, for those who built the model with a data frame."""
-        for key in NAMES:
-            names = columns.get(key)
-            if names is not None:
-                strings = all(isinstance(name, str) for name in names)
-                if not strings or not isinstance(names, list) or len(names) != self.columns:
-                    raise FileFormatError(f"its columns have the names {names!r}.")
-                setattr(model, key, names if key == "input_names" else tuple(names))
-        model.target_name = None if target is None else _of_type(target, str, "target_name")
+    def names(self, names: Any) -> list[str] | None:
+        """Names of the columns of X, for those who built the model with a data frame."""
+        if names is None:
+            return None
+        strings = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        if not strings or len(names) != self.columns:
+            raise FileFormatError(f"its columns have the names {names!r}.")
+        return names
 
     def array(self, reference: Any, shape: tuple[int, ...] | None = None) -> Array:
         """The array behind a reference; of floats and of this shape, if one is given."""
@@ -158,26 +158,22 @@ class Reader:
         if self.room < 0:
             raise FileFormatError("its parts have more parameters than it holds values.")
         if "leaves" in node:
-            self.restore(part, node["leaves"])
+            restore_leaves(part, self.leaves(node["leaves"]))
         return part
 
-    def restore(self, root: Any, records: list[dict[str, Any]]) -> None:
-        """Write constraints, fixes and values into the leaves, which must be those of the file."""
-        leaves = root.flattened_parameters
-        names = [leaf_name(leaf) for leaf in leaves]
-        if names != [record["name"] for record in records]:
-            raise FileFormatError("its parameters are not those of its parts.")
-        for leaf, record in zip(leaves, records, strict=True):
-            leaf.constraints.clear()
-            for what, index in record["constraints"]:
-                rows = np.arange(leaf.size) if index is None else self.array(index)
-                inside = rows.dtype.kind == "i" and rows.ndim == 1 and (rows >= 0).all()
-                if not inside or not (rows < leaf.size).all():
-                    raise FileFormatError(f"a constraint of {record['name']} is out of range.")
-                leaf.constraints.add(self.constraint(what), rows)
-        root._connect_fixes()
-        for leaf, record in zip(leaves, records, strict=True):  # after: constraining changes values
-            leaf[...] = self.array(record["values"], leaf.shape)
+    def leaves(self, records: list[dict[str, Any]]) -> list[Leaf]:
+        """Values, constraints and fixes of some leaves."""
+        return [
+            Leaf(
+                record["name"],
+                self.array(record["values"]),
+                [
+                    (self.constraint(what), None if index is None else self.array(index))
+                    for what, index in record["constraints"]
+                ],
+            )
+            for record in records
+        ]
 
     def constraint(self, node: Any) -> Any:
         """A transformation of paramz, or the mark of a fixed entry."""
@@ -199,16 +195,6 @@ class Reader:
         prior: Prior = cls(**self.decode(node["args"]))
         return prior
 
-    def sites(self, model: ChainedGP, reference: Any) -> None:
-        """The sites of all rows, (2, b, n), dealt out to the shards."""
-        if reference is None:
-            return
-        shards = model._evaluator.shards
-        ends = np.cumsum([shard.num_rows for shard in shards])
-        sites = self.array(reference, (2, len(model.latents), int(ends[-1])))
-        for shard, part in zip(shards, np.split(sites, ends[:-1], axis=2), strict=True):
-            shard.load_sites(part)
-
     def result(self, node: dict[str, Any]) -> OptimizationResult:
         """How the last optimisation ended; fields that this version does not know are left out."""
         known = {f.name: f.type for f in dataclasses.fields(OptimizationResult)}
@@ -223,11 +209,6 @@ class Reader:
         return OptimizationResult(**{**fields, "trace": points})
 
 
-def parts_of(model: ChainedGP) -> list[Any]:
-    """Likelihood, kernels and means, in the order of the header."""
-    return [model.likelihood, *model.kernels, *model.mean_functions]
-
-
 def _identifier(name: Any) -> str:
     if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
         raise FileFormatError(f"a part has the name {name!r}.")
@@ -238,33 +219,3 @@ def _of_type(value: Any, kind: type, name: str) -> Any:
     if not isinstance(value, kind):
         raise FileFormatError(f"{name} is {value!r}, not a {kind.__name__}.")
     return value
-
-
-class _NoRows:
-    """Stands for the evaluator of a model without data: every use says what to do."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # copy and pickle ask for these
-            raise AttributeError(name)
-        raise InputError(
-            "this model was saved without its data, so it can only predict; give it rows by "
-            "m.set_data(X, Y, Y_metadata) first."
-        )
-
-
-class _Rowless(ChainedGP):
-    """A model while it is built from its parts alone: no rows, and no starts from them."""
-
-    def _read_data(self, X: Any, Y: Any, Y_metadata: Any, missing: str) -> None:
-        self._data = Rows(X, Y)
-        self._evaluator: Any = _NoRows()
-        self.input_names = self._column_names = self.target_name = None
-        self._mark_stale()
-
-    def _make_parts(self, kernels: Any, means: Any) -> tuple[list[Kernel], list[MeanFunction]]:
-        for parts, kind in ((kernels, Kernel), (means, MeanFunction)):
-            if len(parts) != len(self.latents) or not all(isinstance(p, kind) for p in parts):
-                raise FileFormatError(f"it does not have a {kind.__name__} for each latent.")
-            for part in parts:
-                part.check_columns(self.X.shape[1])
-        return kernels, means

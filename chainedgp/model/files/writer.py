@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from paramz import Param, Parameterized
 from paramz import transformations as tf
 
-from .._version import __version__
-from ..errors import InputError
-from ..inference.result import OptimizationResult
-from ..likelihoods import ConstantLatent
-from ..linalg import Array
-from ..model import ChainedGP
-from .classes import MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, kind_of, leaf_name, signature_of
+from ..._version import __version__
+from ...errors import InputError
+from ...inference.result import OptimizationResult
+from ...likelihoods import ConstantLatent
+from ...linalg import Array
+from .classes import MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, kind_of, signature_of
+from .contents import Contents, Leaf, leaves_of
 
-__all__ = ["FORMAT", "NAMES", "Writer"]
+__all__ = ["FORMAT", "Writer"]
 
 FORMAT = 1
-NAMES = ("input_names", "_column_names")
 
 
 class Writer:
@@ -82,24 +82,24 @@ class Writer:
         if "own_name" in vars(obj):  # in a model it has the name of its latent
             node["own_name"] = obj.own_name
         if obj._parent_ is None and obj.size:  # inside another part, but not a child of it
-            node["leaves"] = self.leaves(obj)
+            node["leaves"] = self.leaves(leaves_of(obj))
         return node
 
-    def leaves(self, root: Parameterized) -> list[dict[str, Any]]:
-        """Values, constraints and fixes of all leaves."""
+    def leaves(self, leaves: Iterable[Leaf]) -> list[dict[str, Any]]:
+        """Values, constraints and fixes of some leaves."""
         return [
             {
-                "name": leaf_name(leaf),
-                "values": self.put(leaf.values.copy()),
+                "name": leaf.name,
+                "values": self.put(leaf.values),
                 "constraints": [
                     [
                         None if what == tf.__fixed__ else self.constraint(what),
-                        None if index.size == leaf.size else self.put(index),
+                        None if index is None else self.put(index),
                     ]
-                    for what, index in leaf.constraints.items()
+                    for what, index in leaf.constraints
                 ],
             }
-            for leaf in root.flattened_parameters
+            for leaf in leaves
         ]
 
     def constraint(self, what: Any) -> dict[str, Any]:
@@ -107,32 +107,31 @@ class Writer:
         args = [what.lower, what.upper] if isinstance(what, tf.Logistic) else []
         return {**self.class_of(what), "args": args}
 
-    def model(self, model: ChainedGP, data: bool) -> dict[str, Any]:
+    def model(self, model: Contents) -> dict[str, Any]:
         """The header."""
-        shards = model._evaluator.shards if model.X.shape[0] else []
-        sites = data and len(shards) > 0 and all(shard.has_sites() for shard in shards)
-        result = getattr(model, "last_result", None)
-        rows = {"X": model.X, "Y": model._data.y, "Y_metadata": model.Y_metadata}
         return {
             "format": FORMAT,
             "version": __version__,
             "name": model.name,
-            "columns": {key: _names(getattr(model, key)) for key in NAMES},
+            "columns": {
+                "input_names": _names(model.input_names),
+                "_column_names": _names(model.column_names),
+            },
             "target_name": None if model.target_name is None else str(model.target_name),
             "jitter": model.jitter,
             "num_nodes": model.num_nodes,
             "likelihood": self.node(model.likelihood),
             "kernels": [self.node(kernel) for kernel in model.kernels],
-            "means": [self.node(mean) for mean in model.mean_functions],
-            "shared_Z": model._shared_Z,
-            "leaves": self.leaves(model),
+            "means": [self.node(mean) for mean in model.means],
+            "shared_Z": not isinstance(model.Z, list),
+            "leaves": self.leaves(model.leaves),
             "priors": {
                 name: {**self.class_of(prior), "args": self.encode(vars(prior))}
                 for name, prior in model.hyperpriors.items()
             },
-            "data": self.encode(rows) if data and model.X.shape[0] else None,
-            "sites": self.put(np.concatenate([s.sites() for s in shards], 2)) if sites else None,
-            "result": None if result is None else self.result(result),
+            "data": None if model.rows is None else self.encode(model.rows._asdict()),
+            "sites": None if model.sites is None else self.put(model.sites),
+            "result": None if model.result is None else self.result(model.result),
         }
 
     def result(self, result: OptimizationResult) -> dict[str, Any]:

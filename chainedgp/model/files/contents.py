@@ -1,0 +1,124 @@
+"""What a file holds of a model, between the model and the format: plain values and parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from paramz import Param, Parameterized
+from paramz.transformations import Transformation
+
+from ...inference.result import OptimizationResult
+from ...kernels import Kernel
+from ...likelihoods import Likelihood
+from ...linalg import Array
+from ...means import MeanFunction
+from ...parameters.priors import Prior
+from .archive import FileFormatError
+
+__all__ = ["Contents", "Leaf", "StoredRows", "leaf_name", "leaves_of", "restore_leaves"]
+
+
+class Leaf(NamedTuple):
+    """One parameter array: its name below the root, its values, and its constraints.
+
+    A constraint comes with the entries that it holds for, None where it holds for all; paramz's
+    `__fixed__` among them marks what is fixed.
+    """
+
+    name: str
+    values: Array
+    constraints: list[tuple[Transformation, np.ndarray | None]]
+
+
+class StoredRows(NamedTuple):
+    """The rows as `ChainedGP.set_data` takes them."""
+
+    X: Array
+    Y: Array
+    Y_metadata: Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All that is stored of a model: arguments of its constructor, then what has changed since.
+
+    Parameters
+    ----------
+    input_names, column_names, target_name : for prints and plots, and those of frames.
+    Z : (M, D) inducing inputs of all latents, or an array for each.
+    leaves : values and constraints of all parameters, q included.
+    hyperpriors : by name of the leaf.
+    rows, sites : None where the model was stored without its data; sites are (2, b, N).
+    result : how the last optimisation ended, if there was one.
+    """
+
+    name: str
+    input_names: list[str] | None
+    column_names: tuple[str, ...] | None
+    target_name: str | None
+    jitter: float
+    num_nodes: int | None
+    likelihood: Likelihood
+    kernels: Sequence[Kernel]
+    means: Sequence[MeanFunction]
+    Z: Array | list[Array]
+    leaves: list[Leaf]
+    hyperpriors: Mapping[str, Prior]
+    rows: StoredRows | None
+    sites: Array | None
+    result: OptimizationResult | None
+
+    @property
+    def parts(self) -> list[Likelihood | Kernel | MeanFunction]:
+        """Likelihood, kernels and means, in the order in which they are stored."""
+        return [self.likelihood, *self.kernels, *self.means]
+
+    @property
+    def num_columns(self) -> int:
+        """Number D of inputs."""
+        return int((self.Z[0] if isinstance(self.Z, list) else self.Z).shape[1])
+
+
+def leaf_name(leaf: Param) -> str:
+    """Name of a leaf below its root."""
+    return str(leaf.hierarchy_name().partition(".")[2])
+
+
+def leaves_of(root: Parameterized) -> list[Leaf]:
+    """Values, constraints and fixes of all leaves of a part or model."""
+    return [
+        Leaf(
+            leaf_name(leaf),
+            leaf.values.copy(),
+            [
+                (what, None if index.size == leaf.size else index)
+                for what, index in leaf.constraints.items()
+            ],
+        )
+        for leaf in root.flattened_parameters
+    ]
+
+
+def restore_leaves(root: Parameterized, stored: Sequence[Leaf]) -> None:
+    """Write constraints, fixes and values into the leaves, which must be those that were stored."""
+    leaves = root.flattened_parameters
+    if [leaf_name(leaf) for leaf in leaves] != [record.name for record in stored]:
+        raise FileFormatError("its parameters are not those of its parts.")
+    for leaf, record in zip(leaves, stored, strict=True):
+        if record.values.shape != leaf.shape or record.values.dtype != np.dtype("<f8"):
+            raise FileFormatError(
+                f"an array {record.values.shape} stands where one of {leaf.shape} belongs."
+            )
+        leaf.constraints.clear()
+        for what, index in record.constraints:
+            rows = np.arange(leaf.size) if index is None else index
+            inside = rows.dtype.kind == "i" and rows.ndim == 1 and (rows >= 0).all()
+            if not inside or not (rows < leaf.size).all():
+                raise FileFormatError(f"a constraint of {record.name} is out of range.")
+            leaf.constraints.add(what, rows)
+    root._connect_fixes()
+    for leaf, record in zip(leaves, stored, strict=True):  # after: constraining changes values
+        leaf[...] = record.values
