@@ -55,7 +55,9 @@ class Expected:
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
     ) -> Averages:
-        """E[log p(y | f)], f_j ~ N(m_j, v_j), with its gradients. Default: quadrature.
+        """E[log p(y | f)], f_j ~ N(m_j, v_j) (Saul et al. 2016, eq. 6), with its gradients.
+
+        Default: quadrature.
 
         Parameters: y (n,), means and variances (n, b), nodes per dimension.
         Returns: value (n,), d/dmeans (n, b), d/dvariances (n, b), d/dθ (n, p).

@@ -202,7 +202,8 @@ def expectation(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """E = Σ_k w_k log p(m + sqrt(v) x_k) per row and the exact gradient of that sum.
 
-    dE/dm_j = Σ w ∂_j log p and dE/dv_j = Σ w ∂_j log p · x_j / (2 sqrt(v_j)).
+    dE/dm_j = Σ w ∂_j log p and dE/dv_j = Σ w ∂_j log p · x_j / (2 sqrt(v_j)): the paper's
+    E[½ ∂_j² log p] integrated by parts (Saul et al. 2016, eqs. 11 and 12).
 
     Parameters
     ----------

@@ -15,6 +15,8 @@ __all__ = ["Beta", "BetaMeanPrecision"]
 class Beta(Family):
     """y ~ Beta(α = e^f, β = e^g) on (0, 1): latents log_alpha f and log_beta g.
 
+    (Saul et al. 2016, eq. 8)
+
     With Binet's function ρ (`special.stirling_remainder`) and d = g − f, so that the large parts of
     the gamma functions cancel by algebra and not in floating point:
 

@@ -75,6 +75,8 @@ class Poisson(Family):
 class AdditivePoisson(Poisson):
     """y ~ Poisson(E (e^f + e^g)), E the optional metadata `exposure` (1 where it is not given).
 
+    (Saul et al. 2016, eq. 10)
+
     log p = y (log E + f + softplus(g − f)) − E (e^f + e^g) − log y!; log_rate_1 f, log_rate_2 g.
 
     The expectation is closed: E[e^f] = exp(m + v/2), and g − f is Gaussian, so that

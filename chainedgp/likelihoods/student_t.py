@@ -17,6 +17,8 @@ __all__ = ["HetStudentT", "HetStudentTNu", "StudentT"]
 class HetStudentT(Family):
     """y ~ Student-t with location f, **squared scale** e^g and ν degrees of freedom, a constant.
 
+    (Saul et al. 2016, eq. 9)
+
     log p = lgamma((ν+1)/2) − lgamma(ν/2) − ½ log(νπ) − g/2 − (ν+1)/2 · log(1 + (y−f)²/(ν e^g)).
 
     The expectation is exact in f, for every width of q(f) against the scale

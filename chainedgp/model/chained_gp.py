@@ -66,7 +66,7 @@ class ChainedGP(Fitting, ParamzModel):
 
         y_i ~ p(y | f_1(x_i), …, f_b(x_i); θ),    f_j ~ GP(mean_j, k_j)
 
-    Sparse inducing-point posterior q(u_1) … q(u_b), whitened (Saul et al. 2016, eqs. 2 to 7).
+    Sparse inducing-point posterior q(u_1) … q(u_b), whitened (Saul et al. 2016, eqs. 1 and 2).
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The bound and its gradients at given hyperparameters: what the model and every optimiser call.
 
 L(θ, q) = Σ_i E_q[log p(y_i | f_1(x_i), …, f_b(x_i))] − Σ_j KL(q(u_j) ‖ p(u_j))
-(Saul et al. 2016, eq. 7)
+(Saul et al. 2016, eqs. 3 and 7)
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class State:
 
     @property
     def bound(self) -> float:
-        """L(θ, q)."""
+        """L(θ, q) = Σ E − Σ KL (Saul et al. 2016, eq. 7)."""
         return self.evaluation.E - sum(q.kl for q in self.q)
 
     def proposal(self) -> Gram:

@@ -113,7 +113,9 @@ class Shard(Sites):
         return self._sum(self._positive_chunk, task)
 
     def evaluate(self, task: Task) -> Evaluation:
-        """Expected log-density at q and its gradients in m and v, kept as trial sites.
+        """Σ_i E_q[log p(y_i | f)] (Saul et al. 2016, eq. 6), with its gradients in m and v.
+
+        The gradients are kept as trial sites.
 
         A task with left factors asks for the gradients at fixed q too: in the same pass, so that
         kernels are evaluated once and nothing needs to be kept.

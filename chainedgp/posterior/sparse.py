@@ -115,7 +115,10 @@ def project(prior: Prior, X: Array, out: Array | None = None, *, whiten: bool = 
 
 
 def marginals(chunk: Projection, q: Gaussian) -> tuple[Array, Array, Array]:
-    """Mean and variance of q(f_i) for a chunk, each (n,), and where the variance hit its floor."""
+    """Mean and variance of q(f_i) for a chunk, each (n,) (Saul et al. 2016, eqs. 4 and 5).
+
+    Also where the variance hit its floor.
+    """
     SA = np.matmul(q.S_minus_I, chunk.A, out=scratch("SA", *chunk.A.shape))
     return _moments(chunk, q.mu @ chunk.A, chunk.A, SA)
 
