@@ -10,6 +10,7 @@ from paramz import Param
 
 from .errors import InputError
 from .parameters.leaves import InputParam, Part
+from .parameters.roles import Role
 
 __all__ = ["Constant", "Linear", "MeanFunction", "Zero"]
 
@@ -69,6 +70,8 @@ class Constant(MeanFunction):
     name : ASCII identifier.
     """
 
+    roles = {"value": Role.LEVEL}
+
     def __init__(self, value: float = 0.0, name: str = "constant") -> None:
         super().__init__(name)
         self.value = Param("value", finite(type(self).__name__, "value", value, 1))
@@ -102,6 +105,8 @@ class Linear(MeanFunction):
     ------
     InputError : an argument that cannot be used, by name.
     """
+
+    roles = {"weights": Role.SLOPE, "bias": Role.LEVEL}
 
     def __init__(
         self, input_dim: int, weights: Any = None, bias: float = 0.0, name: str = "linear"

@@ -10,6 +10,7 @@ import numpy as np
 from paramz.transformations import Exponent, Logexp, __fixed__
 
 from ..linalg import Array
+from ..parameters.roles import Role
 from .starts import input_spread
 
 __all__ = ["FreeVector"]
@@ -65,8 +66,9 @@ class FreeVector:
         }
         rows, levels = _some_rows(self.model), []
         for mean in self.model.mean_functions:
-            pair = [where.get(id(getattr(mean, name, None))) for name in ("bias", "weights")]
-            if None not in pair:
+            leaves = [mean.leaves_with(role) for role in (Role.LEVEL, Role.SLOPE)]
+            pair = [where[id(leaf)] for found in leaves for leaf in found if id(leaf) in where]
+            if [len(found) for found in leaves] == [1, 1] and len(pair) == 2:
                 (bias, i), (weights, j) = pair
                 levels.append((i, j, rows.mean(0) * weights.scale / bias.scale))
         return levels
@@ -74,10 +76,9 @@ class FreeVector:
     def variances_of(self, kernels: Iterable[Any]) -> Array:
         """Which coordinates are logarithms of variances of some kernels, (size,) of bool."""
         which = np.zeros(self.size, dtype=bool)
-        leaves = {id(leaf) for kernel in kernels for leaf in _leaves(kernel)}
+        leaves = {id(leaf) for kernel in kernels for leaf in kernel.leaves_with(Role.VARIANCE)}
         for block, part in self._parts(which):
-            named = block.transform == "log" and block.leaf.name in ("variance", "variances")
-            part[:] = named and id(block.leaf) in leaves
+            part[:] = block.transform == "log" and id(block.leaf) in leaves
         return which
 
     def units_of(self, kernels: Iterable[Any]) -> Array:
@@ -216,9 +217,7 @@ def _scales(model: Any) -> dict[int, Any]:
         unit = unit if np.isfinite(unit) and unit > 0 else 1.0
         for leaf in _leaves(mean):
             scales[id(leaf)] = unit / spread if leaf.size == spread.size > 1 else unit
-    for leaf in (leaf for kernel in model.kernels for leaf in _leaves(kernel)):
-        if leaf.name == "period":
-            columns = getattr(leaf._parent_, "columns", slice(None))  # a GPy kernel has none
-            reach = spread[columns].max()
-            scales[id(leaf)] = np.minimum(1.0, leaf.values / reach)
+    for part in (part for kernel in model.kernels for part in kernel.simple_parts):
+        for leaf in part.leaves_with(Role.PERIOD):
+            scales[id(leaf)] = np.minimum(1.0, leaf.values / spread[part.columns].max())
     return scales

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import NumericalError
 from ..linalg import Array
+from ..parameters.roles import Role
 from ..posterior.evaluator import Evaluator
 from .free_vector import FreeVector
 from .lbfgs import Outcome, minimise
@@ -233,8 +234,8 @@ def _choose_start(model: Any, monitor: Monitor, max_iters: int) -> None:
 
 def _scale_lengthscales(kernel: Any, factor: float) -> None:
     """Multiply the free lengthscales of a kernel."""
-    for leaf in kernel.flattened_parameters:
-        if leaf.name == "lengthscale" and not leaf.is_fixed:
+    for leaf in kernel.leaves_with(Role.LENGTHSCALE):
+        if not leaf.is_fixed:
             leaf[:] = leaf.values * factor
 
 

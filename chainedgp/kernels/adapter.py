@@ -6,14 +6,22 @@ import threading
 from typing import Any
 
 import numpy as np
-from paramz import Parameterized
+from paramz import Param, Parameterized
 
 from ..errors import InputError
+from ..parameters.roles import Role
 from .base import Array, Kernel, Pullback, PullbackDiag
 
 __all__ = ["GPyKernel", "as_kernel"]
 
 GPY_METHODS = ("K", "Kdiag", "update_gradients_full", "update_gradients_diag", "gradients_X")
+#: GPy's kernels say by the names of their parameters what these are
+GPY_ROLES = {
+    "variance": Role.VARIANCE,
+    "variances": Role.VARIANCE,
+    "lengthscale": Role.LENGTHSCALE,
+    "period": Role.PERIOD,
+}
 TIED_TO_ROWS = ("Fixed", "WhiteHeteroscedastic")  # a covariance of given rows, not of any inputs
 
 
@@ -91,6 +99,10 @@ class GPyKernel(Kernel):
     def kernel(self) -> Any:
         """The linked GPy kernel: parameters, constraints, fixes."""
         return self.parameters[0]
+
+    def leaves_with(self, role: Role) -> list[Param]:
+        """The parameters of GPy's kernel that have a role, by the names that GPy gives them."""
+        return [leaf for leaf in self.flattened_parameters if GPY_ROLES.get(leaf.name) is role]
 
     @property
     def columns(self) -> Array:

@@ -51,6 +51,7 @@ class Kernel(Part):
     A new kernel implements `_evaluate` and `_evaluate_diag` on the active columns alone; slicing,
     checks, the GPy-style methods, `+` and `*` come from here. Both are pure: they read parameter
     values and write nothing, so that threads may share a kernel and gradients add up over chunks.
+    `roles` says which leaves are variances, lengthscales or periods, so that fits can help them.
 
     Parameters
     ----------
@@ -129,6 +130,11 @@ class Kernel(Part):
     def columns(self) -> Array:
         """The columns of X that the kernel reads, ascending."""
         return np.arange(self.input_dim) if self.active_dims is None else np.sort(self.active_dims)
+
+    @property
+    def simple_parts(self) -> tuple[Kernel, ...]:
+        """The kernels it is made of that combine no others; itself if it combines none."""
+        return (self,)
 
     @property
     def unplaced(self) -> bool:

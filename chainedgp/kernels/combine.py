@@ -62,6 +62,11 @@ class Combination(Kernel):
         return tuple(self.parameters)
 
     @property
+    def simple_parts(self) -> tuple[Kernel, ...]:
+        """The kernels at any depth that combine no others."""
+        return tuple(simple for part in self.parts for simple in part.simple_parts)
+
+    @property
     def has_white(self) -> bool:
         """Whether any part has independent noise on the diagonal of K(X)."""
         return any(part.has_white for part in self.parts)

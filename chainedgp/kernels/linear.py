@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..parameters.roles import Role
 from .base import Array, Columns, Kernel, Pullback, PullbackDiag, positive
 
 __all__ = ["Linear"]
@@ -26,6 +27,8 @@ class Linear(Kernel):
     ------
     InputError : an argument that cannot be used, by name.
     """
+
+    roles = {"variances": Role.VARIANCE}
 
     def __init__(
         self,

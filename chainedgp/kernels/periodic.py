@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..parameters.roles import Role
 from .base import Array, Columns, Kernel, Pullback, PullbackDiag, positive
 from .distances import DistancesFrom
 
@@ -33,6 +34,12 @@ class Periodic(Kernel):
     ------
     InputError : an argument that cannot be used, by name.
     """
+
+    roles = {
+        "variance": Role.VARIANCE,
+        "period": Role.PERIOD,
+        "lengthscale": Role.LENGTHSCALE,
+    }
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..parameters.roles import Role
 from .base import Array, Columns, Kernel, Pullback, PullbackDiag, positive
 
 __all__ = ["Bias", "Static", "White"]
@@ -11,6 +12,8 @@ __all__ = ["Bias", "Static", "White"]
 
 class Static(Kernel):
     """A kernel with one parameter, `variance` = k(x, x), and no gradient in the inputs."""
+
+    roles = {"variance": Role.VARIANCE}
 
     def __init__(
         self,

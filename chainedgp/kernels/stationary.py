@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..linalg import scratch
+from ..parameters.roles import Role
 from .base import Array, Columns, Evaluate, Kernel, Pullback, PullbackDiag, positive
 from .distances import DistancesFrom
 
@@ -35,6 +36,7 @@ class Stationary(Kernel):
     InputError : an argument that cannot be used, by name.
     """
 
+    roles = {"variance": Role.VARIANCE, "lengthscale": Role.LENGTHSCALE}
     #: c where ρ = exp(c · r²), which then comes out of the product of the distances
     exponent: float | None = None
     #: r² is cut here; a kernel that is zero in floating point beyond sets it for speed

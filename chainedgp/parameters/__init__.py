@@ -1,1 +1,5 @@
-"""The parameters of a model: leaves of paramz, where their values may lie, and their priors."""
+"""The parameters of a model: leaves of paramz, their roles, where values may lie, and priors."""
+
+from .roles import Role
+
+__all__ = ["Role"]

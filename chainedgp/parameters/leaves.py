@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +12,7 @@ from paramz.param import ParamConcatenation
 from ..errors import InputError
 from ..linalg import Array
 from .priors import Prior
+from .roles import Role
 
 __all__ = [
     "InputParam",
@@ -46,6 +47,19 @@ def copy_of(part: Any) -> Any:
 
 class Part(Parameterized):
     """A likelihood, kernel or mean: its `repr` is one line, its `str` the table of parameters."""
+
+    #: what its own leaves are, by their names; leaves that are nothing special are left out
+    roles: Mapping[str, Role] = {}
+
+    def leaves_with(self, role: Role) -> list[Param]:
+        """The leaves that have a role, those of the parts inside included."""
+        found = []
+        for child in self.parameters:
+            if isinstance(child, Part):
+                found += child.leaves_with(role)
+            elif self.roles.get(child.name) is role:
+                found.append(child)
+        return found
 
     def __copy__(self) -> Any:
         return copy_of(self)  # a shallow copy would take the parameters away from this one

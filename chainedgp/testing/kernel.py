@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..kernels import Kernel
+from ..parameters import Role
 from .report import Report
 
 __all__ = ["check_kernel"]
@@ -30,7 +31,8 @@ def check_kernel(
     diagonal; K(X, Z) = K(Z, X)ᵀ, and K(X, X) = K(X) but for white noise; every element of the
     pullbacks agrees with central differences; nothing is written to inputs, parameters or
     gradients; columns that are not active do not matter; copies and pickles are equal; GPy's
-    methods agree with `evaluate`.
+    methods agree with `evaluate`; leaves are what `roles` says: K is linear in a variance,
+    correlations do not fall as a lengthscale grows.
 
     Parameters
     ----------
@@ -64,6 +66,7 @@ def check_kernel(
             _check_columns,
             _check_copies,
             _check_wrappers,
+            _check_roles,
         ):
             with report.guard("evaluate"):
                 law(kernel, X, Z, rng, report)
@@ -319,3 +322,51 @@ def _check_wrappers(
     ):
         atol = EXACT * np.abs(expected).max(initial=0.0)
         report.close(method, "disagrees with evaluate_diag", got, expected, EXACT, atol)
+
+
+def _check_roles(
+    kernel: Kernel, X: Array, Z: Array, rng: np.random.Generator, report: Report
+) -> None:
+    """Leaves behave as their declared roles say; the names of leaves do not matter."""
+    for part in kernel.simple_parts:
+        leaves = {leaf.name for leaf in part.parameters}
+        for name, role in part.roles.items():
+            if name not in leaves or not isinstance(role, Role):
+                known = ", ".join(sorted(leaves))
+                report.fault("roles", f"{name}: {role!r} is no Role of one of the leaves {known}")
+                continue
+            copy = part.copy()
+            leaf = next(leaf for leaf in copy.parameters if leaf.name == name)
+            if not np.all(leaf.values > 0.0):
+                report.fault("roles", f"{name} is a {role.value}, but it is not positive")
+                continue
+            given, values = np.array(leaf.values), []
+            for factor in (1.0, 2.0, 3.0):
+                leaf[:] = factor * given
+                values.append(np.array(copy.evaluate(X)[0]))
+            if role is Role.VARIANCE:
+                _check_variance(name, values, report)
+            elif role is Role.LENGTHSCALE:
+                _check_lengthscale(name, values, report)
+
+
+def _check_variance(name: str, values: list[Array], report: Report) -> None:
+    """K at one, two and three times the variance lies on a line that rises."""
+    first, second, third = values
+    message = f"{name} is a variance, but K is not linear in it"
+    report.close(
+        "roles", message, third - second, second - first, EXACT, EXACT * np.abs(third).max()
+    )
+    if np.any(np.diagonal(second) < np.diagonal(first)):
+        report.fault("roles", f"{name} is a variance, but Kdiag falls as it grows")
+
+
+def _check_lengthscale(name: str, values: list[Array], report: Report) -> None:
+    """Correlations of rows at three times the lengthscale are not smaller on the whole."""
+    sd = [np.sqrt(np.diagonal(K)) for K in values]
+    if all(np.all(one > 0.0) for one in sd):
+        before, *_, after = (
+            np.sum((K / np.outer(s, s)) ** 2) for K, s in zip(values, sd, strict=True)
+        )
+        if after < before * (1.0 - EXACT):
+            report.fault("roles", f"{name} is a lengthscale, but correlations fall as it grows")

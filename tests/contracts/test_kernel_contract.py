@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from paramz import Param
+from paramz.transformations import Logexp
 
 from chainedgp.kernels import RBF, Stationary
+from chainedgp.parameters import Role
 from chainedgp.testing.kernel import check_kernel
 from chainedgp.testing.report import ContractError
 
@@ -153,6 +156,30 @@ class NoCopy(RBF):
         return self
 
 
+class NoVariance(RBF):
+    roles = {"lengthscale": Role.VARIANCE}
+
+
+class NoLengthscale(RBF):
+    roles = {"rate": Role.LENGTHSCALE}
+
+    def __init__(self, input_dim, variance, lengthscale, **kwargs):
+        super().__init__(input_dim, variance, lengthscale, **kwargs)
+        self.rate = Param("rate", 1.0, Logexp())
+        self.link_parameter(self.rate)
+
+    def evaluate(self, X, Z=None):
+        return super().evaluate(X * self.rate.values, None if Z is None else Z * self.rate.values)
+
+
+class NoSuchLeaf(RBF):
+    roles = {"sigma2": Role.VARIANCE}
+
+
+class NoRole(RBF):
+    roles = {"variance": "variance"}
+
+
 MUTANTS = {
     "flip lengthscale": (wrap_pullback(flip_lengthscale), "dL_dtheta"),
     "swap lengthscales": (wrap_pullback(swap_lengthscales), "dL_dtheta"),
@@ -175,6 +202,13 @@ MUTANTS = {
     "cross": (CrossDisagrees, r"K\(X, X\) disagrees"),
     "wrapper": (WrongWrapper, "update_gradients_full"),
     "copy": (NoCopy, "copy"),
+    "no variance": (NoVariance, "lengthscale is a variance, but K is not linear"),
+    "no lengthscale": (NoLengthscale, "rate is a lengthscale, but correlations fall"),
+    "no such leaf": (
+        NoSuchLeaf,
+        "sigma2: .* is no Role of one of the leaves lengthscale, variance",
+    ),
+    "no role": (NoRole, "variance: 'variance' is no Role"),
 }
 
 

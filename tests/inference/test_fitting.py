@@ -1,5 +1,6 @@
 """Fitting: methods, results, hyperpriors, restarts, batches, checkpoints, interruption."""
 
+import contextlib
 import copy
 import os
 import signal
@@ -8,9 +9,12 @@ import sys
 import textwrap
 import warnings
 from collections import deque
+from functools import partial
 
 import numpy as np
 import pytest
+from paramz import Param
+from paramz.transformations import Logexp
 from scipy import stats
 
 import chainedgp as cgp
@@ -27,6 +31,7 @@ from chainedgp.inference.rescue import (
 )
 from chainedgp.inference.restarts import perturb
 from chainedgp.inference.stochastic import Batches, Settings
+from chainedgp.parameters import Role
 from chainedgp.posterior import sites as sites_module
 from chainedgp.posterior.evaluator import Evaluator
 from chainedgp.posterior.shards import Shard
@@ -749,6 +754,68 @@ def test_a_start_far_too_wide_is_narrowed_and_said():
     result = wide.optimize()
     assert any("far too large" in note for note in result.warnings)
     assert result.bound > usual.optimize().bound - 1.0
+
+
+class OtherNames(kernels.Kernel):
+    """A kernel of this package whose leaves have other names."""
+
+    NAMES = {"variance": "sigma2", "lengthscale": "reach", "period": "years"}
+
+    def __init__(self, shipped, name="other"):
+        super().__init__(shipped.input_dim, name)
+        self.make = partial(type(shipped), shipped.input_dim)
+        for leaf in shipped.parameters:
+            self.link_parameter(Param(self.NAMES[leaf.name], leaf.values.copy(), Logexp()))
+
+    def _evaluate(self, X, Z):
+        return self.make(*(leaf.values for leaf in self.parameters)).evaluate(X, Z)
+
+    def _evaluate_diag(self, X):
+        return self.make(*(leaf.values for leaf in self.parameters)).evaluate_diag(X)
+
+
+class OtherRBF(OtherNames):
+    roles = {"sigma2": Role.VARIANCE, "reach": Role.LENGTHSCALE}
+
+
+class OtherPeriodic(OtherNames):
+    roles = {**OtherRBF.roles, "years": Role.PERIOD}
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "variance"), [("HetGaussian", 1e9), ("AdditivePoisson", 1.0)]
+)
+def test_a_kernel_with_other_names_and_declared_roles_fits_as_ours_does(likelihood, variance):
+    X, y = data(40)
+    y = y if likelihood == "HetGaussian" else np.round(np.exp(y))
+    shipped = kernels.RBF(2, variance, 1.0)
+    own, ours, without = (
+        cgp.ChainedGP(X, y, getattr(likelihoods, likelihood)(), kernel, num_inducing=6)
+        for kernel in (OtherRBF(shipped), shipped, OtherNames(shipped))
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        results = [m.optimize(max_iters=10) for m in (own, ours)]
+        with contextlib.suppress(NumericalError):  # the start that nothing shrinks is too wide
+            without.optimize(max_iters=10)
+    assert results[0].warnings == results[1].warnings
+    assert results[0].bound == pytest.approx(results[1].bound, rel=1e-10)
+    for one, two in zip(own.kernels, ours.kernels, strict=True):
+        np.testing.assert_allclose(one.param_array, two.param_array, rtol=1e-7)
+    assert not np.allclose(without.kernels[0].param_array, ours.kernels[0].param_array)
+
+
+def test_a_period_by_another_name_has_a_fine_scale_too():
+    X = np.linspace(0.0, 1000.0, 80)[:, None]
+    shipped = kernels.Periodic(1, 1.0, 1.5, 1.0)
+    found = []
+    for kernel in (shipped, OtherPeriodic(shipped), OtherNames(shipped)):
+        model = cgp.ChainedGP(X, np.sin(X), likelihoods.Gaussian(), kernel, num_inducing=5)
+        vector = FreeVector(model)
+        period = model.kernels[0].parameters[1]
+        parts = vector._parts(vector.read())
+        found += [float(part[0]) for block, part in parts if block.leaf is period]
+    assert found[0] == found[1] != found[2] == np.log(1.5)
 
 
 @pytest.mark.parametrize("mean", [means.Constant(5.0), means.Linear(2, bias=5.0)])

@@ -10,8 +10,10 @@ import numpy as np
 from ...inference.inducing import more_inducing
 from ...inference.natural_gradients import find_q, start_from_q
 from ...inference.starts import latent_scales
+from ...kernels import Kernel
 from ...linalg import one_blas_thread
 from ...parameters.domains import AboveOne
+from ...parameters.roles import Role
 from ...posterior.evaluator import Evaluator
 from ...posterior.shards import Shard
 from .evidence import Evidence, Finding, graded
@@ -101,6 +103,12 @@ def _at_bounds(model: Any) -> list[tuple[str, str, str]]:
     return notes
 
 
+def _set_a_prior(latent: str, kernel: Kernel, role: Role) -> str:
+    """The remedy for a parameter that runs away, by the name that its kernel gives to it."""
+    name = next((leaf.name for leaf in kernel.leaves_with(role)), role.value)
+    return f'Put a prior on it: m.set_prior("kernels.{latent}.*{name}", …).'
+
+
 def _latent_notes(e: Evidence) -> list[tuple[str, str, str]]:
     """What the prior correlation of rows, its variance and q say of each latent."""
     model, lik = e.model, e.model.likelihood
@@ -126,13 +134,13 @@ def _latent_notes(e: Evidence) -> list[tuple[str, str, str]]:
             notes.append((
                 f"The latent {latent} is uncorrelated from row to row.",
                 "Its lengthscale is shorter than the distance of the rows: it follows single rows.",
-                f'Put a prior on it: m.set_prior("kernels.{latent}.*lengthscale", …).',
+                _set_a_prior(latent, kernel, Role.LENGTHSCALE),
             ))  # fmt: skip
         if sd[1].mean() > 100.0 * scales[j]:
             notes.append((
                 f"The latent {latent} has a prior sd of {sd[1].mean():.2g}, {scales[j]:.2g} would "
                 "be usual.",
                 "Its variance runs away: the data do not bound it, as where classes separate.",
-                f'Put a prior on it: m.set_prior("kernels.{latent}.*variance", …).',
+                _set_a_prior(latent, kernel, Role.VARIANCE),
             ))  # fmt: skip
     return notes
