@@ -9,8 +9,9 @@ import numpy as np
 from paramz import Param, Parameterized
 
 from ..errors import InputError
+from ..linalg import Array
 from ..parameters.roles import Role
-from .base import Array, Kernel, Pullback, PullbackDiag
+from .base import Indices, Kernel, Pullback, PullbackDiag
 
 __all__ = ["GPyKernel", "as_kernel"]
 
@@ -105,7 +106,7 @@ class GPyKernel(Kernel):
         return [leaf for leaf in self.flattened_parameters if GPY_ROLES.get(leaf.name) is role]
 
     @property
-    def columns(self) -> Array:
+    def columns(self) -> Indices:
         """The columns of X that the kernel reads, ascending."""
         return self._columns
 
@@ -184,7 +185,7 @@ def family(kernel: Any) -> list[Any]:
     return [member for member in members if hasattr(member, "Kdiag")]
 
 
-def columns_of(kernel: Any) -> Array:
+def columns_of(kernel: Any) -> Indices:
     """The columns that a GPy kernel reads, ascending: those of the kernels that combine none."""
     used = [
         np.arange(part.input_dim) if part.active_dims is None else part.active_dims

@@ -7,26 +7,38 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from paramz import Param
 from paramz.transformations import Logexp
 
 from ..errors import InputError
+from ..linalg import Array
 from ..parameters.leaves import InputParam, Part
 
-__all__ = ["Array", "Columns", "Evaluate", "Kernel", "Pullback", "PullbackDiag", "positive"]
+__all__ = [
+    "Columns",
+    "Evaluate",
+    "Indices",
+    "Kernel",
+    "Pullback",
+    "PullbackDiag",
+    "Values",
+    "positive",
+]
 
-Array = np.ndarray
-Columns = Iterable[int | str]  # of X, by number or by name
+Columns = Iterable[int | str]  # columns of X, by number or by name
+Indices = NDArray[np.intp]  # numbers of columns
+Values = float | Sequence[float] | Array  # of a parameter: one for all dimensions, or one for each
 #: dL_dK (n, m), wrt_second=True -> dL_dtheta (size,), dL_dX (n, D), dL_dZ (m, D) or None
-Pullback = Callable[..., tuple[Array, Any, Any]]
+Pullback = Callable[..., tuple[Array, Array, Array | None]]
 #: Z (m, d) or None -> K (n, m) and its pullback, for X (n, d) that was given before
-Evaluate = Callable[[Any], tuple[Array, Pullback]]
+Evaluate = Callable[[Array | None], tuple[Array, Pullback]]
 #: dL_dk (n,) -> dL_dtheta (size,), dL_dX (n, D) or None where identically zero
 PullbackDiag = Callable[[Array], tuple[Array, Array | None]]
 
 
 def positive(
-    owner: str, name: str, value: Any, size: int = 1, per_dimension: bool = False
+    owner: str, name: str, value: Values, size: int = 1, per_dimension: bool = False
 ) -> Param:
     """Make a positive parameter leaf (size,), constrained by Logexp; a scalar fills the vector."""
     try:
@@ -51,7 +63,16 @@ class Kernel(Part):
     A new kernel implements `_evaluate` and `_evaluate_diag` on the active columns alone; slicing,
     checks, the GPy-style methods, `+` and `*` come from here. Both are pure: they read parameter
     values and write nothing, so that threads may share a kernel and gradients add up over chunks.
-    `roles` says which leaves are variances, lengthscales or periods, so that fits can help them.
+
+    What else a class may say, if it has something to say:
+
+    - `roles`: which leaves are variances, lengthscales or periods, so that fits can help them.
+    - `has_white`: that K(X) has noise on its diagonal which K(X, X) has not.
+    - `_prepare(X)`, in the place of `_evaluate`: a function of Z that does the part of X, the
+      inducing inputs, only once. Of the two the one counts that is written last, from parent to
+      child: a child of such a class may go back to `_evaluate`.
+    - `evaluate`, `evaluate_diag`: the whole of it, on all columns of X. A class that writes its own
+      is evaluated by that and nothing else; `super().evaluate(X, Z)` is that of its parent.
 
     Parameters
     ----------
@@ -63,8 +84,27 @@ class Kernel(Part):
 
     #: whether K(X) has independent noise on its diagonal, which K(X, X) has not
     has_white: bool = False
+    #: whether `_prepare` says what the kernel is, or `_evaluate`; None where neither is written
+    _prepares: bool | None = None
+    #: whether a class has written an `evaluate` of its own
+    _evaluates_itself: bool = False
     #: the classes behind + and *, which build on this one and enter themselves here
     _combinations: dict[str, Callable[[list[Any]], Kernel]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Note once for every class by which methods it says what it is."""
+        super().__init_subclass__(**kwargs)
+        written = cls._written()
+        if "evaluate" in written:
+            cls._evaluates_itself = True
+        if "_prepare" in written or "_evaluate" in written:
+            cls._prepares = "_prepare" in written
+
+    @classmethod
+    def _written(cls) -> set[str]:
+        """Names that a class has from its own body, or from bases that are no kernels."""
+        mixins = [base for base in cls.__bases__ if not issubclass(base, Kernel)]
+        return {*vars(cls), *(name for base in mixins for name in dir(base))}
 
     def __init__(self, input_dim: int, name: str, active_dims: Columns | None = None) -> None:
         owner = type(self).__name__
@@ -86,7 +126,7 @@ class Kernel(Part):
         dims = self.active_dims
         return str(self.input_dim), *([] if dims is None else [f"active_dims={dims.tolist()}"])
 
-    def _checked_dims(self, active_dims: Columns | None) -> Array | None:
+    def _checked_dims(self, active_dims: Columns | None) -> NDArray[Any] | None:
         if active_dims is None:
             return None
         owner, dims = type(self).__name__, np.atleast_1d(np.array(active_dims))
@@ -112,7 +152,7 @@ class Kernel(Part):
 
     def _evaluate(self, X: Array, Z: Array | None) -> tuple[Array, Pullback]:
         """K (n, m) and its pullback on the active columns: X (n, d), Z (m, d) or None."""
-        if type(self)._prepare is Kernel._prepare:
+        if self._prepares is None:
             raise NotImplementedError(f"{type(self).__name__} must implement _evaluate")
         return self._prepare(X)(Z)
 
@@ -127,7 +167,7 @@ class Kernel(Part):
     # ---- the pure interface
 
     @property
-    def columns(self) -> Array:
+    def columns(self) -> Indices:
         """The columns of X that the kernel reads, ascending."""
         return np.arange(self.input_dim) if self.active_dims is None else np.sort(self.active_dims)
 
@@ -204,18 +244,14 @@ class Kernel(Part):
 
     def prepare(self, X: Array) -> Evaluate:
         """`evaluate` for one X (n, D): a function of Z that does the part of X only once."""
-        if type(self).evaluate is not Kernel.evaluate:  # a kernel may have one of its own
-            return partial(self.evaluate, X)
-        return self._prepared(X)
+        return partial(self.evaluate, X) if self._evaluates_itself else self._prepared(X)
 
     def _prepared(self, X: Array) -> Evaluate:
+        """`evaluate` for one X, on all its columns, by `_prepare` or `_evaluate`."""
         X = self._checked_inputs(X)
         dims, num_columns = self.active_dims, X.shape[1]
         active = X if dims is None else X[:, dims]
-        # a subclass may have either of the two: the last word counts
-        last = next(c for c in type(self).__mro__ if {"_prepare", "_evaluate"} & vars(c).keys())
-        prepared = "_prepare" in vars(last)
-        inner = self._prepare(active) if prepared else partial(self._evaluate, active)
+        inner = self._prepare(active) if self._prepares else partial(self._evaluate, active)
 
         def evaluate(Z: Array | None = None) -> tuple[Array, Pullback]:
             """K and its pullback on all columns; Z None for the symmetric case."""
@@ -225,9 +261,12 @@ class Kernel(Part):
             if dims is None:
                 return K, pull
 
-            def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Any, Any]:
+            def pullback(
+                dL_dK: Array, wrt_second: bool = True
+            ) -> tuple[Array, Array, Array | None]:
                 theta, dL_dX, dL_dZ = pull(dL_dK, wrt_second)
-                return theta, scatter(dL_dX, dims, num_columns), scatter(dL_dZ, dims, num_columns)
+                dL_dZ = None if dL_dZ is None else scatter(dL_dZ, dims, num_columns)
+                return theta, scatter(dL_dX, dims, num_columns), dL_dZ
 
             return K, pullback
 
@@ -247,7 +286,7 @@ class Kernel(Part):
 
         def pullback(dL_dk: Array) -> tuple[Array, Array | None]:
             dL_dtheta, dL_dX = pull(dL_dk)
-            return dL_dtheta, scatter(dL_dX, dims, num_columns)
+            return dL_dtheta, None if dL_dX is None else scatter(dL_dX, dims, num_columns)
 
         return k, pullback
 
@@ -289,10 +328,8 @@ class Kernel(Part):
         return self._combinations["product"]([self, other])
 
 
-def scatter(active: Any, dims: Array, num_columns: int) -> Any:
+def scatter(active: Array, dims: Indices, num_columns: int) -> Array:
     """Put the gradient of the active columns (n, d) into all columns (n, D), zero elsewhere."""
-    if active is None:
-        return None
     full = np.zeros((active.shape[0], num_columns))
     full[:, dims] = active
     return full

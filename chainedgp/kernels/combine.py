@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from ..linalg import Array
 from ..parameters.leaves import copy_of
 from .adapter import as_kernel
-from .base import Array, Evaluate, Kernel, Pullback, PullbackDiag
+from .base import Evaluate, Indices, Kernel, Pullback, PullbackDiag
 
 __all__ = ["Combination", "Product", "Sum"]
 
@@ -72,7 +73,7 @@ class Combination(Kernel):
         return any(part.has_white for part in self.parts)
 
     @property
-    def columns(self) -> Array:
+    def columns(self) -> Indices:
         """The columns of X that some part reads, ascending."""
         return np.unique(np.concatenate([part.columns for part in self.parts]))
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..linalg import scratch
-from .base import Array
+from ..linalg import Array, scratch
 
 __all__ = ["DistancesFrom"]
 

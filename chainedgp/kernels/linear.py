@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from ..linalg import Array
 from ..parameters.roles import Role
-from .base import Array, Columns, Kernel, Pullback, PullbackDiag, positive
+from .base import Columns, Kernel, Pullback, PullbackDiag, Values, positive
 
 __all__ = ["Linear"]
 
@@ -33,7 +32,7 @@ class Linear(Kernel):
     def __init__(
         self,
         input_dim: int,
-        variances: Any = None,
+        variances: Values | None = None,
         ARD: bool = False,
         active_dims: Columns | None = None,
         name: str = "linear",

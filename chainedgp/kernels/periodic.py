@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ..linalg import Array
 from ..parameters.roles import Role
-from .base import Array, Columns, Kernel, Pullback, PullbackDiag, positive
+from .base import Columns, Kernel, Pullback, PullbackDiag, Values, positive
 from .distances import DistancesFrom
 
 __all__ = ["Periodic"]
@@ -45,8 +46,8 @@ class Periodic(Kernel):
         self,
         input_dim: int,
         variance: float = 1.0,
-        period: Any = None,
-        lengthscale: Any = None,
+        period: Values | None = None,
+        lengthscale: Values | None = None,
         ARD1: bool = False,
         ARD2: bool = False,
         active_dims: Columns | None = None,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..linalg import Array
 from ..parameters.roles import Role
-from .base import Array, Columns, Kernel, Pullback, PullbackDiag, positive
+from .base import Columns, Kernel, Pullback, PullbackDiag, positive
 
 __all__ = ["Bias", "Static", "White"]
 
@@ -13,6 +14,7 @@ __all__ = ["Bias", "Static", "White"]
 class Static(Kernel):
     """A kernel with one parameter, `variance` = k(x, x), and no gradient in the inputs."""
 
+    default_name: str = "static"
     roles = {"variance": Role.VARIANCE}
 
     def __init__(
@@ -20,9 +22,9 @@ class Static(Kernel):
         input_dim: int,
         variance: float = 1.0,
         active_dims: Columns | None = None,
-        name: str = "static",
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_dim, name, active_dims)
+        super().__init__(input_dim, self.default_name if name is None else name, active_dims)
         self.variance = positive(type(self).__name__, "variance", variance)
         self.link_parameter(self.variance)
 
@@ -49,14 +51,7 @@ class Bias(Static):
     Parameters: input_dim, variance (positive), active_dims, name.
     """
 
-    def __init__(
-        self,
-        input_dim: int,
-        variance: float = 1.0,
-        active_dims: Columns | None = None,
-        name: str = "bias",
-    ) -> None:
-        super().__init__(input_dim, variance, active_dims, name)
+    default_name = "bias"
 
     def _evaluate(self, X: Array, Z: Array | None) -> tuple[Array, Pullback]:
         shape = (X.shape[0], X.shape[0] if Z is None else Z.shape[0])
@@ -73,16 +68,8 @@ class White(Static):
     name.
     """
 
+    default_name = "white"
     has_white = True
-
-    def __init__(
-        self,
-        input_dim: int,
-        variance: float = 1.0,
-        active_dims: Columns | None = None,
-        name: str = "white",
-    ) -> None:
-        super().__init__(input_dim, variance, active_dims, name)
 
     def _evaluate(self, X: Array, Z: Array | None) -> tuple[Array, Pullback]:
         if Z is None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..linalg import scratch
+from ..linalg import Array, scratch
 from ..parameters.roles import Role
-from .base import Array, Columns, Evaluate, Kernel, Pullback, PullbackDiag, positive
+from .base import Columns, Evaluate, Kernel, Pullback, PullbackDiag, Values, positive
 from .distances import DistancesFrom
 
 __all__ = ["RBF", "Matern12", "Matern32", "Matern52", "RationalQuadratic", "Stationary"]
@@ -20,7 +20,8 @@ class Stationary(Kernel):
     """k(x, z) = variance · ρ(r²), with r² = Σ_d (x_d − z_d)² / lengthscale_d².
 
     A new stationary kernel gives `correlation` (ρ of r²) and `slope` (dk/dr²), nothing else, or
-    just `exponent`, c where ρ = exp(c r²).
+    just `exponent`, c where ρ = exp(c r²). A class that writes `correlation` anew has neither the
+    `exponent` nor the `largest_r2` of its parent, which belong to the parent's ρ.
 
     Parameters
     ----------
@@ -29,13 +30,14 @@ class Stationary(Kernel):
     lengthscale : one value, or (input_dim,) with ARD; 1 if None.
     ARD : one lengthscale per dimension (automatic relevance determination).
     active_dims : the columns of X it acts on; None for all.
-    name : ASCII identifier.
+    name : ASCII identifier; None for that of its class, `default_name`.
 
     Raises
     ------
     InputError : an argument that cannot be used, by name.
     """
 
+    default_name: str = "stationary"
     roles = {"variance": Role.VARIANCE, "lengthscale": Role.LENGTHSCALE}
     #: c where ρ = exp(c · r²), which then comes out of the product of the distances
     exponent: float | None = None
@@ -46,16 +48,23 @@ class Stationary(Kernel):
     #: names of parameters of ρ itself, linked by the constructor after variance and lengthscale
     shape_names: tuple[str, ...] = ()
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Take from a class with a ρ of its own what holds for its parent's alone."""
+        super().__init_subclass__(**kwargs)
+        if "correlation" in cls._written():
+            cls.exponent = vars(cls).get("exponent")
+            cls.largest_r2 = vars(cls).get("largest_r2", np.inf)
+
     def __init__(
         self,
         input_dim: int,
         variance: float = 1.0,
-        lengthscale: Any = None,
+        lengthscale: Values | None = None,
         ARD: bool = False,
         active_dims: Columns | None = None,
-        name: str = "stationary",
+        name: str | None = None,
     ) -> None:
-        super().__init__(input_dim, name, active_dims)
+        super().__init__(input_dim, self.default_name if name is None else name, active_dims)
         owner, self.ARD = type(self).__name__, bool(ARD)
         self.variance = positive(owner, "variance", variance)
         lengthscale = 1.0 if lengthscale is None else lengthscale
@@ -95,7 +104,9 @@ class Stationary(Kernel):
             else:
                 np.exp(K, out=K)
 
-            def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Any]:
+            def pullback(
+                dL_dK: Array, wrt_second: bool = True
+            ) -> tuple[Array, Array, Array | None]:
                 """dL/dθ, dL/dX and dL/dZ from dL/dK."""
                 S, c = self.slope(memo, K, *shape)
                 W = np.multiply(dL_dK, S, out=scratch("work", *K.shape))
@@ -129,19 +140,9 @@ class Stationary(Kernel):
 class RBF(Stationary):
     """Squared exponential, k = variance · exp(−r²/2). Arguments: see `Stationary`."""
 
+    default_name = "rbf"
     exponent = -0.5
     largest_r2 = 1e3  # exp(-500)
-
-    def __init__(
-        self,
-        input_dim: int,
-        variance: float = 1.0,
-        lengthscale: Any = None,
-        ARD: bool = False,
-        active_dims: Columns | None = None,
-        name: str = "rbf",
-    ) -> None:
-        super().__init__(input_dim, variance, lengthscale, ARD, active_dims, name)
 
 
 class Matern12(Stationary):
@@ -150,19 +151,9 @@ class Matern12(Stationary):
     The kink at r = 0 has no derivative in x; it contributes zero to gradients.
     """
 
+    default_name = "matern12"
     largest_r2 = 2.5e5  # exp(-500)
     kink = True
-
-    def __init__(
-        self,
-        input_dim: int,
-        variance: float = 1.0,
-        lengthscale: Any = None,
-        ARD: bool = False,
-        active_dims: Columns | None = None,
-        name: str = "matern12",
-    ) -> None:
-        super().__init__(input_dim, variance, lengthscale, ARD, active_dims, name)
 
     def correlation(self, r2: Array, *shape: float) -> tuple[Array, Array]:
         """ρ = exp(−r); keeps r."""
@@ -178,18 +169,8 @@ class Matern12(Stationary):
 class Matern32(Stationary):
     """Matérn ν = 3/2, k = variance · (1 + s) exp(−s), s = √3 r. Arguments: see `Stationary`."""
 
+    default_name = "matern32"
     largest_r2 = 8e4  # exp(-490)
-
-    def __init__(
-        self,
-        input_dim: int,
-        variance: float = 1.0,
-        lengthscale: Any = None,
-        ARD: bool = False,
-        active_dims: Columns | None = None,
-        name: str = "matern32",
-    ) -> None:
-        super().__init__(input_dim, variance, lengthscale, ARD, active_dims, name)
 
     def correlation(self, r2: Array, *shape: float) -> tuple[Array, Array]:
         """ρ = (1 + s) exp(−s); keeps 1 + s."""
@@ -209,18 +190,8 @@ class Matern32(Stationary):
 class Matern52(Stationary):
     """Matérn ν = 5/2, k = variance · (1 + s + s²/3) exp(−s), s = √5 r. See `Stationary`."""
 
+    default_name = "matern52"
     largest_r2 = 5e4  # exp(-500)
-
-    def __init__(
-        self,
-        input_dim: int,
-        variance: float = 1.0,
-        lengthscale: Any = None,
-        ARD: bool = False,
-        active_dims: Columns | None = None,
-        name: str = "matern52",
-    ) -> None:
-        super().__init__(input_dim, variance, lengthscale, ARD, active_dims, name)
 
     def correlation(self, r2: Array, *shape: float) -> tuple[Array, tuple[Array, Array]]:
         """ρ = (1 + s + s²/3) exp(−s); keeps 1 + s and the polynomial."""
@@ -248,17 +219,18 @@ class RationalQuadratic(Stationary):
     the same shape. `power` is positive.
     """
 
+    default_name = "rational_quadratic"
     shape_names = ("power",)
 
     def __init__(
         self,
         input_dim: int,
         variance: float = 1.0,
-        lengthscale: Any = None,
+        lengthscale: Values | None = None,
         power: float = 2.0,
         ARD: bool = False,
         active_dims: Columns | None = None,
-        name: str = "rational_quadratic",
+        name: str | None = None,
     ) -> None:
         super().__init__(input_dim, variance, lengthscale, ARD, active_dims, name)
         self.power = positive(type(self).__name__, "power", power)

@@ -407,6 +407,41 @@ def test_distances_one_by_one_are_those_of_products(symmetric, monkeypatch):
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
+class HeavyTails(RBF):
+    """Written on top of a kernel that is zero where this one is not."""
+
+    def correlation(self, r2):
+        return 1.0 / (1.0 + r2), r2
+
+    def slope(self, memo, K):
+        return K / (1.0 + memo), -1.0
+
+
+class PreparedAgain(HeavyTails):
+    def _evaluate(self, X, Z):
+        return super()._evaluate(X, Z)
+
+    def _evaluate_diag(self, X):
+        return super()._evaluate_diag(X)
+
+
+class NothingWritten(Kernel):
+    pass
+
+
+@pytest.mark.parametrize("kernel", [HeavyTails(2, 1.3), PreparedAgain(2, 1.3)])
+def test_a_correlation_of_its_own_has_nothing_of_its_parents(kernel):
+    check_kernel(kernel)
+    far = np.array([[0.0, 0.0], [3000.0, 4000.0]])
+    assert kernel.K(far)[0, 1] == pytest.approx(1.3 / (1.0 + 5000.0**2), rel=1e-9)
+    assert kernel.prepare(far)(None)[0][0, 1] == kernel.K(far)[0, 1]
+
+
+def test_a_kernel_without_a_method_says_which():
+    with pytest.raises(NotImplementedError, match="NothingWritten must implement _evaluate"):
+        NothingWritten(1, "nothing").K(np.ones((2, 1)))
+
+
 def doubled(K, pullback):
     return 2.0 * K, lambda W, *args, **kw: pullback(2.0 * W, *args, **kw)
 
@@ -427,7 +462,30 @@ class DoubledInside(RBF):
         return doubled(*super()._evaluate_diag(X))
 
 
-@pytest.mark.parametrize("own", [Doubled, DoubledInside])
+class DoubledBeside:  # no kernel itself
+    def evaluate(self, X, Z=None):
+        return doubled(*super().evaluate(X, Z))
+
+    def evaluate_diag(self, X):
+        return doubled(*super().evaluate_diag(X))
+
+
+class DoubledByMixin(DoubledBeside, RBF):
+    pass
+
+
+class DoubledShape(RBF):
+    def correlation(self, r2):
+        return 2.0 * np.exp(-0.5 * r2), None
+
+    def slope(self, memo, K):
+        return K, -0.5
+
+    def _evaluate_diag(self, X):
+        return doubled(*super()._evaluate_diag(X))
+
+
+@pytest.mark.parametrize("own", [Doubled, DoubledInside, DoubledByMixin, DoubledShape])
 def test_a_model_uses_an_evaluate_of_its_own(own):
     X = np.linspace(0.0, 1.0, 20)[:, None]
     one, two = (
