@@ -29,7 +29,8 @@ from .model.construction import (
     checked_likelihood,
     one_per_latent,
 )
-from .parameters.leaves import LatentList, ParamzModel
+from .parameters.paramz_model import ParamzModel
+from .parameters.parts import LatentList
 from .posterior.gaussian import Gaussian
 from .posterior.sparse import Prior, make_prior
 from .predictive.distribution import Predictive

@@ -9,7 +9,8 @@ import numpy as np
 from paramz import Param
 
 from .errors import InputError
-from .parameters.leaves import InputParam, Part
+from .parameters.leaves import InputParam
+from .parameters.parts import Part
 from .parameters.roles import Role
 
 __all__ = ["Constant", "Linear", "MeanFunction", "Zero"]

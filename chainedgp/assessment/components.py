@@ -13,7 +13,7 @@ from ..kernels import Kernel
 from ..kernels.combine import Sum
 from ..likelihoods import Likelihood
 from ..linalg import Array, one_blas_thread
-from ..parameters.leaves import latent_index
+from ..parameters.parts import latent_index
 from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import VARIANCE_FLOOR, Prior
 from ..predictive.predictor import Predictor

@@ -17,7 +17,7 @@ from distributed import Client, KilledWorker, get_client
 from ..data.rows import Rows
 from ..errors import InputError
 from ..linalg import Array
-from ..parameters.leaves import copy_of
+from ..parameters.parts import copy_of
 from ..posterior.evaluator import Evaluator, Hyperparameters, P, S
 from ..posterior.shards import Shard
 from ..posterior.sparse import Prior

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from paramz import Param
 from paramz.transformations import Logexp
 
 from ..errors import InputError
 from ..linalg import Array
-from ..parameters.leaves import InputParam, Part
+from ..parameters.leaves import InputParam, Leaf
+from ..parameters.parts import Part
 
 __all__ = [
     "Columns",
@@ -39,7 +39,7 @@ PullbackDiag = Callable[[Array], tuple[Array, Array | None]]
 
 def positive(
     owner: str, name: str, value: Values, size: int = 1, per_dimension: bool = False
-) -> Param:
+) -> Leaf:
     """Make a positive parameter leaf (size,), constrained by Logexp; a scalar fills the vector."""
     try:
         array = np.array(value, dtype=float).ravel()
@@ -53,7 +53,7 @@ def positive(
         )
     if not np.all(np.isfinite(array)) or not np.all(array > 0):
         raise InputError(f"{owner}: {name} must be positive and finite, got {value!r}")
-    kind = InputParam if per_dimension else Param
+    kind = InputParam if per_dimension else Leaf
     return kind(name, np.broadcast_to(array, (size,)).copy(), Logexp())
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..linalg import Array
-from ..parameters.leaves import copy_of
+from ..parameters.parts import copy_of
 from .adapter import as_kernel
 from .base import Evaluate, Indices, Kernel, Pullback, PullbackDiag
 

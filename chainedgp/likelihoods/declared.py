@@ -10,7 +10,7 @@ from paramz import Parameterized
 
 from ..errors import InputError
 from ..parameters.domains import make_parameter
-from ..parameters.leaves import Part
+from ..parameters.parts import Part
 
 __all__ = ["Declared"]
 

@@ -33,7 +33,9 @@ from ..likelihoods import Likelihood
 from ..likelihoods.faults import check_density
 from ..linalg import Array, one_blas_thread, pack_lower
 from ..means import MeanFunction
-from ..parameters.leaves import LargeParam, LatentList, ParamzModel
+from ..parameters.leaves import LargeParam
+from ..parameters.paramz_model import ParamzModel
+from ..parameters.parts import LatentList
 from ..posterior.evaluator import Evaluator, Gradient, Hyperparameters, State
 from ..posterior.gaussian import Gaussian, from_root, root_gradient, root_of
 from ..posterior.shards import Shard

@@ -12,7 +12,8 @@ from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..linalg import Array
 from ..means import MeanFunction
-from ..parameters.leaves import LargeParam, LatentList, copy_of
+from ..parameters.leaves import LargeParam
+from ..parameters.parts import LatentList, copy_of
 
 __all__ = [
     "as_mean",

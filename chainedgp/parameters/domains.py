@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from paramz import Param
 from paramz.transformations import Logexp
 
 from ..errors import InputError
+from .leaves import Leaf
 
-__all__ = ["CONTINUOUS", "DOMAINS", "OUTSIDE", "AboveOne", "make_parameter"]
+__all__ = ["CONTINUOUS", "DOMAINS", "OUTSIDE", "AboveOne", "Domain", "make_parameter"]
 
 
 class AboveOne(Logexp):
     """The constraint θ = 1 + log(1 + eˣ) > 1. No constructor arguments: paramz keeps one object."""
+
+    lower = 1.0
 
     def f(self, x: np.ndarray) -> np.ndarray:
         """θ from the unconstrained x, never rounded to 1."""
@@ -42,8 +46,18 @@ class AboveOne(Logexp):
         return ">1"
 
 
-DOMAINS: dict[str, type[Logexp] | None] = {"positive": Logexp, "real": None, "above_one": AboveOne}
-LOWEST = {"positive": 0.0, "real": -np.inf, "above_one": 1.0}
+class Domain(NamedTuple):
+    """Where a parameter of a likelihood may lie: above `lower`, by a constraint of paramz."""
+
+    lower: float
+    constraint: type[Logexp] | None
+
+
+DOMAINS = {
+    "positive": Domain(0.0, Logexp),
+    "real": Domain(-np.inf, None),
+    "above_one": Domain(AboveOne.lower, AboveOne),
+}
 
 
 CONTINUOUS = ("real", "positive", "unit")  # supports of targets that have a density
@@ -59,7 +73,7 @@ OUTSIDE = {  # what to do with targets outside the support
 }
 
 
-def make_parameter(key: str, value: float, domain: str) -> Param:
+def make_parameter(key: str, value: float, domain: str) -> Leaf:
     """A scalar leaf that starts at value, kept in the domain; InputError if it is outside."""
     if domain not in DOMAINS:
         raise InputError(f"Domain {domain!r} of {key!r} is unknown: use {', '.join(DOMAINS)}.")
@@ -67,8 +81,8 @@ def make_parameter(key: str, value: float, domain: str) -> Param:
         number = float(value)
     except (TypeError, ValueError) as error:
         raise InputError(f"Parameter {key} must be a number; got {value!r}.") from error
-    if not (np.isfinite(number) and number > LOWEST[domain]):
+    lower, constraint = DOMAINS[domain]
+    if not (np.isfinite(number) and number > lower):
         words = domain.replace("_", " ")
         raise InputError(f"Parameter {key} must be finite and {words}; got {value!r}.")
-    constraint = DOMAINS[domain]
-    return Param(key, number, constraint() if constraint else None)
+    return Leaf(key, number, constraint() if constraint else None)

@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from ..errors import InputError
 from ..linalg import Array
-from ..parameters.leaves import latent_index
+from ..parameters.parts import latent_index
 from ..predictive.fitted import FittedModel
 from . import grids, style
 from .targets import draw_data, shown_targets, target_limits

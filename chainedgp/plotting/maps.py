@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import InputError, MomentWarning
 from ..linalg import Array
-from ..parameters.leaves import latent_index
+from ..parameters.parts import latent_index
 from ..predictive.fitted import FittedModel
 from . import grids, style
 from .targets import shown_targets

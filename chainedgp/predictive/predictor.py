@@ -15,7 +15,7 @@ from ..data.rows import Rows, as_inputs, as_metadata, is_dask, without_weights
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..linalg import Array
-from ..parameters.leaves import copy_of
+from ..parameters.parts import copy_of
 from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import Prior
 from .distribution import Predictive

@@ -64,6 +64,30 @@ def test_a_fixed_leaf_can_be_written(m):
     assert m.log_likelihood() == rebuilt(m)
 
 
+def test_a_value_outside_its_constraint_is_refused_and_nothing_changes(m):
+    leaves = {
+        "lengthscale": (m.kernels[0].lengthscale, "positive"),
+        "variance": (m.kernels[1].variance, "positive"),
+        "nu": (small_model("HetStudentT").likelihood.nu, "above 1"),
+    }
+    for name, (leaf, words) in leaves.items():
+        before = np.array(leaf.values)
+        for value in (-1.0, np.full(leaf.shape, -2.0)):
+            for write in (
+                lambda leaf=leaf, value=value: leaf.__setitem__(slice(None), value),
+                lambda leaf=leaf, value=value, name=name: setattr(leaf._parent_, name, value),
+                lambda leaf=leaf, value=value: leaf[:1].__setitem__(slice(None), np.min(value)),
+            ):
+                with pytest.raises(InputError, match=rf"\.{name} must be {words}; got"):
+                    write()
+        np.testing.assert_array_equal(leaf.values, before)
+    free = m.kernels[1].variance
+    free.unconstrain()  # who takes the constraint off has what he asked for
+    free[:] = -1.0
+    assert free.values[0] == -1.0
+    m.mean_functions[0].value[:] = -1.0
+
+
 def test_writing_all_values_reaches_fixed_leaves_too(m):
     """`m[:] = x` with something fixed: the kernel must not go on with its old value."""
     m.kernels.fix()

@@ -12,7 +12,6 @@ from ...inference.natural_gradients import find_q, start_from_q
 from ...inference.starts import latent_scales
 from ...kernels import Kernel
 from ...linalg import one_blas_thread
-from ...parameters.domains import AboveOne
 from ...parameters.roles import Role
 from ...posterior.evaluator import Evaluator
 from ...posterior.shards import Shard
@@ -88,7 +87,7 @@ def _at_bounds(model: Any) -> list[tuple[str, str, str]]:
     for name, leaf in model._named_leaves().items():
         fixed = np.asarray(leaf.is_fixed).all()
         for constraint, entries in leaf.constraints.items():
-            low = 1.0 if isinstance(constraint, AboveOne) else getattr(constraint, "lower", None)
+            low = getattr(constraint, "lower", None)
             if low is None or fixed:
                 continue
             high = float(getattr(constraint, "upper", np.inf))

@@ -14,7 +14,7 @@ from ...inference.result import OptimizationResult, TracePoint
 from ...kernels import Kernel
 from ...linalg import Array
 from ...means import MeanFunction
-from ...parameters.leaves import name_after
+from ...parameters.parts import name_after
 from ...parameters.priors import Prior
 from .archive import FileFormatError
 from .classes import MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, signature_of

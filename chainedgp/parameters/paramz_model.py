@@ -1,0 +1,155 @@
+"""A paramz model: what every model here adds to it, and its traps mended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from paramz import Model, Param
+
+from ..errors import InputError
+from ..linalg import Array
+from .leaves import Searchable
+from .parts import copy_of
+from .priors import Prior
+
+__all__ = ["ParamzModel"]
+
+
+class ParamzModel(Searchable, Model):
+    """A paramz model with hyperpriors and named leaves, and with paramz's traps mended."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        # by name of the leaf; never call it `priors`: GPy gives that name to all of paramz
+        self.hyperpriors: dict[str, Prior] = {}
+
+    @classmethod
+    def _built(cls, build: Callable[[Self], None]) -> Self:
+        """A model that `build` puts together in the place of `__init__`.
+
+        As after `__init__`, paramz then connects the parts that were linked.
+        """
+        model = cls.__new__(cls)
+        model._in_init_ = True
+        build(model)
+        model._in_init_ = model._model_initialized_ = False
+        model.initialize_parameter()
+        return model
+
+    def _mark_stale(self) -> None:
+        """Something changed: the model must evaluate its bound again."""
+        raise NotImplementedError
+
+    def __getstate__(self) -> Any:
+        self._mark_stale()  # what was evaluated holds closures
+        return super().__getstate__()
+
+    def _snapshot(self) -> dict[str, Array]:
+        """Values of all leaves by name, to be put back by `_restore`."""
+        return {name: np.array(leaf.values) for name, leaf in self._named_leaves().items()}
+
+    def _restore(self, snapshot: dict[str, Array]) -> None:
+        for name, leaf in self._named_leaves().items():
+            leaf[:] = snapshot[name]
+
+    # ---- hyperpriors ---------------------------------------------------------------------------
+
+    def set_prior(self, leaf: Any, prior: Prior | None) -> None:
+        """Put a hyperprior on a parameter, or take it off with None; it enters the objective.
+
+        leaf : a parameter such as `m.kernels[0].lengthscale`, or a regular expression over names,
+            as in `m.set_prior(".*lengthscale", priors.LogNormal(0, 1))`.
+        """
+        if prior is not None and not isinstance(prior, Prior):
+            raise InputError(f"prior must be a chainedgp.priors.Prior; got {type(prior).__name__}.")
+        leaves = [leaf] if isinstance(leaf, Param) else self.grep_param_names(str(leaf))
+        known = {id(part): name for name, part in self._named_leaves().items()}
+        names = [known[id(part)] for part in leaves if id(part) in known]
+        if not names:
+            raise InputError(f"no parameter of this model matches {leaf!r}.")
+        if prior is not None:
+            self._check_prior(prior, names)
+        for name in names:
+            self.hyperpriors.pop(name, None)
+            if prior is not None:
+                self.hyperpriors[name] = prior
+        self._mark_stale()
+
+    def _check_prior(self, prior: Prior, names: list[str]) -> None:
+        for name in names:
+            values = self._named_leaves()[name].values
+            with np.errstate(all="ignore"):
+                possible = np.isfinite(prior.log_density(values)).all()
+            if not possible:
+                raise InputError(
+                    f"{prior!r} has no density at {name} = {values.ravel()[:3]}: choose a prior "
+                    "whose support holds it, such as Normal for a parameter of either sign."
+                )
+
+    def _named_leaves(self) -> dict[str, Any]:
+        """All leaves by name, without the name of the model."""
+        return {leaf.hierarchy_name().partition(".")[2]: leaf for leaf in self.flattened_parameters}
+
+    def _with_priors(self) -> list[tuple[Any, Prior]]:
+        if not self.hyperpriors:
+            return []
+        leaves = self._named_leaves()
+        return [(leaves[name], prior) for name, prior in self.hyperpriors.items()]
+
+    def log_prior(self) -> float:
+        """Log-density of the hyperpriors at the current parameters; 0 where there are none."""
+        return float(
+            sum(prior.log_density(leaf.values).sum() for leaf, prior in self._with_priors())
+        )
+
+    def _add_prior_gradients(self) -> None:
+        """Add the gradients of the log-priors to the leaves'."""
+        for leaf, prior in self._with_priors():
+            leaf.gradient[:] += prior.gradient(leaf.values)
+
+    # ---- traps of paramz ------------------------------------------------------------------------
+
+    def __copy__(self) -> Any:
+        return copy_of(self)  # a shallow copy would take the parts away from this model
+
+    @property
+    def optimizer_array(self) -> Array:
+        """The free parameters as paramz transforms them: a copy, not its buffer."""
+        with np.errstate(over="ignore"):  # of the unused branch, for values above 709
+            array = np.array(Model.optimizer_array.fget(self))
+        # paramz remembers the array's id while it copies a model: keep the array alive
+        self.__dict__["_handed_out"] = array
+        return array
+
+    @optimizer_array.setter
+    def optimizer_array(self, x: Array) -> None:
+        Model.optimizer_array.fset(self, x)
+
+    def randomize(self, rand_gen: Any = None, *args: Any, **kwargs: Any) -> None:
+        """Draw all free parameters, as paramz transforms them, from `rand_gen(size=…)`; N(0, 1)."""
+        draw: Any = np.random.default_rng().normal if rand_gen is None else rand_gen
+        self.optimizer_array = draw(*args, size=self.optimizer_array.size, **kwargs)
+
+    def __setitem__(self, key: Any, value: Any, paramlist: Any = None) -> None:
+        super().__setitem__(key, value, paramlist)
+        self._sync_leaves(to_leaves=True)  # paramz leaves out what is fixed
+
+    def update_model(self, updates: bool | None = None) -> Any:
+        """Get or set whether changes are followed at once; nothing set meanwhile is lost."""
+        if updates:
+            self._sync_leaves(to_leaves=False)
+        return super().update_model(updates)
+
+    def _sync_leaves(self, *, to_leaves: bool) -> None:
+        """Copy paramz's flat array of all parameters into the leaves, or back."""
+        start = 0
+        for leaf in self.flattened_parameters:
+            part = self.param_array[start : start + leaf.size]
+            if to_leaves:
+                np.ndarray.__setitem__(leaf, Ellipsis, part.reshape(leaf.shape))
+            else:
+                part[:] = leaf.values.ravel()
+            start += leaf.size
+        self._mark_stale()
