@@ -15,6 +15,7 @@ from scipy.special import expit, logit
 from ..data.rows import rows_of
 from ..errors import InputError
 from ..parameters.domains import CONTINUOUS, OUTSIDE
+from .observation import OBSERVATION
 from .wrappers.atoms import WithAtoms
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ __all__ = ["check_support", "constant_fit", "difference", "differences", "tabula
 EDGES = np.linspace(-4.6, 4.6, 57)
 GL_NODES, GL_WEIGHTS = np.polynomial.legendre.leggauss(10)
 MAX_COUNTS = 2**14
-OBSERVATION = ("censored", "y_upper", "entry")
-"""Metadata that say how y was observed; they do not change the distribution of y itself."""
 SHORTEST = 1e-14
 """Step of a difference that is not shortened any more."""
 
@@ -361,11 +360,13 @@ def _width(log_q: Callable, centre: np.ndarray, reach: float) -> np.ndarray:
     return _take(steps, first) + np.zeros(centre.shape)
 
 
-def constant_fit(likelihood: Likelihood, y: np.ndarray, kw: dict[str, Any]) -> np.ndarray:
+def constant_fit(
+    likelihood: Likelihood, y: np.ndarray, kw: dict[str, Any], start: np.ndarray | None = None
+) -> np.ndarray:
     """Constants (b,) near the maximum of Σ log p(y_i | c) − Σ (c_j − c⁰_j)²/200, always finite.
 
-    c⁰ is the best of a few values per latent taken from the spread of y; at most 1,000 rows are
-    used. The weak pull towards c⁰ keeps unbounded cases (all targets equal) finite.
+    c⁰ is `start`, or the best of a few values per latent taken from the spread of y; at most 1,000
+    rows are used. The weak pull towards c⁰ keeps unbounded cases (all targets equal) finite.
     """
     rows = np.linspace(0, len(y) - 1, min(len(y), 1000)).astype(int)
     y = y[rows]
@@ -382,9 +383,10 @@ def constant_fit(likelihood: Likelihood, y: np.ndarray, kw: dict[str, Any]) -> n
         """`total`, but what only one number reaches (a density that is infinite there) is none."""
         return min(total(c), total(c + 1e-9 * (1.0 + np.abs(c))))
 
-    start = np.zeros(b)
+    searches = 2 if start is None else 0
+    start = np.zeros(b) if start is None else start
     value = nearby(start)
-    for _ in range(2):  # coordinate-wise search over the candidates
+    for _ in range(searches):  # coordinate-wise over the candidates
         for j in range(b):
             for candidate in _candidates(y):
                 trial = np.where(np.arange(b) == j, candidate, start)

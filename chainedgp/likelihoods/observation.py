@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import InputError
 
-__all__ = ["EXACT", "INTERVAL", "LEFT", "RIGHT", "codes", "hazard_terms", "upper_ends"]
+__all__ = [
+    "EXACT",
+    "INTERVAL",
+    "LEFT",
+    "OBSERVATION",
+    "RIGHT",
+    "Event",
+    "codes",
+    "entered",
+    "hazard_terms",
+    "seen",
+    "upper_ends",
+]
 
 Array = np.ndarray
 EXACT, RIGHT, LEFT, INTERVAL = 0, 1, -1, 2
 """Codes of the metadata `censored`."""
+OBSERVATION = ("censored", "y_upper", "entry")
+"""Metadata that say how y was observed; they do not change the distribution of y itself."""
 
 Metadata = Array | None
 TINY = np.finfo(float).tiny
@@ -35,6 +49,62 @@ def upper_ends(y_upper: Metadata) -> Array:
     if y_upper is None:
         raise InputError("Rows with censored = 2 need Y_metadata['y_upper'], the interval's end.")
     return y_upper
+
+
+class Event(NamedTuple):
+    """What rows say of T: that it is one number, low = high, or lies in (low, high].
+
+    y, kw: what `log_density` takes for the probability of the event, without an `entry`.
+    """
+
+    low: Array
+    high: Array
+    y: Array
+    kw: dict[str, Any]
+
+    @property
+    def exact(self) -> Array:
+        """Rows of which T itself is known."""
+        return self.low == self.high
+
+    @property
+    def certain(self) -> Array:
+        """Rows that say nothing of T."""
+        return np.isneginf(self.low) & np.isposinf(self.high)
+
+    def holds(self, values: tuple[float, ...]) -> Array:
+        """Whether the event holds each of the k values, (k, *shape of y)."""
+        at = np.reshape(values, (-1,) + (1,) * np.ndim(self.low))
+        return np.where(self.exact, at == self.low, (self.low < at) & (at <= self.high))
+
+
+def seen(y: Array, kw: dict[str, Any]) -> Event:
+    """The event that each row reports: an exact time, or (entry or y, y or y_upper or ∞]."""
+    rest = {key: value for key, value in kw.items() if key not in OBSERVATION}
+    if all(kw.get(key) is None for key in OBSERVATION):
+        return Event(y, y, y, rest)
+    code, entry = codes(kw.get("censored")), kw.get("entry")
+    start = -np.inf if entry is None else np.where(np.greater(entry, 0.0), entry, -np.inf)
+    upper = upper_ends(kw.get("y_upper")) if np.any(code == INTERVAL) else np.inf
+    low = np.where(code == LEFT, start, y)
+    high = np.select([code == RIGHT, code == INTERVAL], [np.inf, upper], y)
+    late = (code == LEFT) & np.isfinite(low)  # known to lie between the entry and y
+    rest["censored"] = np.where(late, float(INTERVAL), code)
+    if np.any(late | (code == INTERVAL)):
+        rest["y_upper"] = np.where(late | (code == INTERVAL), high, np.inf)
+    return Event(low, high, np.where(late, low, y), rest)
+
+
+def entered(y: Array, kw: dict[str, Any]) -> Event | None:
+    """What was known before rows were seen, T > entry; None without an entry above 0."""
+    entry = kw.get("entry")
+    if entry is None or not np.any(np.greater(entry, 0.0)):
+        return None
+    entry = entry + np.zeros(np.shape(y))
+    start = np.where(entry > 0.0, entry, -np.inf)
+    rest = {key: value for key, value in kw.items() if key not in OBSERVATION}
+    rest["censored"] = np.full(entry.shape, float(RIGHT))
+    return Event(start, np.full(entry.shape, np.inf), np.where(entry > 0.0, entry, 1.0), rest)
 
 
 def hazard_terms(

@@ -9,8 +9,7 @@ import numpy as np
 from ..expectations import special
 from . import observation
 from .contract import Array, Likelihood
-from .from_density import OBSERVATION
-from .observation import EXACT, INTERVAL, LEFT, TINY, Metadata
+from .observation import EXACT, INTERVAL, LEFT, OBSERVATION, TINY, Metadata
 
 __all__ = ["Survival"]
 

@@ -203,8 +203,13 @@ class Predictive(SurvivalCurves):
 
         For a censored row the logarithm of the probability of what was seen.
         """
-        censored = self._seen.kw.keys() & set(CENSORING)
-        return self._logpdf(y, self._seen if censored else self._mixture)
+        if not self._seen.kw.keys() & set(CENSORING):
+            return self._logpdf(y, self._mixture)
+        truncated = np.any(self._seen.kw.get("entry", 0.0) > 0.0)  # a ratio keeps all latents
+        if truncated or self._seen.dim <= 3:
+            return self._logpdf(y, self._seen)
+        kw = {key: value for key, value in self._seen.kw.items() if key != "entry"}
+        return self._logpdf(y, mixture_of(self._likelihood, self._means, self._variances, kw))
 
     def _logpdf(self, y: np.ndarray, mixture: Mixture) -> np.ndarray:
         return self._over_entries(
@@ -333,9 +338,9 @@ class Predictive(SurvivalCurves):
 
     def _outside(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where y is below and above the support; its ends may be atoms and are left in."""
-        support = self._likelihood.support
-        low = (y < 0.0) if support != "real" else y == -np.inf
-        high = {"unit": 1.0, "binary": 1.0}.get(support, np.inf)
+        support, atoms = self._likelihood.support, self._likelihood.atoms
+        low = (y < min(0.0, *atoms, 0.0)) if support != "real" else y == -np.inf
+        high = max({"unit": 1.0, "binary": 1.0}.get(support, np.inf), *atoms, -np.inf)
         return low, (y > high) | (y == np.inf)
 
     def _over_entries(

@@ -15,6 +15,7 @@ from scipy.special import gammaln, ndtr, ndtri, polygamma
 from ..data.rows import rows_of
 from ..expectations.quadrature import row_blocks
 from ..likelihoods import Inflated, Likelihood
+from ..likelihoods.observation import TINY, seen
 from .nodes import LOG_SQRT_2PI, REACH, Mixture, lattice
 
 __all__ = ["GaussianLatents", "NormalInFirst", "ScaleMixture", "WithOdds", "mixture_of"]
@@ -73,6 +74,12 @@ class GaussianLatents:
     def cdf(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
         """P(Y ≤ y | f); see `Mixture`."""
         return self.likelihood.cdf(y, *latents, **self.keywords(rows))
+
+    def log_survival(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
+        """log P(T > t | f), (K, N), of an event time."""
+        if hasattr(self.likelihood, "log_survival"):
+            return self.likelihood.log_survival(t, *latents, **self.keywords(rows))
+        return np.log1p(-self.cdf(t, rows, latents))
 
     def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Quantiles at the mean of q, and the extremes one sd to either side of each latent."""
@@ -238,8 +245,8 @@ class WithOdds:
         self, likelihood: Any, means: np.ndarray, variances: np.ndarray, kw: dict[str, Any]
     ) -> None:
         c = len(likelihood.base.latents)
-        self.likelihood = likelihood
-        self.inner = mixture_of(likelihood._part, means[:, :c], variances[:, :c], kw)
+        self.likelihood, self.kw = likelihood, kw
+        self.inner: Any = mixture_of(likelihood._part, means[:, :c], variances[:, :c], kw)
         self.dim, self.far = self.inner.dim, self.inner.far
         self.share, self.weights = _odds(means[:, c:].T, variances[:, c:].T)  # (n,), (K, n)
 
@@ -248,11 +255,21 @@ class WithOdds:
         return self.inner.nodes(rows, z)
 
     def log_density(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """log(r p_base(y) + Σ w_k [y = a_k]); see `Mixture`."""
-        hit, safe = self.likelihood._hits(y)  # (K, N), (N,)
-        alone = hit[~self.likelihood._shared].any(axis=0)
-        total = np.log(self.share[rows]) + self.inner.log_density(safe, rows, latents)
-        total = np.where(alone, -np.inf, total)
+        """log(r p_base(y) + Σ w_k [y = a_k]), or of what was seen of y; see `Mixture`."""
+        hit, none, safe = self.likelihood._asked(seen(y, rows_of(self.kw, rows)))  # (K, N), (N,) …
+        return self._log_total(hit, none, self.inner.log_density(safe, rows, latents), rows)
+
+    def log_survival(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
+        """log P(T > t), (K, N), of an event time."""
+        above = np.less.outer(t, self.likelihood.at).T
+        inner = self.inner.log_survival(np.maximum(t, TINY), rows, latents)
+        return self._log_total(above, np.zeros(len(t), dtype=bool), inner, rows)
+
+    def _log_total(
+        self, hit: np.ndarray, none: np.ndarray, inner: np.ndarray, rows: np.ndarray
+    ) -> np.ndarray:
+        """log(r P_base + Σ w_k [hit_k]), P_base = exp(inner) but for rows of which it has none."""
+        total = np.where(none, -np.inf, np.log(self.share[rows]) + inner)
         for one, weight in zip(hit, self.weights, strict=True):
             total = np.where(one, np.logaddexp(total, np.log(weight[rows])), total)
         return total

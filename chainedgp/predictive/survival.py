@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from ..data.arguments import as_percent
 from ..errors import InputError
 from ..expectations import quadrature
+from ..likelihoods.observation import OBSERVATION
 from ..likelihoods.wrappers.constant import innermost
 from ..parameters.domains import CONTINUOUS
 from .mixtures import GaussianLatents
@@ -17,7 +18,7 @@ from .nodes import log_expectation
 
 __all__ = ["BAND_NODES", "CENSORING", "SurvivalCurves", "pit_ends"]
 
-CENSORING = ("censored", "y_upper", "entry")
+CENSORING = OBSERVATION
 """Metadata that say what was seen of an event: they enter `logpdf`, not the event's own law."""
 
 BAND_NODES = 2048
@@ -39,6 +40,7 @@ class SurvivalCurves:
 
     _likelihood: Any
     _event: GaussianLatents
+    _mixture: Any
     _logpdf: Any
     _as_targets: Any
     _over_entries: Any
@@ -54,7 +56,7 @@ class SurvivalCurves:
         self._check_survival("cumulative_hazard")
         return self._with_bands(
             -self._log_sf(t) + 0.0,
-            lambda t, rows, latents: -self._log_survival(t, rows, latents),
+            lambda t, rows, latents: -self._event.log_survival(t, rows, latents),
             t,
             bands,
         )
@@ -65,9 +67,9 @@ class SurvivalCurves:
 
         def conditional(t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
             log_density = self._event.log_density(t, rows, latents)
-            return np.exp(log_density - self._log_survival(t, rows, latents))
+            return np.exp(log_density - self._event.log_survival(t, rows, latents))
 
-        estimate = np.exp(self._logpdf(t, self._event) - self._log_sf(t))
+        estimate = np.exp(self._logpdf(t, self._mixture) - self._log_sf(t))
         return self._with_bands(estimate, conditional, t, bands)
 
     def median(self, bands: Bands | None = None) -> Estimate:
@@ -84,7 +86,7 @@ class SurvivalCurves:
         self._check_survival("restricted_mean")
         if not (np.ndim(horizon) == 0 and 0.0 < float(horizon) < np.inf):
             raise InputError(f"horizon must be a positive number; got {horizon!r}.")
-        nodes, weights = _panels(float(horizon))
+        nodes, weights = _panels(float(horizon), self._likelihood.atoms)
 
         def conditional(_: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
             return sum(  # one time after the other: memory of one curve value
@@ -104,26 +106,21 @@ class SurvivalCurves:
                 "log_survival. Use cdf, ppf or interval, or derive the likelihood from Survival."
             )
 
-    def _log_survival(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """log S(t | f), (K, N)."""
-        kw = self._event.keywords(rows)
-        if hasattr(self._likelihood, "log_survival"):
-            return self._likelihood.log_survival(t, *latents, **kw)
-        return np.log1p(-self._likelihood.cdf(t, *latents, **kw))  # a wrapper without one
-
     def _conditional_sf(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        return np.exp(self._log_survival(t, rows, latents))
+        return np.exp(self._event.log_survival(t, rows, latents))
 
     def _log_sf(self, t: np.ndarray) -> np.ndarray:
-        """log E[S(t | f)], (n, k); 0 for t ≤ 0."""
+        """log E[S(t | f)], (n, k); 0 below 0, and at 0 unless some events are at 0."""
         t = self._as_targets(t, "t")
 
         def log_sf(t: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            mixture = self._mixture
             return log_expectation(
-                self._event, self._log_survival, t, rows, probe=self._event.log_density
+                mixture, mixture.log_survival, t, rows, probe=mixture.log_density
             )
 
-        return np.minimum(self._over_entries(np.where(t > 0.0, t, -1.0), 0.0, -np.inf, log_sf), 0.0)
+        sure = t < 0.0 if 0.0 in self._likelihood.atoms else t <= 0.0
+        return np.minimum(self._over_entries(np.where(sure, -1.0, t), 0.0, -np.inf, log_sf), 0.0)
 
     def _with_bands(
         self, estimate: np.ndarray, conditional: Curve, t: np.ndarray, bands: Bands | None
@@ -148,10 +145,11 @@ class SurvivalCurves:
         return estimate, ends[0], ends[1]
 
 
-def _panels(horizon: float) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss–Legendre nodes and weights of ∫₀ʰ on panels that halve towards 0."""
+def _panels(horizon: float, jumps: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss–Legendre nodes and weights of ∫₀ʰ on panels that halve towards 0, parted at jumps."""
     x, w = np.polynomial.legendre.leggauss(8)
     edges = horizon * np.concatenate([[0.0], 2.0 ** np.arange(1 - PANELS, 1.0)])
+    edges = np.union1d(edges, [t for t in jumps if 0.0 < t < horizon])
     half = 0.5 * np.diff(edges)[:, None]
     return (edges[:-1, None] + half * (1.0 + x)).ravel(), (half * w).ravel()
 

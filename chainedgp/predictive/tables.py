@@ -15,6 +15,8 @@ from .quantiles import DISCRETE, LINES
 
 __all__ = ["DensityTables"]
 
+LEVELS = (0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99)
+"""Quantiles that tell where a density lies beside an atom that holds the median."""
 TABLE_ROWS = 32
 TABLE_FLOOR = -26.0
 """Log-densities (per spread of y) below it add nothing to an integral over y: not refined."""
@@ -33,7 +35,7 @@ class DensityTables:
     def _table(self, rows: np.ndarray) -> Any:
         """The distribution of some rows: `numeric.Table`, or with atoms beside it."""
         with np.errstate(all="ignore"):
-            guess = self.mixture.guess(np.full(len(rows), 0.5), rows)
+            guess = self._guess(rows)
             floor = TABLE_FLOOR - float(np.log(np.nanmax(guess[2] - guess[1]) + 1e-300))
 
         def log_p(y: np.ndarray) -> np.ndarray:
@@ -56,6 +58,20 @@ class DensityTables:
         rest = _Panels(beside, support, guess)
         masses = [np.exp(log_p(np.full(len(rows), atom))) for atom in atoms]
         return WithAtoms(rest, rest.total, atoms, masses)
+
+    def _guess(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The median and two other quantiles of some rows, of those that are no atoms."""
+        guess = np.stack(self.mixture.guess(np.full(len(rows), 0.5), rows))
+        at = np.isin(guess, self.likelihood.atoms).any(axis=0)
+        if at.any():
+            found = [self.mixture.guess(np.full(at.sum(), q), rows[at]) for q in LEVELS]
+            some = np.concatenate(found)  # (3 levels, rows)
+            some = np.where(np.isin(some, self.likelihood.atoms), np.nan, some)
+            some[:, np.isnan(some).all(axis=0)] = self.likelihood.atoms[0]
+            ends = np.nanmin(some, axis=0), np.nanmax(some, axis=0)
+            same = 0.5 * (ends[0] == ends[1])
+            guess[:, at] = np.nanmedian(some, axis=0), ends[0] - same, ends[1] + same
+        return tuple(guess)
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
         """P(Y ≤ y), (n, k) for y (n, k)."""

@@ -431,7 +431,8 @@ def wrapper_models() -> None:
     add("Hurdle NegativeBinomial", L.Hurdle(L.NegativeBinomial()), zeros)
     add("Hurdle HetGamma", L.Hurdle(L.HetGamma()), gaps)
     cured = L.Hurdle(L.LogLogistic(log_shape=0.4))
-    add("Hurdle LogLogistic", cured, gaps, lambda r: r.right)
+    alive = lambda r: {"censored": r.right["censored"] * (gaps(r) > 0.0)}  # noqa: E731
+    add("Hurdle LogLogistic", cured, gaps, alive)
     scipy_likelihood = cgp.Likelihood.from_scipy
     normal = scipy_likelihood(scipy.stats.norm, loc="identity", scale="exp")
     add("scipy norm", normal, "real")

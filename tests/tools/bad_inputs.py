@@ -264,6 +264,11 @@ PARTS = {
         ["scale", "log_variance"],
     ),
     "inflated twice at 0": (lambda: L.Inflated(L.Poisson(), (0, 0)), ["at", "distinct"]),
+    "atom that is no count": (lambda: L.Inflated(L.Poisson(), (0.5,)), ["at", "counts", "0.5"]),
+    "atom at a negative time": (
+        lambda: L.Inflated(L.WeibullSurvival(), (-1,)),
+        ["at", "negative", "WeibullSurvival"],
+    ),
     "RBF of no dimension": (lambda: K.RBF(0), ["input_dim", "at least 1"]),
     "RBF of negative variance": (lambda: K.RBF(1, variance=-1.0), ["variance", "positive"]),
     "RBF of three lengthscales": (

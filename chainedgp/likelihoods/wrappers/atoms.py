@@ -15,7 +15,7 @@ from ...data.rows import rows_of
 from ...expectations import quadrature, reduced
 from ...expectations.closed import expected_softplus
 
-__all__ = ["Bound", "WithAtoms", "ZeroTruncated", "expected_log_z", "expected_share"]
+__all__ = ["Bound", "WithAtoms", "ZeroTruncated", "alike", "expected_share", "expected_total"]
 
 Array = np.ndarray
 
@@ -96,7 +96,7 @@ class WithAtoms(WithMoments):
         below = sum(
             w * np.greater_equal(y, a) for a, w in zip(self.atoms, self.weights, strict=True)
         )
-        return self.share * self.rest.cdf(y) + below
+        return np.minimum(self.share * self.rest.cdf(y) + below, 1.0)
 
     def ppf(self, q: Array) -> Array:
         """The smallest y with cdf ≥ q."""
@@ -140,50 +140,60 @@ class ZeroTruncated(WithMoments):
         return np.maximum(self.rest.ppf(1.0 - share + q * share), 1.0)
 
 
-def expected_log_z(means: Array, variances: Array, nodes: int) -> tuple[Array, ...]:
-    """−E log(1 + Σ e^{h_k}): value (n,), d/dmeans and d/dvariances (K, n). Exact for one atom."""
-    m, v = (np.insert(a.T, 0, 0.0, axis=0).T for a in (means, variances))
-    value, dmeans, dvariances = reduced.expected_log_sum_exp(m, v, nodes)
-    return -value, -dmeans[1:], -dvariances[1:]
+def expected_total(means: Array, variances: Array, nodes: int) -> tuple[Array, ...]:
+    """E log Σ e^{h_k} of one h or more: value (n,), d/dmeans and d/dvariances (k, n)."""
+    if means.shape[1] == 1:
+        return means[:, 0], np.ones(means.T.shape), np.zeros(means.T.shape)
+    return reduced.expected_log_sum_exp(means, variances, nodes)
 
 
 def expected_share(
-    rest: Any,
-    y: Array,
-    hit: Array,
-    means: Array,
-    variances: Array,
-    nodes: int,
-    kw: dict[str, Any],
+    rest: Any, y: Array, means: Array, variances: Array, nodes: int, kw: dict[str, Any]
 ) -> tuple[Array, ...]:
-    """E softplus(log p(y | f) − h), p of the likelihood `rest`, h of the atom that y is.
+    """E log(p(y | f) + Σ_k e^{h_k}), p of the likelihood `rest`, for one h_k or more.
 
-    Exact in h, nodes in f. hit (K, n): which atom; means, variances (n, c + K) of f, then all h.
-    Returns value (n,), d/dmeans, d/dvariances (c + K, n) and d/dθ (p, n).
+    Exact in the last h, nodes in f and in the others. means, variances (n, c + k) of f, then all h.
+    Returns value (n,), d/dmeans, d/dvariances (c + k, n) and d/dθ (p, n).
     """
     c, p = len(rest.latents), len(rest.parameter_keys)
-    m_h, v_h = ((hit * a[:, c:].T).sum(axis=0) for a in (means, variances))
+    m_h, v_h = means[:, -1], variances[:, -1]
 
-    def at(rows: slice, *latents: Array) -> tuple[Array, Array, Array]:
-        log_p = rest.log_density(y[rows], *latents, **rows_of(kw, rows))
-        return expected_softplus(np.maximum(log_p, -1e300) - m_h[rows], v_h[rows])
+    def at(rows: slice, *latents: Array) -> tuple[Array, Array, tuple[Array, Array, Array]]:
+        log_p = rest.log_density(y[rows], *latents[:c], **rows_of(kw, rows))
+        log_p = total = np.maximum(log_p, -1e300)
+        for h in latents[c:]:
+            total = np.logaddexp(total, h)
+        return log_p, total, expected_softplus(total - m_h[rows], v_h[rows])
 
     def slopes(rows: slice, *latents: Array) -> tuple[Array, ...]:
-        _, slope, bend = at(rows, *latents)
-        arguments, kw_rows = (y[rows], *latents), rows_of(kw, rows)
-        first = [slope * d for d in rest.dlog_density(*arguments, **kw_rows)]
-        theta = rest.dlog_density_dtheta(*arguments, **kw_rows) if p else ()
-        return (*first, *(slope * d for d in theta), -slope, bend)
+        log_p, total, (_, slope, bend) = at(rows, *latents)
+        arguments, kw_rows = (y[rows], *latents[:c]), rows_of(kw, rows)
+        share = slope * np.exp(log_p - total)
+        first, theta = (
+            [np.where(share > 0.0, share * d, 0.0) for d in slopes]
+            for slopes in (
+                rest.dlog_density(*arguments, **kw_rows),
+                rest.dlog_density_dtheta(*arguments, **kw_rows) if p else (),
+            )
+        )
+        others = [slope * np.exp(h - total) for h in latents[c:]]
+        return (*first, *others, *theta, 1.0 - slope, bend)
 
     value, dm, dv, extra = quadrature.expectation(
-        lambda rows, *f: at(rows, *f)[0],
+        lambda rows, *f: at(rows, *f)[2][0],
         slopes,
-        means[:, :c],
-        variances[:, :c],
-        quadrature.rule_for(c, nodes),
+        means[:, :-1],
+        variances[:, :-1],
+        quadrature.rule_for(means.shape[1] - 1, nodes),
         p + 2,
     )
-    dmeans, dvariances = (
-        np.vstack([d.T, hit * e]) for d, e in ((dm, extra.T[p]), (dv, extra.T[-1]))
-    )
-    return value, dmeans, dvariances, extra.T[:p]
+    dmeans, dvariances = (np.vstack([d.T, e]) for d, e in ((dm, extra.T[p]), (dv, extra.T[-1])))
+    return m_h + value, dmeans, dvariances, extra.T[:p]
+
+
+def alike(flags: Array) -> list[Array]:
+    """Sets of columns of the booleans (k, n) that are the same, as indices."""
+    sets = [np.arange(flags.shape[1])]
+    for row in flags:
+        sets = [part for one in sets for part in (one[row[one]], one[~row[one]]) if part.size]
+    return sets

@@ -44,6 +44,17 @@ class Wrapper(Likelihood):
         self.positive_metadata = base.positive_metadata
         self.unbounded_metadata = base.unbounded_metadata
 
+    def __getattr__(self, name: str) -> Any:
+        """Further functions of (t, *latents, **kw) that a survival base has."""
+        base = self.__dict__.get("base")
+        if name not in ("log_survival", "log_hazard", "log_cdf") or not hasattr(base, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return partial(self._curve, name)
+
+    def _curve(self, name: str, t: Array, *latents: Array, **kw: Any) -> Array:
+        """log P(T > t), log p(t)/P(T > t) or log P(T ≤ t), by the name that `Survival` has."""
+        raise NotImplementedError(f"{type(self).__name__} has no {name}.")
+
     def _given(self) -> tuple[str, ...]:
         told = "base" in inspect.signature(type(self).__init__).parameters  # else by the class
         return (f"{type(self.base).__name__}()",) if told else ()
@@ -113,13 +124,9 @@ class ConstantLatent(Wrapper):
         domain = "positive" if self._positive else "real"
         return {**declared, self._key: self._start}, {**domains, self._key: domain}
 
-    def __getattr__(self, name: str) -> Any:
-        """Further functions of (t, *latents, **kw) that a survival base has."""
-        base = self.__dict__.get("base")
-        if name not in ("log_survival", "log_hazard", "log_cdf") or not hasattr(base, name):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-        return partial(_of_base(name, 1), self)
+    def _curve(self, name: str, t: Array, *latents: Array, **kw: Any) -> Array:
+        """As the base has it."""
+        return _of_base(name, 1)(self, t, *latents, **kw)
 
     def _full(self, latents: Arrays, kw: dict[str, Any]) -> tuple[Arrays, dict[str, Any]]:
         """Latents and keywords as the base wants them."""

@@ -11,10 +11,13 @@ from ...data.rows import rows_of
 from ...errors import InputError
 from ...expectations import quadrature, reduced, special
 from ...parameters.domains import CONTINUOUS
+from .. import observation
 from ..beta import Beta
 from ..contract import Array, Arrays, Averages, Likelihood
 from ..counts import Poisson
-from .atoms import Bound, WithAtoms, ZeroTruncated, expected_log_z, expected_share
+from ..from_density import constant_fit
+from ..observation import OBSERVATION, TINY, Event
+from .atoms import Bound, WithAtoms, ZeroTruncated, alike, expected_share, expected_total
 from .constant import Wrapper
 
 __all__ = ["Hurdle", "Inflated", "ZeroInflatedPoisson", "ZeroOneInflatedBeta"]
@@ -26,6 +29,11 @@ class Inflated(Wrapper):
     Latents are those of the base, then h_k = `log_odds_<a_k>`, the log-odds of atom k against the
     base. Counts at an atom may come from the base as well; beside a density every y = a_k is of
     the atom. But for such counts the expectation is a sum of the base's own and one over h.
+
+    Around a `Survival` likelihood the probability of a censored row is that of its event: y at
+    most 1 holds an atom at 0, and y above 1 does not. An `entry` of 0 leaves nothing out, not even
+    an atom at 0. Where an event holds both atoms and times of the base, its expectation has nodes
+    in the base's latents, as many as agree with the next larger set.
 
     Parameters
     ----------
@@ -40,17 +48,36 @@ class Inflated(Wrapper):
         self.at = tuple(float(a) for a in at)
         if not self.at or len(set(self.at)) < len(self.at) or not np.all(np.isfinite(self.at)):
             raise InputError(f"at must be distinct finite numbers, one or more; got {at!r}.")
+        self._check_atoms()
         self._part = self._rest(base)
         self._shared = np.array([self._holds(a) for a in self.at])
         self._tags = [f"{a:g}".replace("-", "minus_").replace(".", "_") for a in self.at]
         self.latents = (*base.latents, *(f"log_odds_{tag}" for tag in self._tags))
         if base.support in CONTINUOUS:
-            self.atoms = (*base.atoms, *self.at)
+            self.atoms = tuple(dict.fromkeys((*base.atoms, *self.at)))
         super().__init__(name)
 
     def _rest(self, base: Likelihood) -> Likelihood:
         """What the atoms are mixed with."""
         return base
+
+    def _check_atoms(self) -> None:
+        """Counts and classes have atoms among their own values, event times none below 0."""
+        name = type(self.base).__name__
+        if "censored" in self.base.metadata_names and min(self.at) < 0.0:
+            raise InputError(
+                f"at must not be negative for the event times of {name}; got {self.at}."
+            )
+        if self.support in CONTINUOUS:
+            return
+        for atom in self.at:
+            try:
+                self.base.check_targets(np.array([atom]))
+            except InputError as error:
+                raise InputError(
+                    f"at must be values that {name} can take, as its targets are {self.support}; "
+                    f"got {atom:g}."
+                ) from error
 
     def _holds(self, atom: float) -> bool:
         """Whether the base itself gives the atom a probability."""
@@ -58,7 +85,7 @@ class Inflated(Wrapper):
             self._part.check_targets(np.array([atom]))
         except InputError:
             return False
-        return self.support not in CONTINUOUS
+        return self.support not in CONTINUOUS or atom in self.base.atoms
 
     def _split(self, latents: Sequence[Array]) -> tuple[Sequence[Array], Sequence[Array], Array]:
         """Latents of the base, h, and log Z."""
@@ -75,82 +102,147 @@ class Inflated(Wrapper):
 
     def _hits(self, y: Array) -> tuple[Array, Array]:
         """Where y is each of the atoms (K, *shape of y), and y with targets the base can take."""
-        hit = np.stack([np.equal(y, a) for a in self.at])
-        inside = 0.5 if self.support == "unit" else 1.0
-        return hit, np.where(hit[~self._shared].any(axis=0), inside, y)
+        hit, _, safe = self._asked(Event(y, y, y, {}))
+        return hit, safe
 
-    def _joint(self, y: Array, latents: Arrays, kw: dict[str, Any]) -> tuple[Array, Array, Array]:
-        """log p_base(y), −inf at atoms that it does not hold; log(p Z); hits."""
+    def _asked(self, event: Event) -> tuple[Array, Array, Array]:
+        """Atoms of the event (K, *shape); where the base has none of it; what to ask of the base.
+
+        An atom that the base does not hold is no exact target of the base, and neither is 0 of a
+        positive one: its limit takes the place of an end of an interval.
+        """
+        hit = event.holds(self.at)
+        none = event.exact & hit[~self._shared].any(axis=0)
+        lowest = self.support == "positive" and all(atom > 0.0 for atom in self.base.atoms)
+        if lowest:
+            none = none | (~event.exact & (event.high <= 0.0))
+        y = np.where(none, 0.5 if self.support == "unit" else 1.0, event.y)
+        return hit, none, np.where(event.exact, y, np.maximum(y, TINY)) if lowest else y
+
+    def _joint(self, event: Event, latents: Arrays) -> tuple[Array, Array, Array]:
+        """log P_base(event), log(P(event) Z), and the atoms of the event."""
         base, odds, _ = self._split(latents)
-        hit, safe = self._hits(y)
-        rest = self._part.log_density(safe, *base, **kw)
-        rest = np.where(hit[~self._shared].any(axis=0), -np.inf, rest)
-        total = rest
+        hit, none, y = self._asked(event)
+        rest = np.where(none, -np.inf, self._part.log_density(y, *base, **event.kw))
+        total = rest = np.where(event.certain, 0.0, rest)
         for one, h in zip(hit, odds, strict=True):
             total = np.where(one, np.logaddexp(total, h), total)
         return rest, total, hit
 
     def log_density(self, y: Array, *latents: Array, **kw: Any) -> Array:
-        """The log-density, or at an atom the log-probability; broadcast shape."""
-        return self._joint(y, latents, kw)[1] - self._split(latents)[2]
+        """The log-density, or at an atom the log-probability; broadcast shape.
 
-    def _of_base(self, method: str, y: Array, latents: Arrays, kw: dict[str, Any]) -> Any:
-        """The base's derivatives times its posterior probability; log(p Z); hits."""
-        rest, total, hit = self._joint(y, latents, kw)
-        slopes = getattr(self._part, method)(self._hits(y)[1], *self._split(latents)[0], **kw)
+        Of a censored row the log-probability of what was seen, the atoms in it included.
+        """
+        before = observation.entered(y, kw)
+        total = self._split(latents)[2] if before is None else self._joint(before, latents)[1]
+        return special.minus(self._joint(observation.seen(y, kw), latents)[1], total)
+
+    def _slopes(self, method: str, event: Event, latents: Arrays) -> tuple[list[Array], ...]:
+        """Of log(P(event) Z): the derivatives of the base by the `method`, and those in h."""
+        base, odds, _ = self._split(latents)
+        rest, total, hit = self._joint(event, latents)
+        slopes = getattr(self._part, method)(self._asked(event)[2], *base, **event.kw)
         with np.errstate(invalid="ignore", over="ignore"):
-            share = np.exp(rest - total)
-            return [np.where(share > 0.0, share * d, 0.0) for d in slopes], total, hit
+            share = np.where(event.certain, 0.0, np.exp(special.minus(rest, total)))
+            first = [np.where(share > 0.0, share * d, 0.0) for d in slopes]
+            own = [
+                np.exp(np.where(one, special.minus(h, total), -np.inf))
+                for one, h in zip(hit, odds, strict=True)
+            ]
+        return first, own
+
+    def _all_slopes(self, method: str, y: Array, latents: Arrays, kw: dict[str, Any]) -> Any:
+        """`_slopes` of what was seen less those of what was known before."""
+        first, own = self._slopes(method, observation.seen(y, kw), latents)
+        before = observation.entered(y, kw)
+        if before is None:
+            return first, [r - w for r, w in zip(own, self._weights(latents)[1], strict=True)]
+        return tuple(
+            [a - b for a, b in zip(*pair, strict=True)]
+            for pair in zip((first, own), self._slopes(method, before, latents), strict=True)
+        )
 
     def dlog_density(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """The base's derivatives times its posterior probability; those in h."""
-        first, total, hit = self._of_base("dlog_density", y, latents, kw)
-        odds = self._split(latents)[1]
-        own = [np.exp(np.where(one, h - total, -np.inf)) for one, h in zip(hit, odds, strict=True)]
-        return (*first, *(r - w for r, w in zip(own, self._weights(latents)[1], strict=True)))
+        first, own = self._all_slopes("dlog_density", y, latents, kw)
+        return (*first, *own)
 
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """The base's derivatives times its posterior probability."""
-        return tuple(self._of_base("dlog_density_dtheta", y, latents, kw)[0])
+        return tuple(self._all_slopes("dlog_density_dtheta", y, latents, kw)[0])
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
     ) -> Averages:
-        """A sum of expectations, one more where an atom and the base share y."""
-        hit, _ = self._hits(y)  # (K, n)
-        c, (n, b) = len(self.base.latents), means.shape
-        value, dmeans, dvariances = np.empty(n), np.zeros((b, n)), np.zeros((b, n))
-        dtheta = np.zeros((len(self.parameter_keys), n))
-        value[:], dmeans[c:], dvariances[c:] = expected_log_z(means[:, c:], variances[:, c:], nodes)
-        value += (hit * means[:, c:].T).sum(axis=0)
-        dmeans[c:] += hit
-        whole = (value, dmeans, dvariances, dtheta)
-        plain = np.flatnonzero(~hit.any(axis=0))
-        if plain.size:
-            parts = self._part.expected_log_density(
-                y[plain], means[plain, :c], variances[plain, :c], nodes=nodes, **rows_of(kw, plain)
-            )
-            value[plain] += parts[0]
-            for array, part in zip(whole[1:], parts[1:], strict=True):
-                array[: part.shape[1], plain] = part.T
-        mixed = np.flatnonzero(hit[self._shared].any(axis=0))
-        if mixed.size:
-            arrays = (y[mixed], hit[:, mixed], means[mixed], variances[mixed])
-            shares = expected_share(self._part, *arrays, nodes, rows_of(kw, mixed))
-            for target, share in zip(whole, shares, strict=True):
-                target[..., mixed] += share
+        """A sum of expectations, one more where atoms and the base share the event."""
+        n, b = means.shape
+        whole = (
+            np.zeros(n),
+            np.zeros((b, n)),
+            np.zeros((b, n)),
+            np.zeros((len(self.parameter_keys), n)),
+        )
+        self._add(whole, 1.0, observation.seen(y, kw), means, variances, nodes)
+        before = observation.entered(y, kw)
+        if before is None:
+            ends = np.full(n, np.inf)
+            before = Event(-ends, ends, y, {})
+        self._add(whole, -1.0, before, means, variances, nodes)
+        value, dmeans, dvariances, dtheta = whole
         return value, dmeans.T, dvariances.T, dtheta.T
 
-    def _levels(self, y: Array, means: Array, variances: Array, kw: Any) -> tuple[Array, Array]:
-        """As the base has it and the sum over atoms; else, or where both share y, by trying."""
-        hit, safe = self._hits(y)
+    def _add(
+        self,
+        whole: tuple[Array, ...],
+        sign: float,
+        event: Event,
+        means: Array,
+        variances: Array,
+        nodes: int,
+    ) -> None:
+        """Add sign · E log(P(event) Z), its derivatives in means, variances (b, n), θ (p, n)."""
         c = len(self.base.latents)
-        nodes, unmet = self._part._levels(safe, means[:, :c], variances[:, :c], kw)
+        hit, none, y = self._asked(event)
+        for rows in alike(np.vstack([hit, none, event.certain])):
+            i = rows[0]
+            atoms, kw = c + np.flatnonzero(hit[:, i]), rows_of(event.kw, rows)
+            columns = atoms if none[i] or event.certain[i] else np.r_[:c, atoms]
+            m, v = means[np.ix_(rows, columns)], variances[np.ix_(rows, columns)]
+            if event.certain[i]:
+                m, v = (np.insert(a.T, 0, 0.0, axis=0).T for a in (m, v))  # log 1 of the base
+                total, *slopes = expected_total(m, v, nodes)
+                parts = [total, *(d[1:] for d in slopes)]
+            elif none[i]:
+                parts = [*expected_total(m, v, nodes)]
+            elif atoms.size:
+                parts = [*expected_share(self._part, y[rows], m, v, nodes, kw)]
+            else:
+                total, *slopes = self._part.expected_log_density(y[rows], m, v, nodes=nodes, **kw)
+                parts = [total, *(d.T for d in slopes)]
+            whole[0][rows] += sign * parts[0]
+            for target, part in zip(whole[1:3], parts[1:3], strict=True):
+                target[np.ix_(columns, rows)] += sign * part
+            if len(parts) == 4:
+                whole[3][:, rows] += sign * parts[3]
+
+    def _levels(self, y: Array, means: Array, variances: Array, kw: Any) -> tuple[Array, Array]:
+        """As the base has it and the sum over atoms; else, or where both share an event, by trying.
+
+        Where rows have an entry, all of them are tried: two expectations are subtracted.
+        """
+        event, before = observation.seen(y, kw), observation.entered(y, kw)
+        hit, none, safe = self._asked(event)
+        c = len(self.base.latents)
+        nodes, unmet = self._part._levels(safe, means[:, :c], variances[:, :c], event.kw)
         if len(self.at) > 1:
             widest = variances[:, c:].max(axis=1)
             least, beyond = quadrature.choose(widest, reduced.LOG_SUM_LIMITS)
             nodes, unmet = np.maximum(nodes, least), unmet | beyond
-        tried = np.flatnonzero(unmet | hit[self._shared].any(axis=0))
+        mixed = hit.any(axis=0) & ~none
+        if before is not None:
+            mixed = mixed | ~before.certain
+        tried = np.flatnonzero(unmet | mixed)
         if tried.size:
             nodes[tried] = quadrature.tried(self._trial(y, means, variances, kw), tried)
             unmet[tried] = nodes[tried] == quadrature.LEVELS[-1]
@@ -158,7 +250,7 @@ class Inflated(Wrapper):
 
     @property
     def tries_nodes(self) -> bool:
-        """Where an atom shares its mass with the base, and beyond the limits of both."""
+        """Where atoms share an event with the base, and beyond the limits of both."""
         return True
 
     def distribution(self, *latents: Array, **kw: Any) -> Any:
@@ -187,24 +279,42 @@ class Inflated(Wrapper):
         atoms = dict(zip(names, self._weights(latents)[1], strict=True))
         return {**self.base.natural_parameters(*self._split(latents)[0], **kw), **atoms}
 
+    def _curve(self, name: str, t: Array, *latents: Array, **kw: Any) -> Array:
+        """log P(T > t), log P(T ≤ t) or log p(t) − log P(T > t), of T itself."""
+        kw = {key: value for key, value in kw.items() if key not in OBSERVATION}
+        code = observation.LEFT if name == "log_cdf" else observation.RIGHT
+        curve = self.log_density(t, *latents, censored=np.asarray(code), **kw)
+        if name != "log_hazard":
+            return curve
+        return special.minus(self.log_density(t, *latents, **kw), curve)
+
     def initial_latents(self, y: Array, **kw: Any) -> Array:
-        """The base's start from the rows off the atoms; log-odds from what it leaves over."""
-        rows, targets = self._off_atoms(y)
+        """The base's start from the rows off the atoms; log-odds from what it leaves over.
+
+        Where atoms and the base share a censored row, or rows are truncated, that is improved
+        towards the maximum likelihood of constants.
+        """
+        rows, targets = self._off_atoms(y, kw)
         base = self._part.initial_latents(targets, **rows_of(kw, rows))
-        hit, safe = self._hits(y)
-        expected = np.exp(self._part.log_density(safe, *base, **kw))
-        excess = np.mean(hit - self._shared[:, None] * expected, axis=1)
-        share = np.clip(excess, 0.02, 0.9)
-        return np.concatenate([base, np.log(share) - np.log(max(1.0 - share.sum(), 0.05))])
+        event = observation.seen(y, kw)
+        hit, none, safe = self._asked(event)
+        mixed = ~event.exact & ~none & hit.any(axis=0)
+        expected = np.exp(self._part.log_density(safe, *base, **event.kw))
+        taken = np.where(mixed, 0.5 * hit, self._shared[:, None] * expected)  # by the base
+        share = np.clip(np.mean(hit - taken, axis=1), 0.02, 0.9)
+        start = np.concatenate([base, np.log(share) - np.log(max(1.0 - share.sum(), 0.05))])
+        if mixed.any() or observation.entered(y, kw) is not None:
+            return constant_fit(self, y, kw, start)
+        return start
 
     def initial_parameters(self, y: Array, **kw: Any) -> dict[str, float]:
         """The base's, from the rows off the atoms."""
-        rows, targets = self._off_atoms(y)
+        rows, targets = self._off_atoms(y, kw)
         return self._part.initial_parameters(targets, **rows_of(kw, rows))
 
-    def _off_atoms(self, y: Array) -> tuple[Array, Array]:
+    def _off_atoms(self, y: Array, kw: dict[str, Any]) -> tuple[Array, Array]:
         """Rows off the atoms (all, if there are none) and their targets."""
-        hit, safe = self._hits(y)
+        hit, _, safe = self._asked(observation.seen(y, kw))
         rows = np.flatnonzero(~hit.any(axis=0))
         rows = rows if rows.size else np.arange(len(y))
         return rows, safe[rows]
@@ -214,10 +324,15 @@ class Inflated(Wrapper):
         self._part.check_targets(self._hits(y)[1])
 
     def impossible(self, y: Array, **metadata: Array) -> tuple[Array, str]:
-        """As the base says of the rows off the atoms."""
-        off, wrong = np.flatnonzero(~self._hits(y)[0].any(axis=0)), np.zeros(len(y), dtype=bool)
+        """As the base says of all but exact atoms, which an entry must be before."""
+        event = observation.seen(y, metadata)
+        exact = event.exact & event.holds(self.at).any(axis=0)
+        wrong, off = np.zeros(len(y), dtype=bool), np.flatnonzero(~exact)
         wrong[off], how = self._part.impossible(y[off], **rows_of(metadata, off))
-        return wrong, how
+        before = observation.entered(y, metadata)
+        if before is None or wrong.any():
+            return wrong, how
+        return exact & (before.low >= y), "have an exact time that is not after their entry"
 
 
 class Hurdle(Inflated):
@@ -231,7 +346,14 @@ class Hurdle(Inflated):
         super().__init__(base, (0.0,), name)
 
     def _rest(self, base: Likelihood) -> Likelihood:
-        return base if self.support in CONTINUOUS else _ZeroTruncated(base)
+        if self.support in CONTINUOUS:
+            return base
+        if "censored" in base.metadata_names:
+            raise InputError(
+                f"Hurdle cannot take the zeros out of {type(base).__name__}, whose rows may be "
+                "censored: use Inflated, whose zeros may come from both."
+            )
+        return _ZeroTruncated(base)
 
 
 class ZeroInflatedPoisson(Inflated):
