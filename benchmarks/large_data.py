@@ -63,7 +63,7 @@ def fit(options: argparse.Namespace, method: str) -> tuple[ChainedGP, float, lis
     )
     print(
         f"{method}: bound {result.bound:.2f}, {result.bound / options.rows:.6f} per row, "
-        f"{model._evaluator.num_likelihood:.1f} full passes, {time.perf_counter() - start:.1f} s. "
+        f"{model.problem.counts[0]:.1f} full passes, {time.perf_counter() - start:.1f} s. "
         f"{result.reason}; {'; '.join(result.warnings)}",
         flush=True,
     )

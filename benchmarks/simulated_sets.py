@@ -220,7 +220,7 @@ def run(name: str, seed: int, restarts: int) -> dict[str, Any]:
     result = model.optimize(messages=False)
     seconds = time.perf_counter() - start
     trace = result.trace_array()[:, 0]
-    longer = model.copy()
+    longer = model.problem.copy()
     monitor = Monitor("longer", False, None)
     more = -fit_profile(longer, monitor, 10 * max(result.iterations, 10), tolerance=1e-6).value
     bounds = [more]

@@ -16,6 +16,7 @@ from .data.rows import Rows
 from .errors import InputError, NumericalError
 from .inference.free_vector import FreeVector
 from .inference.lbfgs import minimise
+from .inference.parts import Parts
 from .inference.result import Monitor, OptimizationResult
 from .inference.starts import default_kernels, default_means, start_latents, start_parameters
 from .kernels import as_kernel
@@ -29,7 +30,7 @@ from .model.construction import (
     checked_likelihood,
     one_per_latent,
 )
-from .parameters.paramz_model import ParamzModel
+from .parameters.paramz_model import ParamzModel, add_prior_gradients
 from .parameters.parts import LatentList
 from .posterior.gaussian import Gaussian
 from .posterior.sparse import Prior, make_prior
@@ -105,10 +106,6 @@ class LaplaceGP(ParamzModel):
     def _mark_stale(self) -> None:
         self.__dict__["_state"] = None
 
-    def parameters_changed(self) -> None:
-        """Called by paramz after every change: nothing is computed before it is asked for."""
-        self._mark_stale()
-
     def _mode(self) -> _Mode:
         """The approximation at the current parameters, computed once."""
         if self._state is None:
@@ -136,7 +133,7 @@ class LaplaceGP(ParamzModel):
         self.kernels[0].gradient[:] = d_kernel
         self.mean_functions[0].gradient[:] = d_mean
         self.likelihood.gradient[:] = d_parameters
-        self._add_prior_gradients()
+        add_prior_gradients(self)
         return -np.array(self.gradient)
 
     # ---- predictions ----------------------------------------------------------------------------
@@ -233,7 +230,8 @@ class _Objective:
 
     def __init__(self, model: LaplaceGP, monitor: Monitor) -> None:
         self.model, self.monitor = model, monitor
-        self.vector = FreeVector(model)
+        parts = Parts(model.kernels, model.mean_functions, model.likelihood, model.jitter)
+        self.vector = FreeVector(parts, model.X)
         self.evaluations = 0
 
     def value(self, x: Array) -> float:

@@ -25,8 +25,8 @@ LAYERS = [
     {"data", "parameters", "expectations"},
     {"kernels", "likelihoods", "means"},
     {"posterior"},
-    {"inference"},
     {"predictive"},
+    {"inference"},
     {"assessment"},
     {"plotting"},
     {"model"},
@@ -338,6 +338,49 @@ def test_import_graph_has_no_cycle():
     assert cycle(edges) is None
     assert cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a", "b", "c", "a"]
     assert cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) is None
+
+
+# ---- seams between folders ----------------------------------------------------------------------
+
+
+def private_reads(tree):
+    """Underscore names that a module reads of other objects than `self` and `cls`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr[0] == "_" and node.attr[:2] != "__":
+            whose = ast.unparse(node.value)
+            if whose not in ("self", "cls", "super()"):
+                yield f"{whose}.{node.attr}"
+
+
+def untyped_models(tree):
+    """Arguments and variables called `model` that may be anything."""
+    for node in ast.walk(tree):
+        name = getattr(node, "arg", None) or getattr(getattr(node, "target", None), "id", None)
+        annotation = getattr(node, "annotation", None)
+        if name == "model" and annotation is not None and ast.unparse(annotation) == "Any":
+            yield node.lineno
+
+
+def in_folder(folder, complaints):
+    """What a function finds in the modules of a folder, with where it was found."""
+    return [
+        f"{module}: {found}"
+        for module, path in modules().items()
+        if component(module) == folder
+        for found in complaints(ast.parse(path.read_text("utf-8")))
+    ]
+
+
+def test_inference_reads_no_private_name_of_another_object():
+    assert in_folder("inference", private_reads) == []
+    planted = "def f(self, model):\n    self._a = model._q()\n    return self.model._x + cls._y"
+    assert list(private_reads(ast.parse(planted))) == ["model._q", "self.model._x"]
+
+
+def test_inference_says_what_it_is_given():
+    assert in_folder("inference", untyped_models) == []
+    planted = "def f(model: Any):\n    model: Any = 1\ndef g(model: int, other: Any): ..."
+    assert list(untyped_models(ast.parse(planted))) == [2, 1]
 
 
 def test_import_is_light():

@@ -51,7 +51,7 @@ def make(likelihood=None, kernels=None, seed=0, **options):
     for leaf in m.flattened_parameters:
         if leaf.name != "q_sqrt" and "q_sqrt" not in leaf.hierarchy_name():
             leaf[...] = leaf.values * rng.uniform(0.8, 1.2, leaf.shape)
-    for param in [m.q_mu] if m._same_size else m.q_mu:
+    for param in m.problem.parts.q_mu:
         param[...] = rng.normal(size=param.shape)
     return m
 
@@ -268,7 +268,7 @@ def test_fit_goes_on(tmp_path):
     m = make()
     result = m.optimize(only="variational")
     again = round_trip(m, tmp_path)
-    sites = [x._evaluator.shards[0].sites() for x in (m, again)]
+    sites = [x.problem.evaluator.shards[0].sites() for x in (m, again)]
     assert np.abs(sites[0]).max() > 0.0 and (sites[0] == sites[1]).all()
     assert_same(m, again)
     assert again.optimize(only="variational").bound == pytest.approx(result.bound, abs=1e-6)

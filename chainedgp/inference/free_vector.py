@@ -2,31 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
-from paramz.transformations import Exponent, Logexp, __fixed__
+from paramz import Param
+from paramz.transformations import Exponent, Logexp, Transformation, __fixed__
 
+from ..kernels import Kernel
 from ..linalg import Array
 from ..parameters.roles import Role
+from .parts import Parts, leaves_below
 from .starts import input_spread
 
 __all__ = ["FreeVector"]
 
-
-FARTHEST = 300.0  # of a logarithm: e^300 is as good as infinite, and still a number
+# Logarithms stay within ±300: e^300 is as good as infinite, and still a number.
+FARTHEST = 300.0
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Free entries of one leaf under one transformation: None (scaled), "log", or paramz's own."""
+    """Free entries of one leaf, and their coordinates: here in units of `scale`.
 
-    leaf: Any
-    entries: Any  # flat indices into the leaf
-    transform: Any
+    entries : flat indices into the leaf. scale : the unit of each, or of its logarithm.
+    """
+
+    leaf: Param
+    entries: np.ndarray
     scale: Array
+
+    def coordinates(self, values: Array) -> Array:
+        """x of the values of the entries."""
+        return values / self.scale
+
+    def values(self, x: Array) -> Array:
+        """The values of the entries at x."""
+        return x * self.scale
+
+    def slopes(self, values: Array, gradient: Array) -> Array:
+        """∂L/∂x from the gradient in the values."""
+        return gradient * self.scale
+
+    def units(self) -> Array | float:
+        """The step in x that changes a scale by a factor of e; 0 for entries of either sign."""
+        return 0.0
+
+
+class _Logarithms(_Block):
+    """Positive entries: x is the logarithm, in units of `scale`."""
+
+    def coordinates(self, values: Array) -> Array:
+        return np.log(values) / self.scale
+
+    def values(self, x: Array) -> Array:
+        return np.exp(np.clip(x * self.scale, -FARTHEST, FARTHEST))
+
+    def slopes(self, values: Array, gradient: Array) -> Array:
+        return gradient * values * self.scale
+
+    def units(self) -> Array | float:
+        return 1.0 / self.scale
+
+
+@dataclass(frozen=True)
+class _Constrained(_Block):
+    """Entries under any other constraint, by paramz's own transformation."""
+
+    constraint: Transformation
+
+    def coordinates(self, values: Array) -> Array:
+        return np.asarray(self.constraint.finv(values))
+
+    def values(self, x: Array) -> Array:
+        return np.asarray(self.constraint.f(x))
+
+    def slopes(self, values: Array, gradient: Array) -> Array:
+        return np.asarray(self.constraint.gradfactor(values, gradient))
+
+    def units(self) -> Array | float:
+        return 1.0
 
 
 class FreeVector:
@@ -38,125 +94,99 @@ class FreeVector:
     slopes stands for the level at the centre of X: where X is far from 0, as years are, a slope
     would move all of the line. Fixed entries are left out; any other constraint goes through its
     own transformation. Leaves of q belong to the vector only with `with_q`.
+
+    parts : whose leaves it reads and writes.
+    X : (n, D) rows, by whose spread inducing inputs, slopes and periods are measured.
+    latent_scales : (b,) on which the latents vary; None takes prior standard deviations. A given
+        kernel may have any variance: the data tell how far a mean has to go.
     """
 
-    def __init__(self, model: Any, *, with_q: bool = False) -> None:
-        self.model = model
-        scales = _scales(model)
-        self.blocks: list[_Block] = []
-        q_parts = [getattr(model, name, None) for name in ("q_mu", "q_sqrt")]
-        q_leaves = [id(leaf) for part in q_parts for leaf in _leaves(part)]
-        for leaf in model.flattened_parameters:
-            if id(leaf) in q_leaves and not with_q:
-                continue
-            scale = np.broadcast_to(scales.get(id(leaf), 1.0), leaf.shape).ravel()
-            self._add(leaf, scale)
-        sizes = [block.entries.size for block in self.blocks]
-        self._ends = np.cumsum([0, *sizes])
-        self.size = int(self._ends[-1])
-        self._levels = self._find_levels()
+    def __init__(
+        self,
+        parts: Parts,
+        X: Array,
+        latent_scales: Sequence[float] | Array | None = None,
+        *,
+        with_q: bool = False,
+    ) -> None:
+        self.parts = parts
+        rows = np.asarray(X[:: max(1, X.shape[0] // 100)], dtype=float)  # about a hundred
+        scales = _scales(parts, X, rows, latent_scales)
+        of_q = {id(leaf) for leaf in (*parts.q_mu, *parts.q_root)}
+        self.blocks = [
+            block
+            for leaf in parts.leaves
+            if with_q or id(leaf) not in of_q
+            for block in _blocks(
+                leaf, np.broadcast_to(scales.get(id(leaf), 1.0), leaf.shape).ravel()
+            )
+        ]
+        ends = np.cumsum([0, *(block.entries.size for block in self.blocks)])
+        self.size = int(ends[-1])
+        self._slices = [slice(i, j) for i, j in pairwise(ends)]
+        self._levels = self._find_levels(rows.mean(0))
 
-    def _find_levels(self) -> list[tuple[Array, Array, Array]]:
+    def _find_levels(self, centre: Array) -> list[tuple[slice, slice, Array]]:
         """Of free lines: where x has bias and weights, and the centre of X in units of x."""
-        indices: Any = np.arange(self.size)
         where = {
-            id(block.leaf): (block, i)
-            for block, i in self._parts(indices)
-            if block.transform is None and block.entries.size == block.leaf.size
+            id(block.leaf): (block, place)
+            for block, place in zip(self.blocks, self._slices, strict=True)
+            if type(block) is _Block and block.entries.size == block.leaf.size
         }
-        rows, levels = _some_rows(self.model), []
-        for mean in self.model.mean_functions:
+        levels = []
+        for mean in self.parts.means:
             leaves = [mean.leaves_with(role) for role in (Role.LEVEL, Role.SLOPE)]
             pair = [where[id(leaf)] for found in leaves for leaf in found if id(leaf) in where]
             if [len(found) for found in leaves] == [1, 1] and len(pair) == 2:
                 (bias, i), (weights, j) = pair
-                levels.append((i, j, rows.mean(0) * weights.scale / bias.scale))
+                levels.append((i, j, centre * weights.scale / bias.scale))
         return levels
 
-    def variances_of(self, kernels: Iterable[Any]) -> Array:
+    def variances_of(self, kernels: Iterable[Kernel]) -> np.ndarray:
         """Which coordinates are logarithms of variances of some kernels, (size,) of bool."""
         which = np.zeros(self.size, dtype=bool)
         leaves = {id(leaf) for kernel in kernels for leaf in kernel.leaves_with(Role.VARIANCE)}
-        for block, part in self._parts(which):
-            part[:] = block.transform == "log" and id(block.leaf) in leaves
+        for block, part in self._by_block(which):
+            part[:] = isinstance(block, _Logarithms) and id(block.leaf) in leaves
         return which
 
-    def units_of(self, kernels: Iterable[Any]) -> Array:
+    def units_of(self, kernels: Iterable[Kernel]) -> Array:
         """A step e or 1 of every positive or bounded parameter of some kernels, (size,), else 0."""
         units = np.zeros(self.size)
-        leaves = {id(leaf) for kernel in kernels for leaf in _leaves(kernel)}
-        for block, part in self._parts(units):
-            if id(block.leaf) in leaves and block.transform is not None:
-                part[:] = 1.0 / block.scale if block.transform == "log" else 1.0
+        leaves = {id(leaf) for kernel in kernels for leaf in leaves_below(kernel)}
+        for block, part in self._by_block(units):
+            if id(block.leaf) in leaves:
+                part[:] = block.units()
         return units
 
-    def _add(self, leaf: Any, scale: Array) -> None:
-        free = np.ones(leaf.size, dtype=bool)
-        transforms = []
-        for constraint, entries in leaf.constraints.items():
-            if constraint == __fixed__:
-                free[entries] = False
-            else:
-                transforms.append((constraint, entries))
-        plain = free.copy()
-        for constraint, entries in transforms:
-            kept = entries[free[entries]]
-            plain[entries] = False
-            # exactly Logexp: a subclass may have another domain
-            log = type(constraint) in (Logexp, Exponent)
-            if kept.size:
-                self.blocks.append(_Block(leaf, kept, "log" if log else constraint, scale[kept]))
-        entries = np.flatnonzero(plain)
-        if entries.size:
-            self.blocks.append(_Block(leaf, entries, None, scale[entries]))
-
     def read(self) -> Array:
-        """x at the model's current parameters."""
+        """x at the current parameters."""
         x = np.empty(self.size)
-        for block, part in self._parts(x):
-            values = block.leaf.values.flat[block.entries]
-            if block.transform is None:
-                part[:] = values / block.scale
-            elif block.transform == "log":
-                part[:] = np.log(values) / block.scale
-            else:
-                part[:] = block.transform.finv(values)
+        for block, part in self._by_block(x):
+            part[:] = block.coordinates(block.leaf.values.flat[block.entries])
         for bias, weights, centre in self._levels:
             x[bias] += x[weights] @ centre
         return x
 
     def write(self, x: Array) -> None:
-        """Set the model's parameters from x, leaf by leaf (a leaf write is always consistent)."""
-        new: dict[int, tuple[Any, Array]] = {}
+        """Set the parameters from x, leaf by leaf (a leaf write is always consistent)."""
+        new: dict[int, tuple[Param, Array]] = {}
         x = np.array(x)
         for bias, weights, centre in self._levels:
             x[bias] -= x[weights] @ centre
-        for block, part in self._parts(x):
-            leaf, values = new.setdefault(
-                id(block.leaf), (block.leaf, np.array(block.leaf.values).ravel())
-            )
-            if block.transform is None:
-                values[block.entries] = part * block.scale
-            elif block.transform == "log":
-                logs = np.clip(part * block.scale, -FARTHEST, FARTHEST)
-                values[block.entries] = np.exp(logs)
-            else:
-                values[block.entries] = block.transform.f(part)
+        for block, part in self._by_block(x):
+            leaf = block.leaf
+            _, values = new.setdefault(id(leaf), (leaf, np.array(leaf.values).ravel()))
+            values[block.entries] = block.values(part)
         for leaf, values in new.values():
             leaf[:] = values.reshape(leaf.shape)
 
     def gradient(self) -> Array:
-        """∂L/∂x from the gradients that the model's leaves hold."""
+        """∂L/∂x from the gradients that the leaves hold."""
         g = np.empty(self.size)
-        for block, part in self._parts(g):
+        for block, part in self._by_block(g):
             d = np.asarray(block.leaf.gradient).ravel()[block.entries]
-            values = block.leaf.values.flat[block.entries]
-            if block.transform is None:
-                part[:] = d * block.scale
-            elif block.transform == "log":
-                part[:] = d * values * block.scale
-            else:
-                part[:] = block.transform.gradfactor(values, d)
+            part[:] = block.slopes(block.leaf.values.flat[block.entries], d)
         for bias, weights, centre in self._levels:
             g[weights] -= g[bias] * centre
         return g
@@ -164,60 +194,66 @@ class FreeVector:
     def slopes(self) -> Array:
         """`gradient`, but per unit of a logarithm wherever x is one, whatever its scale."""
         g = self.gradient()
-        for block, part in self._parts(g):
-            if block.transform == "log":
+        for block, part in self._by_block(g):
+            if isinstance(block, _Logarithms):
                 part /= block.scale
         return g
 
     @property
-    def groups(self) -> list[Array]:
+    def groups(self) -> list[np.ndarray]:
         """Indices of the coordinates of each kind: neither of these, inducing inputs, q."""
         kinds = np.zeros(self.size, dtype=int)
-        for kind, names in enumerate((["Z"], ["q_mu", "q_sqrt"]), start=1):
-            leaves = {
-                id(leaf) for name in names for leaf in _leaves(getattr(self.model, name, None))
-            }
-            for block, part in self._parts(kinds):
+        of_q = (*self.parts.q_mu, *self.parts.q_root)
+        for kind, some in enumerate((self.parts.Z, of_q), start=1):
+            leaves = {id(leaf) for leaf in some}
+            for block, part in self._by_block(kinds):
                 if id(block.leaf) in leaves:
                     part[:] = kind
         return [np.flatnonzero(kinds == kind) for kind in range(3)]
 
     @property
-    def inducing(self) -> Array:
+    def inducing(self) -> np.ndarray:
         """Indices of the inducing inputs."""
         return self.groups[1]
 
-    def _parts(self, x: Array) -> Any:
-        bounds = zip(self._ends[:-1], self._ends[1:], strict=True)
-        return [(b, x[i:j]) for b, (i, j) in zip(self.blocks, bounds, strict=True)]
+    def _by_block(self, x: np.ndarray) -> list[tuple[_Block, np.ndarray]]:
+        """Every block with its part of a vector, a view."""
+        return [(block, x[i]) for block, i in zip(self.blocks, self._slices, strict=True)]
 
 
-def _leaves(part: Any) -> list[Any]:
-    """The leaves below a parameter, or the leaf itself."""
-    return list(part.flattened_parameters) if hasattr(part, "flattened_parameters") else [part]
+def _blocks(leaf: Param, scale: Array) -> list[_Block]:
+    """The free entries of a leaf by their constraints; those without one come last."""
+    free, plain = np.ones(leaf.size, dtype=bool), np.ones(leaf.size, dtype=bool)
+    for constraint, entries in leaf.constraints.items():
+        free[entries] &= constraint != __fixed__
+    blocks: list[_Block] = []
+    for constraint, entries in leaf.constraints.items():
+        plain[entries] = False
+        kept = entries[free[entries]]
+        if not kept.size:
+            continue
+        # exactly Logexp: a subclass may have another domain
+        if type(constraint) in (Logexp, Exponent):
+            blocks.append(_Logarithms(leaf, kept, scale[kept]))
+        else:
+            blocks.append(_Constrained(leaf, kept, scale[kept], constraint))
+    entries = np.flatnonzero(plain)
+    return [*blocks, _Block(leaf, entries, scale[entries])] if entries.size else blocks
 
 
-def _some_rows(model: Any) -> Array:
-    """About a hundred rows of X."""
-    X = getattr(model, "_sample", model).X
-    return np.asarray(X[:: max(1, X.shape[0] // 100)], dtype=float)
-
-
-def _scales(model: Any) -> dict[int, Any]:
+def _scales(
+    parts: Parts, X: Array, rows: Array, units: Sequence[float] | Array | None
+) -> dict[int, Array | float]:
     """Natural units of leaves, or of their logarithms, by identity; of all others 1."""
-    X = getattr(model, "_sample", model).X  # rows at hand: all, or some of a Dask array's
     spread = input_spread(X)
-    scales: dict[int, Any] = {id(leaf): spread for leaf in _leaves(getattr(model, "Z", None))}
-    rows = _some_rows(model)
-    # a given kernel may have any variance: the data tell how far a mean has to go
-    units = getattr(model, "_latent_scales", None)
+    scales: dict[int, Array | float] = {id(leaf): spread for leaf in parts.Z}
     if units is None:
-        units = [float(np.sqrt(np.mean(kernel.Kdiag(rows)))) for kernel in model.kernels]
-    for unit, mean in zip(units, model.mean_functions, strict=True):
+        units = [float(np.sqrt(np.mean(kernel.Kdiag(rows)))) for kernel in parts.kernels]
+    for unit, mean in zip(units, parts.means, strict=True):
         unit = unit if np.isfinite(unit) and unit > 0 else 1.0
-        for leaf in _leaves(mean):
+        for leaf in leaves_below(mean):
             scales[id(leaf)] = unit / spread if leaf.size == spread.size > 1 else unit
-    for part in (part for kernel in model.kernels for part in kernel.simple_parts):
+    for part in (part for kernel in parts.kernels for part in kernel.simple_parts):
         for leaf in part.leaves_with(Role.PERIOD):
             scales[id(leaf)] = np.minimum(1.0, leaf.values / spread[part.columns].max())
     return scales

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from ..kernels import Kernel
 from ..linalg import Array
 from ..posterior.sparse import Prior, project
 from .starts import input_spread
 
 __all__ = ["more_inducing", "select_inducing"]
 
+# Inducing inputs are chosen among at most so many rows, drawn at random from larger data.
 CANDIDATES = 10_000
-EXHAUSTED = 1e-6  # of the prior variance: what is left is rounding, not information
+# A row whose variance given the chosen ones is below this share of the prior variance tells nothing
+# new: what is left of its variance is rounding.
+EXHAUSTED = 1e-6
 
 
-def select_inducing(kernel: Any, X: Array, num_inducing: int, rng: np.random.Generator) -> Array:
+def select_inducing(kernel: Kernel, X: Array, num_inducing: int, rng: np.random.Generator) -> Array:
     """`num_inducing` distinct rows of X (M, D), or all of them if there are fewer.
 
     Greedy conditional variance, by the pivoted Cholesky factorisation of K(X, X): the next row is
@@ -38,12 +40,12 @@ def more_inducing(prior: Prior, X: Array, count: int) -> Array:
     return X[_by_variance(prior.kernel, X, min(count, len(X)), project(prior, X).A)]
 
 
-def _by_variance(kernel: Any, X: Array, M: int, given: Array | None = None) -> list[int]:
+def _by_variance(kernel: Kernel, X: Array, M: int, given: Array | None = None) -> list[int]:
     """At most M rows of the largest variance; `given` (m, n) is a factor of what is known of X."""
     residual = np.array(kernel.evaluate_diag(X)[0])  # (n,) conditional variances
     threshold = EXHAUSTED * residual.max()
     m = 0 if given is None else len(given)
-    rows = np.empty((m + M, X.shape[0]))  # of the pivoted factor
+    rows = np.empty((m + M, X.shape[0]))  # rows of the pivoted Cholesky factor
     if given is not None:
         rows[:m] = given
         residual -= np.einsum("ij,ij->j", given, given)

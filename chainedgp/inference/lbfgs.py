@@ -12,14 +12,21 @@ import numpy as np
 from ..errors import NOT_FINITE, NumericalError
 from ..linalg import Array
 
-__all__ = ["Objective", "Outcome", "minimise"]
+__all__ = ["TOLERANCE", "Objective", "Outcome", "minimise"]
 
+# The last so many steps and changes of the gradient are remembered, for the curvature.
 MEMORY = 100
+# A step is taken where it gains this share of what the slope at its start promises (Armijo), and
+# where the slope at its end is at most this share as steep (the weak Wolfe condition).
 ARMIJO, CURVATURE = 1e-4, 0.9
-LONGEST_STEP = 2.0  # largest change of one coordinate; coordinates are logarithms or standard units
+# No step changes a coordinate by more than this; coordinates are logarithms or standard units.
+LONGEST_STEP = 2.0
+# A line search gives up after so many points.
 TRIALS = 25
-FARTHEST_SCALE = 1e3  # of a group of coordinates, relative to all
-WINDOW = 10  # iterations over which progress is measured
+# The scale of one group of coordinates is within this factor of the scale of all.
+FARTHEST_SCALE = 1e3
+# The search has converged when so many iterations have together gained less than so many nats.
+WINDOW, TOLERANCE = 10, 1e-3
 
 
 class Objective(Protocol):
@@ -46,7 +53,8 @@ class Outcome:
     reason: str
 
 
-@np.errstate(over="ignore", invalid="ignore")  # slopes near a singularity: their step is not taken
+# Slopes near a singularity may overflow; steps along them are refused, so nobody needs to be told.
+@np.errstate(over="ignore", invalid="ignore")
 def minimise(
     objective: Objective,
     x: Array,
@@ -54,7 +62,7 @@ def minimise(
     groups: Sequence[Array] = (),
     kinked: Sequence[int] | Array = (),
     max_iters: int,
-    tolerance: float = 1e-3,
+    tolerance: float = TOLERANCE,
     stop: Callable[[], str | None] = lambda: None,
 ) -> Outcome:
     """Minimise from x. Converged when the last 10 iterations together gained less than `tolerance`.

@@ -17,14 +17,18 @@ from ..posterior.evaluator import Evaluator, State
 from ..posterior.gaussian import Gaussian, symmetric_kl
 from ..posterior.sums import Gram
 
-__all__ = ["InnerResult", "find_q", "predicted_gap", "start_from_q"]
+__all__ = ["InnerResult", "find_q", "mix", "predicted_gap", "start_from_q"]
 
+# Steps are halved down to this length ρ; where that does not raise the bound, no step does.
 SHORTEST_STEP = 2.0**-12
-LOWEST = -1e100  # a bound to start from: squares of lower ones overflow
-NEAR = 1e-3  # nats from the optimum
-STALL = 6  # steps that together must raise the bound by the tolerance
-ANDERSON_AFTER = 5  # plain steps before acceleration
-ANDERSON_MEMORY = 8
+# Below this bound no search can start: squares of its terms would overflow.
+LOWEST = -1e100
+# Within so many nats of the optimum, steps shorter than a tenth of the last are not worth a pass.
+NEAR = 1e-3
+# The search ends where so many steps together raised the bound by less than the tolerance.
+STALL = 6
+# Anderson acceleration begins after so many plain steps, and combines at most so many of the last.
+ANDERSON_AFTER, ANDERSON_MEMORY = 5, 8
 
 
 @dataclass
@@ -61,7 +65,7 @@ def find_q(evaluator: Evaluator, tolerance: float, max_steps: int = 500) -> Inne
         if accelerated is not None:
             state = accelerated
             continue
-        near = gap <= min(1e3 * tolerance, NEAR)  # then very short steps are not worth their passes
+        near = gap <= min(1e3 * tolerance, NEAR)
         shortest = 0.1 * rho if near else SHORTEST_STEP
         new, rho = _step(evaluator, state, state.proposal(), rho, shortest, full)
         if new is None and gap > 1e3 * tolerance:
@@ -159,7 +163,7 @@ def _step(
         if rho == 1.0:
             new = _try(evaluator, state, ahead, full)
         else:
-            new = _try(evaluator, state, _mix((1.0 - rho, rho), (state.gram, ahead)))
+            new = _try(evaluator, state, mix((1.0 - rho, rho), (state.gram, ahead)))
         if new is not None:
             return new, rho
         rho *= 0.5
@@ -175,7 +179,7 @@ def _positive_step(evaluator: Evaluator, state: State) -> tuple[State | None, fl
     return new, rho
 
 
-def _mix(weights: tuple[float, ...] | Array, grams: tuple[Gram, ...]) -> Gram:
+def mix(weights: tuple[float, ...] | Array, grams: tuple[Gram, ...]) -> Gram:
     """Σ_k c_k (Λ_k, b_k)."""
 
     def combine(parts: list[Array]) -> Array:
@@ -211,7 +215,7 @@ class _Anderson:
             self.waiting = max(0, self.waiting - 1)
             return None
         weights = self._weights(state)
-        target = _mix(weights, tuple(ahead for _, ahead in self.past))
+        target = mix(weights, tuple(ahead for _, ahead in self.past))
         new = _try(self.evaluator, state, target)
         if new is None:
             self.past = deque([self.past[-1]], maxlen=ANDERSON_MEMORY)

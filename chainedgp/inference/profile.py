@@ -7,58 +7,58 @@ sites of the last accepted θ; sites are committed on acceptance.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..errors import NumericalError
+from ..kernels import Kernel
 from ..linalg import Array
 from ..parameters.roles import Role
-from ..posterior.evaluator import Evaluator
-from .free_vector import FreeVector
-from .lbfgs import Outcome, minimise
+from .lbfgs import TOLERANCE, Outcome
 from .natural_gradients import InnerResult, find_q, start_from_q
-from .rescue import NO_LIMIT, grows_without_limit, shrink_variances
+from .objective import BoundObjective
+from .problem import Problem
+from .rescue import shrink_variances
 from .result import Monitor
 
 __all__ = ["ProfiledBound", "fit_profile", "fit_variational", "start_sites"]
 
-LOOSEST, TIGHTEST = 1.0, 1e-6  # inner tolerances in nats
-FINAL_TOLERANCE = 1e-7
-ROUGH = 0.01  # the same for starts that are compared
-TRIAL_STEPS = 50  # inner steps for one θ; sites-fixed gradients are exact wherever these end
-ROUGH_STEPS = 15  # the same for starts that are compared
-WIDEST = 10.0  # prior standard deviations to begin with, in the scale on which a latent varies
+# q is found to within so many nats of its optimum at a θ: loosely at first, ever more tightly as
+# the gains of θ become smaller, best at the end; and roughly where starts are only compared.
+LOOSEST, TIGHTEST, FINAL_TOLERANCE, ROUGH = 1.0, 1e-6, 1e-7, 0.01
+# At one θ the search for q takes at most so many steps, fewer where starts are only compared; the
+# gradient at fixed sites is exact wherever it ends. At the last θ it may take FINAL_STEPS.
+TRIAL_STEPS, ROUGH_STEPS, FINAL_STEPS = 50, 15, 500
+# A new model begins with prior standard deviations of at most so many scales of its latents.
+WIDEST = 10.0
 SMALLER = "the given variances of kernels are far too large: began from smaller ones"
-# factors on the lengthscales of the first and of all other latents, for symmetric likelihoods
+# Factors on the lengthscales of the first and of all other latents, for the several starts of a
+# likelihood whose latents play the same role.
 STARTS = ((1.0, 1.0), (0.5, 0.2), (1.5, 0.1), (0.15, 0.2), (4.0, 0.5))
 
 
-class ProfiledBound:
-    """−(L*(θ) + log prior) of a model as an objective of the free vector x."""
+class ProfiledBound(BoundObjective):
+    """−(L*(θ) + log prior) of a problem as an objective of the free vector x of θ."""
 
-    def __init__(self, model: Any, monitor: Monitor, trial_steps: int = TRIAL_STEPS) -> None:
-        self.model, self.monitor, self.trial_steps = model, monitor, trial_steps
-        self.evaluator: Evaluator = model._evaluator
-        self.vector = FreeVector(model)
+    def __init__(self, problem: Problem, monitor: Monitor, trial_steps: int = TRIAL_STEPS) -> None:
+        super().__init__(problem, monitor)
+        self.evaluator, self.trial_steps = problem.evaluator, trial_steps
         self.tolerance = LOOSEST
         self.inner: InnerResult | None = None
         self.accepted = 0
-        self.best: tuple[float, Array] | None = None
 
     def value(self, x: Array) -> float:
         """Find q at x from the committed sites; inf where the bound cannot be evaluated."""
         self.vector.write(x)
         try:
             with np.errstate(all="ignore"):
-                self.evaluator.set_hyperparameters(self.model._theta())
+                self.problem.set_hyperparameters()
                 self.evaluator.restore()
-                steps = 500 if self.tolerance <= FINAL_TOLERANCE else self.trial_steps
+                steps = FINAL_STEPS if self.tolerance <= FINAL_TOLERANCE else self.trial_steps
                 self.inner = find_q(self.evaluator, self.tolerance, steps)
         except NumericalError:
             return np.inf
         self.evaluator.freeze_nodes(True)
-        return -(self.inner.state.bound + self.model.log_prior())
+        return -(self.inner.state.bound + self.problem.log_prior())
 
     def gradient(self) -> Array:
         """Gradient at the last evaluated x, sites fixed."""
@@ -66,8 +66,7 @@ class ProfiledBound:
             raise RuntimeError("value comes first")
         with np.errstate(all="ignore"):
             gradient = self.evaluator.gradient(self.inner.state, sites_fixed=True)
-        self.model._write_gradients(gradient)
-        self.model._add_prior_gradients()
+        self.problem.write_gradient(gradient)
         return -self.vector.gradient()
 
     def accept(self, x: Array, value: float) -> float:
@@ -82,15 +81,24 @@ class ProfiledBound:
                 self.evaluator.commit()
                 value = again
             self.evaluator.freeze_nodes(True)
-        self.best = (value, x.copy())
-        bound = -value - self.model.log_prior()
-        if grows_without_limit(self.model, bound):
-            self.monitor.stop(NO_LIMIT)
-        counts = self.evaluator.num_likelihood, self.evaluator.num_theta
         if self.inner is not None and self.monitor.checkpoint_is_due():
-            self.model._write_q(self.inner.state.q)
-        self.monitor.point(bound, *counts)
-        return value
+            self.problem.parts.write_q(self.inner.state.q)
+        return super().accept(x, value)
+
+    def descend(self, x: Array, max_iters: int, tolerance: float, tries: int = 15) -> Outcome:
+        """Minimise from x; where its bound is −inf for every q, from smaller variances of kernels.
+
+        The variance that inducing inputs cannot take away is too large there for a density that
+        falls like an exponential of the latent.
+        """
+        try:
+            return super().descend(x, max_iters, tolerance)
+        except NumericalError:
+            wide = self.vector.variances_of(self.problem.parts.kernels)
+            if self.best is not None or not tries or not wide.any():
+                raise
+        self.monitor.note(SMALLER)
+        return self.descend(np.where(wide, x - 4.0, x), max_iters, tolerance, tries - 1)
 
     def _change_nodes(self) -> bool:
         """Give rows the nodes that they want, between two line searches; whether some may change.
@@ -98,9 +106,9 @@ class ProfiledBound:
         Where it takes trials to know, after the accepted points number 2, 4, 8, …
         """
         self.accepted += 1
-        if self.model.likelihood.tries_nodes:
+        if self.problem.parts.likelihood.tries_nodes:
             power = self.accepted > 1 and self.accepted.bit_count() == 1
-            now = self.model.num_nodes is None and power
+            now = self.problem.num_nodes is None and power
             if now:
                 self.evaluator.freeze_nodes(False)
             return now
@@ -110,34 +118,32 @@ class ProfiledBound:
         return raised
 
 
-def start_sites(model: Any) -> int:
-    """Sites for the model's current q; returns the likelihood evaluations that took (0 or 1)."""
-    evaluator: Evaluator = model._evaluator
-    evaluator.set_hyperparameters(model._theta())
-    evaluations = 0
-    if model._q_is_prior():
-        evaluator.start_sites(len(model.latents))
+def start_sites(problem: Problem) -> int:
+    """Sites for the current q; returns the likelihood evaluations that took (0 or 1)."""
+    problem.set_hyperparameters()
+    new = problem.parts.q_is_prior()
+    if new:
+        problem.evaluator.start_sites(len(problem.parts.kernels))
     else:
-        start_from_q(evaluator, model._q())
-        evaluations = 1
-    evaluator.commit()
-    return evaluations
+        start_from_q(problem.evaluator, problem.parts.q())
+    problem.evaluator.commit()
+    return 0 if new else 1
 
 
-def fit_variational(model: Any, monitor: Monitor, max_iters: int) -> Outcome:
-    """Find q alone, at the model's hyperparameters."""
-    evaluator: Evaluator = model._evaluator
-    start_sites(model)
+def fit_variational(problem: Problem, monitor: Monitor, max_iters: int) -> Outcome:
+    """Find q alone, at the current hyperparameters."""
+    evaluator, parts = problem.evaluator, problem.parts
+    start_sites(problem)
     inner = find_q(evaluator, 0.1 * FINAL_TOLERANCE, max_iters)
-    if not inner.converged and not model._q_is_prior():
+    if not inner.converged and not parts.q_is_prior():
         # a q far from anything sensible: the prior may be a better place to start from
-        evaluator.start_sites(len(model.latents))
+        evaluator.start_sites(len(parts.kernels))
         cold = find_q(evaluator, 0.1 * FINAL_TOLERANCE, max_iters)
         inner = cold if cold.state.bound > inner.state.bound else inner
     evaluator.commit()
-    model._write_q(inner.state.q)
+    parts.write_q(inner.state.q)
     bound = inner.state.bound
-    monitor.point(bound, evaluator.num_likelihood, evaluator.num_theta)
+    monitor.point(bound, *problem.counts)
     reason = f"q is within {inner.gap:.1e} nats of its optimum"
     if not inner.converged:
         reason = f"{inner.steps} natural-gradient steps were not enough"
@@ -145,10 +151,10 @@ def fit_variational(model: Any, monitor: Monitor, max_iters: int) -> Outcome:
 
 
 def fit_profile(
-    model: Any,
+    problem: Problem,
     monitor: Monitor,
     max_iters: int,
-    tolerance: float = 1e-3,
+    tolerance: float = TOLERANCE,
     several_starts: bool = True,
 ) -> Outcome:
     """Maximise the profiled bound over all free hyperparameters, then settle q.
@@ -157,82 +163,52 @@ def fit_profile(
     latent takes which part: a new model is then fitted roughly from several lengthscales first
     (if `several_starts`), and at the end q is also found from a cold start; the best bound is kept.
     """
-    new = model._q_is_prior()
-    if new and shrink_variances(model, WIDEST):
+    new = problem.parts.q_is_prior()
+    if new and shrink_variances(problem, WIDEST):
         monitor.note(SMALLER)
-    cold = model.likelihood.symmetric and new
+    cold = problem.parts.likelihood.symmetric and new
     if cold and several_starts:
-        _choose_start(model, monitor, max_iters)
-    return _settle(*_maximise(model, monitor, max_iters, tolerance), cold)
+        _choose_start(problem, monitor, max_iters)
+    return _settle(*_maximise(problem, monitor, max_iters, tolerance), cold)
 
 
 def _maximise(
-    model: Any,
+    problem: Problem,
     monitor: Monitor,
     max_iters: int,
     tolerance: float,
     trial_steps: int = TRIAL_STEPS,
 ) -> tuple[ProfiledBound, Outcome]:
-    """Maximise over θ; leaves the best parameters in the model and its sites committed."""
-    start_sites(model)
-    objective = ProfiledBound(model, monitor, trial_steps)
+    """Maximise over θ; leaves the best parameters in the leaves and the sites committed."""
+    start_sites(problem)
+    objective = ProfiledBound(problem, monitor, trial_steps)
     try:
-        outcome = _minimise_from(
-            objective,
-            objective.vector.read(),
-            groups=objective.vector.groups,
-            kinked=objective.vector.inducing,
-            max_iters=max_iters,
-            tolerance=tolerance,
-            stop=lambda: monitor.stop_reason,
-        )
-    except KeyboardInterrupt:
-        value, x = objective.best or (np.inf, objective.vector.read())
-        outcome = Outcome(x, value, len(monitor.trace), False, "interrupted")
+        return objective, objective.minimise(max_iters, tolerance)
     finally:
-        model._evaluator.freeze_nodes(False)
-        if objective.best is not None:
-            objective.vector.write(objective.best[1])
-    return objective, outcome
+        problem.evaluator.freeze_nodes(False)
 
 
-def _minimise_from(objective: ProfiledBound, x: Array, tries: int = 15, **options: Any) -> Outcome:
-    """Minimise from x; where its bound is −inf for every q, from smaller variances of kernels.
-
-    The variance that inducing inputs cannot take away is too large there for a density that falls
-    like an exponential of the latent.
-    """
-    try:
-        return minimise(objective, x, **options)
-    except NumericalError:
-        wide = objective.vector.variances_of(objective.model.kernels)
-        if objective.best is not None or not tries or not wide.any():
-            raise
-    objective.monitor.note(SMALLER)
-    return _minimise_from(objective, np.where(wide, x - 4.0, x), tries - 1, **options)
-
-
-def _choose_start(model: Any, monitor: Monitor, max_iters: int) -> None:
-    """Rough fits from several lengthscales; the model is left at the start of the best."""
-    given = model._snapshot()
-    best: tuple[float, Any] | None = None
+def _choose_start(problem: Problem, monitor: Monitor, max_iters: int) -> None:
+    """Rough fits from several lengthscales; the problem is left where the best ended."""
+    given = problem.snapshot()
+    best: tuple[float, list[Array]] | None = None
     for first, others in STARTS:
-        model._restore(given)
-        for j, kernel in enumerate(model.kernels):
+        problem.restore(given)
+        for j, kernel in enumerate(problem.parts.kernels):
             _scale_lengthscales(kernel, first if j == 0 else others)
         rough = Monitor("start", False, None)
         try:
-            found = _maximise(model, rough, min(max_iters, 60), 0.3, ROUGH_STEPS)
+            found = _maximise(problem, rough, min(max_iters, 60), 0.3, ROUGH_STEPS)
             outcome = _settle(*found, cold=False, tolerance=ROUGH)
         except NumericalError:
             continue
         if np.isfinite(outcome.value) and (best is None or outcome.value < best[0]):
-            best = (outcome.value, model._snapshot())  # q included
-    model._restore(given if best is None else best[1])
+            best = (outcome.value, problem.snapshot())  # q included
+    problem.restore(given if best is None else best[1])
     monitor.note(f"chose the best of {len(STARTS)} starts")
 
 
-def _scale_lengthscales(kernel: Any, factor: float) -> None:
+def _scale_lengthscales(kernel: Kernel, factor: float) -> None:
     """Multiply the free lengthscales of a kernel."""
     for leaf in kernel.leaves_with(Role.LENGTHSCALE):
         if not leaf.is_fixed:
@@ -245,7 +221,7 @@ def _settle(
     """Converge q at the best θ, from the sites at hand and perhaps from none; keep the better."""
     if objective.best is None:
         return outcome
-    model, evaluator, x = objective.model, objective.evaluator, objective.best[1]
+    parts, evaluator, x = objective.problem.parts, objective.evaluator, objective.best[1]
     objective.tolerance = tolerance
     outcome.x, outcome.value = x, objective.value(x)
     if not np.isfinite(outcome.value) or objective.inner is None:
@@ -253,10 +229,10 @@ def _settle(
     evaluator.commit()
     q = objective.inner.state.q
     if cold:
-        evaluator.start_sites(len(model.latents))
+        evaluator.start_sites(len(parts.kernels))
         again = objective.value(x)
         if again < outcome.value - 1e-6:
             outcome.value, q = again, objective.inner.state.q
             evaluator.commit()
-    model._write_q(q)
+    parts.write_q(q)
     return outcome

@@ -7,12 +7,10 @@ is never far below its log-likelihood.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..parameters.domains import CONTINUOUS
-from .free_vector import FreeVector
+from .problem import Problem
 
 __all__ = [
     "NO_LIMIT",
@@ -24,10 +22,15 @@ __all__ = [
     "worse_than_constants",
 ]
 
-SLACK = 0.02  # nats a row
-MOST = 30.0  # nats a row above constant latents: a noise has shrunk by a factor of e³⁰
-SHARPEST = 1e26  # precision, in latent scales: beyond it the latent itself is rounded
-SMALL = 0.1  # prior standard deviations, in the scale on which a latent varies
+# A fit has gone astray where it is more than this many nats a row below constant latents.
+SLACK = 0.02
+# A bound so many nats a row above constant latents means that a noise shrank by a factor of e³⁰.
+MOST = 30.0
+# A site of this precision, in units of 1/scale² of its latent, tells the latent to 1e-13 of its
+# scale: a sharper one is beyond what numbers can hold.
+SHARPEST = 1e26
+# Nearly constant latents have prior standard deviations of this share of their scales.
+SMALL = 0.1
 
 NO_LIMIT = (
     "the bound grows without limit, because some noise vanishes: targets are repeated exactly, or "
@@ -35,74 +38,74 @@ NO_LIMIT = (
 )
 
 
-def grows_without_limit(model: Any, bound: float) -> bool:
+def grows_without_limit(problem: Problem, bound: float) -> bool:
     """Whether a noise vanishes: a bound far above that of constant latents can have no other cause.
 
     Or a bound above it at all, where some rows tell a latent more precisely than numbers can.
     """
-    if model.likelihood.support not in CONTINUOUS:
+    if problem.parts.likelihood.support not in CONTINUOUS:
         return False
-    rows = model._evaluator.num_rows  # not all, in a fit to some of them
-    flat = model._flat_score * rows
-    most = flat + MOST * model._total_weight * rows / model.X.shape[0]
-    return bool(bound > most) or bool(bound > flat and rows_without_noise(model).size)
+    starts, rows = problem.starts, problem.evaluator.num_rows
+    flat = starts.score * rows
+    most = flat + MOST * starts.mean_weight * rows
+    return bool(bound > most) or bool(bound > flat and rows_without_noise(problem).size)
 
 
-def rows_without_noise(model: Any) -> np.ndarray:
+def rows_without_noise(problem: Problem) -> np.ndarray:
     """Indices of rows that tell a latent to within 1e-13 of the scale on which it varies.
 
     By the precision of their sites; none where a fit has no sites, or they are on a cluster.
     """
-    shards = model._evaluator.shards
+    shards = problem.evaluator.shards
     if not shards or not shards[0].has_sites():
         return np.empty(0, dtype=int)
-    precision = shards[0].sites()[1].T * np.square(model._latent_scales)  # (n, b)
+    precision = shards[0].sites()[1].T * np.square(problem.starts.scales)  # (n, b)
     weights = shards[0].rows.weights
     if weights is not None:
         precision = precision / np.maximum(weights, 1e-300)[:, None]
     return np.flatnonzero((precision > SHARPEST).any(axis=1))
 
 
-def worse_than_constants(model: Any) -> bool:
+def worse_than_constants(problem: Problem) -> bool:
     """Whether the bound is below the log-likelihood of constant latents (moment estimates)."""
-    shards = model._evaluator.shards
-    if not shards:  # the rows are on a cluster
+    if not problem.is_local:
         return False
-    flat = model._flat_score * model._evaluator.num_rows
-    return bool(np.isfinite(flat)) and model.log_likelihood() < flat - SLACK * model._total_weight
+    starts, rows = problem.starts, problem.evaluator.num_rows
+    worst = (starts.score - SLACK * starts.mean_weight) * rows
+    return bool(np.isfinite(worst)) and problem.bound() < worst
 
 
-def set_nearly_constant(model: Any, small: float = SMALL) -> None:
+def set_nearly_constant(problem: Problem, small: float = SMALL) -> None:
     """Small variances of kernels, the constants as means, q the prior; what is fixed stays.
 
     small : prior standard deviations in the scale on which a latent varies; 0 for such that the
         bound is close to that of constant latents, where a fit cannot but end above it.
     """
-    for mean, value in zip(model.mean_functions, model._flat_latents, strict=True):
+    for mean, value in zip(problem.parts.means, problem.starts.constants, strict=True):
         mean.set_constant(float(value))
-    model._reset_q()
+    problem.parts.reset_q()
     if small > 0.0:
-        shrink_variances(model, small)
+        shrink_variances(problem, small)
         return
-    vector = FreeVector(model)
-    x, variances = vector.read(), vector.variances_of(model.kernels)
+    vector = problem.free_vector()
+    x, variances = vector.read(), vector.variances_of(problem.parts.kernels)
     last = -np.inf
-    # smaller ones help no more once what is fixed has the rest of the variance
-    while worse_than_constants(model) and model.log_likelihood() > last + 1e-3 and variances.any():
-        last = model.log_likelihood()
+    # once a fixed part of a kernel has what is left of the variance, smaller factors help no more
+    while worse_than_constants(problem) and problem.bound() > last + 1e-3 and variances.any():
+        last = problem.bound()
         x[variances] -= 4.0
         vector.write(x)
 
 
 @np.errstate(over="ignore")
-def shrink_variances(model: Any, most: float) -> bool:
+def shrink_variances(problem: Problem, most: float) -> bool:
     """Divide the free variances of kernels till prior sds are `most` latent scales; if any was.
 
     A kernel is divided as long as it helps: what a fixed part gives to the variance stays.
     """
-    vector, rows = FreeVector(model), np.asarray(model._sample.X[:100], dtype=float)
+    vector, rows = problem.free_vector(), np.asarray(problem.sample.X[:100], dtype=float)
     x, shrunk = vector.read(), False
-    for kernel, scale in zip(model.kernels, model._latent_scales, strict=True):
+    for kernel, scale in zip(problem.parts.kernels, problem.starts.scales, strict=True):
         step = np.where(vector.variances_of([kernel]), 1.0, 0.0)
         size = float(np.mean(kernel.Kdiag(rows)))
         while size > (most * scale) ** 2:

@@ -3,74 +3,98 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..errors import NumericalError
 from ..linalg import one_blas_thread
-from .free_vector import FreeVector
+from .lbfgs import Outcome
+from .problem import Problem
 from .profile import fit_profile
 from .result import Monitor
 
-__all__ = ["fit_restarts"]
+__all__ = ["Restart", "fit_restarts"]
 
-SPREAD = 1.0  # standard deviation of the logarithm of perturbed scales
+# Logarithms of positive parameters are perturbed by this standard deviation.
+SPREAD = 1.0
 
 
-def perturb(model: Any, rng: np.random.Generator) -> None:
+@dataclass
+class Restart:
+    """How one restart ended. Without an outcome it failed, and without a limit it may not win."""
+
+    problem: Problem
+    outcome: Outcome | None
+    has_limit: bool
+    told: str  # what the result has to say of it
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Larger is better: a restart with a limit before others, then by bound and log-prior."""
+        return self.has_limit, -np.inf if self.outcome is None else -self.outcome.value
+
+    @property
+    def bound(self) -> float:
+        """The bound without hyperpriors."""
+        return self.rank[1] - self.problem.log_prior()
+
+
+def perturb(problem: Problem, rng: np.random.Generator) -> None:
     """Multiply the free positive parameters of kernels by e^N(0, 1); q goes back to the prior.
 
     Bounded ones move inside their bounds, by N(0, 1) before the transformation.
     """
-    vector = FreeVector(model)
-    steps = vector.units_of(model.kernels) * rng.standard_normal(vector.size)
+    vector = problem.free_vector()
+    steps = vector.units_of(problem.parts.kernels) * rng.standard_normal(vector.size)
     vector.write(vector.read() + SPREAD * steps)
-    model._reset_q()
+    problem.parts.reset_q()
 
 
 def fit_restarts(
-    model: Any, monitor: Monitor, num_restarts: int, max_iters: int, rng: np.random.Generator
-) -> tuple[Any, list[str]]:
-    """Fit copies of the model from perturbed starts (the first unperturbed); give the best copy.
+    problem: Problem,
+    monitor: Monitor,
+    num_restarts: int,
+    max_iters: int,
+    rng: np.random.Generator,
+) -> tuple[Outcome, tuple[float, int]]:
+    """Fit copies of the problem from perturbed starts (the first unperturbed); the best wins.
 
-    Failed restarts are reported as notes and never win; one whose bound grows without limit wins
-    only if all do. Copies run on threads, one each.
+    Its parameters and q are put into the problem; its outcome and counts are returned. Failed
+    restarts are noted and never win; one whose bound grows without limit wins only if all do.
+    Copies run on threads, one each.
     """
-    copies = [model.copy() for _ in range(num_restarts)]
+    copies = [problem.copy() for _ in range(num_restarts)]
     seeds = rng.spawn(num_restarts)
-    notes: list[str] = []
 
-    def run(k: int) -> tuple[bool, float, Any, str]:
-        """Whether restart k may win, its objective, (outcome, model) or None, and what to tell."""
-        one = copies[k]
-        one._use_threads(1)
+    def run(k: int) -> Restart:
+        one, quiet = copies[k], Monitor(f"restart {k}", False, None)
+        one.use_threads(1)
         if k > 0:
             perturb(one, seeds[k])
         try:
-            quiet = Monitor(f"restart {k}", False, None)
             # a perturbed start is one of many already
             outcome = fit_profile(one, quiet, max_iters, several_starts=k == 0)
         except NumericalError as error:
-            return False, -np.inf, None, f"restart {k} failed: {error}"
+            return Restart(one, None, False, f"restart {k} failed: {error}")
         if not np.isfinite(outcome.value):
-            return False, -np.inf, None, f"restart {k} ended without a finite bound"
-        stopped = quiet.stop_reason
-        told = "" if stopped is None else f"restart {k} stopped: {stopped}"
-        return stopped is None, -outcome.value, (outcome, one), told
+            return Restart(one, None, False, f"restart {k} ended without a finite bound")
+        if quiet.stop_reason is not None:
+            return Restart(one, outcome, False, f"restart {k} stopped: {quiet.stop_reason}")
+        return Restart(one, outcome, True, "")
 
-    results, bounds = [], []
-    with one_blas_thread(), ThreadPoolExecutor(model.num_threads) as pool:
-        for result in pool.map(run, range(num_restarts)):  # in their order, as they end
-            results.append(result)
-            _, value, fit, told = result
-            notes += [told] if told else []
-            bounds.append(-np.inf if fit is None else value - fit[1].log_prior())
-            if fit is not None:
-                counts = fit[1]._evaluator
-                monitor.point(bounds[-1], counts.num_likelihood, counts.num_theta)
-    winner = max(results, key=lambda result: result[:2])[2]
-    if winner is None:
+    ended: list[Restart] = []
+    with one_blas_thread(), ThreadPoolExecutor(problem.num_threads) as pool:
+        for restart in pool.map(run, range(num_restarts)):  # in their order, as they end
+            ended.append(restart)
+            if restart.outcome is not None:
+                monitor.point(restart.bound, *restart.problem.counts)
+    notes = [restart.told for restart in ended if restart.told]
+    best = max(ended, key=lambda restart: restart.rank)
+    if best.outcome is None:
         raise NumericalError("every restart failed: " + "; ".join(notes))
-    notes.append(f"bounds of the restarts: {', '.join(f'{bound:.2f}' for bound in bounds)}")
-    return winner, notes
+    bounds = ", ".join(f"{restart.bound:.2f}" for restart in ended)
+    for note in (*notes, f"bounds of the restarts: {bounds}"):
+        monitor.note(note)
+    problem.restore(best.problem.snapshot())
+    return best.outcome, best.problem.counts

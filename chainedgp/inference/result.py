@@ -17,7 +17,8 @@ from ..linalg import Array
 __all__ = ["FINISHED", "OUT_OF_PATIENCE", "Monitor", "OptimizationResult", "TracePoint"]
 
 
-FINISHED = "all epochs are done"  # a stochastic method cannot tell whether it converged
+# A stochastic method cannot tell whether it converged: these are its reasons to end.
+FINISHED = "all epochs are done"
 OUT_OF_PATIENCE = "no better held-out score"
 
 
@@ -74,7 +75,7 @@ class Monitor:
         self,
         method: str,
         messages: bool | None,
-        callback: Callable[[Any], Any] | None,
+        callback: Callable[[TracePoint], object] | None,
         checkpoint: Callable[[], None] | None = None,
         every: int = 10,
     ) -> None:
@@ -137,7 +138,7 @@ class Monitor:
         reason: str,
         bound: float,
         iterations: int,
-        counts: tuple[int, int],
+        counts: tuple[float, int],
     ) -> OptimizationResult:
         """The result object; warns if the optimisation did not converge."""
         status = "interrupted" if reason == "interrupted" else "stopped"

@@ -4,28 +4,50 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..data.rows import Rows
 from ..errors import ScalingWarning
-from ..kernels import RBF
+from ..kernels import RBF, Kernel
+from ..likelihoods import Likelihood
 from ..linalg import Array
-from ..means import Constant
+from ..means import Constant, MeanFunction
 
 __all__ = [
+    "Starts",
     "default_kernels",
     "default_means",
-    "flat_score",
     "input_spread",
     "latent_scales",
     "start_latents",
     "start_parameters",
+    "starts_from",
     "warn_of_scaling",
 ]
 
+# Starting values are made from about so many rows, evenly taken from larger data.
 SPREAD_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Starts:
+    """What the targets alone tell of the latents.
+
+    constants : (b,) the best constant latents, by moments.
+    scales : (b,) on which the latents vary.
+    score : mean over rows of w_i log p(y_i | constants), inf where not finite. A fit whose bound is
+        below it has gone astray. A bound far above it means that some noise vanishes, which only a
+        continuous density allows.
+    mean_weight : mean of the weights w_i of the rows.
+    """
+
+    constants: Array
+    scales: Array
+    score: float
+    mean_weight: float
 
 
 def input_spread(X: Array) -> Array:
@@ -36,7 +58,7 @@ def input_spread(X: Array) -> Array:
     return np.where(constant, 1.0, spread)
 
 
-def default_kernels(X: Array, scales: Sequence[float] | Array, symmetric: bool) -> list[Any]:
+def default_kernels(X: Array, scales: Sequence[float] | Array, symmetric: bool) -> list[Kernel]:
     """One ARD RBF per latent, variance the latent's scale², lengthscale √D standard deviations.
 
     In D dimensions typical distances grow with √D. In fewer than four the start is shorter: a long
@@ -54,12 +76,12 @@ def default_kernels(X: Array, scales: Sequence[float] | Array, symmetric: bool) 
     ]
 
 
-def default_means(values: Sequence[float] | Array) -> list[Any]:
+def default_means(values: Sequence[float] | Array) -> list[MeanFunction]:
     """A constant mean function per latent."""
     return [Constant(float(value)) for value in values]
 
 
-def start_parameters(likelihood: Any, rows: Rows) -> None:
+def start_parameters(likelihood: Likelihood, rows: Rows) -> None:
     """Set the parameters of the likelihood that its author or user left open."""
     kw = _started(likelihood, rows.thinned(SPREAD_ROWS))[1]
     for key, now in likelihood.parameter_values().items():
@@ -67,7 +89,7 @@ def start_parameters(likelihood: Any, rows: Rows) -> None:
             getattr(likelihood, key)[:] = kw[key]
 
 
-def start_latents(likelihood: Any, rows: Rows) -> tuple[Array, Array]:
+def start_latents(likelihood: Likelihood, rows: Rows) -> tuple[Array, Array]:
     """Constant starts (b,) of the latents, and the scales (b,) on which they vary."""
     y, kw = _started(likelihood, rows.thinned(SPREAD_ROWS))
     values = np.asarray(likelihood.initial_latents(y, **kw), dtype=float)
@@ -75,7 +97,7 @@ def start_latents(likelihood: Any, rows: Rows) -> tuple[Array, Array]:
     return values, latent_scales(likelihood, y, values, kw)
 
 
-def _started(likelihood: Any, rows: Rows) -> tuple[Array, dict[str, Any]]:
+def _started(likelihood: Likelihood, rows: Rows) -> tuple[Array, dict[str, Any]]:
     """Targets of the rows, and the keywords of the likelihood's methods there.
 
     Parameters that its author or user left open are such as suit the targets.
@@ -87,22 +109,20 @@ def _started(likelihood: Any, rows: Rows) -> tuple[Array, dict[str, Any]]:
     return y, kw
 
 
-def flat_score(likelihood: Any, rows: Rows, values: Array) -> float:
-    """Mean of w_i log p(y_i | constant latents), of at most 10,000 rows; inf where not finite.
-
-    A fit whose bound is below it has gone astray. A bound far above it means that some noise
-    vanishes, which only a continuous density allows.
-    """
+def starts_from(likelihood: Likelihood, rows: Rows) -> Starts:
+    """What at most 10,000 of the targets tell of the latents."""
+    values, scales = start_latents(likelihood, rows)
+    mean_weight = 1.0 if rows.weights is None else float(np.mean(rows.weights))
     rows = rows.thinned(SPREAD_ROWS)
     y, kw = _started(likelihood, rows)
     with np.errstate(all="ignore"):
         score = likelihood.log_density(y, *(np.full(y.size, c) for c in values), **kw)
         score = score if rows.weights is None else score * rows.weights
     mean = float(np.mean(score))
-    return mean if np.isfinite(mean) else np.inf
+    return Starts(values, scales, mean if np.isfinite(mean) else np.inf, mean_weight)
 
 
-def latent_scales(likelihood: Any, y: Array, values: Array, kw: Mapping[str, Any]) -> Array:
+def latent_scales(likelihood: Likelihood, y: Array, values: Array, kw: Mapping[str, Any]) -> Array:
     """Prior standard deviations (b,) that suit the data: 1 for latents on a log or logit scale.
 
     A latent of a real-valued target may be in the units of y. The information at constant latents,

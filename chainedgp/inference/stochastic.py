@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 
@@ -19,21 +19,27 @@ from ..posterior.evaluator import Evaluator
 from ..posterior.gaussian import Gaussian
 from ..posterior.shards import Shard
 from ..posterior.sums import Gram
-from .free_vector import FreeVector
+from ..predictive.distribution import Predictive
 from .lbfgs import Outcome
-from .natural_gradients import find_q
+from .natural_gradients import find_q, mix
+from .problem import Problem
 from .profile import fit_profile, start_sites
 from .result import FINISHED, OUT_OF_PATIENCE, Monitor
 from .step_rules import RULES, Adam
 
-__all__ = ["Settings", "fit_natgrad", "fit_step_rule", "read_settings"]
+__all__ = ["Settings", "fit_batches", "read_settings"]
 
+# A batch moves the natural parameters of q by this share ρ of the way to its own.
 NATURAL_STEP = 0.05
+# The learning rate of Adam on θ, where the user gives none.
 THETA_RATE = 0.005
-FINAL_STEPS = 12  # most full passes for q at the end
-FINAL_GAP = 1e-5  # nats a row that they may leave
-BATCH_NODES = 20  # of a batch where trials would choose them: its noise is larger than their error
-SUBSET_SHARE = 0.5  # most of the work that the fit to a subset may take
+# At the end q is settled by at most so many passes over all rows, to within so many nats a row.
+FINAL_STEPS, FINAL_GAP = 12, 1e-5
+# Where a likelihood finds its quadrature nodes by trials, a batch has so many instead: the noise of
+# a batch is larger than their error.
+BATCH_NODES = 20
+# The fit to a subset that natural gradients start from takes at most this share of all work.
+SUBSET_SHARE = 0.5
 
 
 @dataclass
@@ -49,14 +55,14 @@ class Settings:
 
 
 class Batches:
-    """Seeded shuffled batches of the model's rows, held-out rows left out.
+    """Seeded shuffled batches of a problem's rows, held-out rows left out.
 
     Rows of a memmap are drawn in contiguous blocks: reading single rows from disk would be slow.
     """
 
-    def __init__(self, model: Any, settings: Settings) -> None:
-        self.model, self.settings = model, settings
-        N = model.X.shape[0]
+    def __init__(self, problem: Problem, settings: Settings) -> None:
+        self.problem, self.settings = problem, settings
+        N = problem.num_rows
         order = settings.rng.permutation(N) if settings.holdout else np.arange(N)
         held = round(N * (settings.holdout or 0.0))
         self.held, self.rows = np.sort(order[:held]), np.sort(order[held:])
@@ -66,7 +72,7 @@ class Batches:
     def epochs(self) -> Iterator[Array]:
         """Row numbers of one batch after another, without end; each epoch a new order."""
         while True:
-            if self.model._data.on_disk:
+            if self.problem.rows.on_disk:
                 starts = np.arange(0, self.rows.size, self.size)
                 for start in self.settings.rng.permutation(starts):
                     yield self.rows[start : start + self.size]
@@ -75,29 +81,27 @@ class Batches:
                 for start in range(0, order.size, self.size):
                     yield np.sort(order[start : start + self.size])
 
-    def shard(self, rows: Array, *, trials: bool = False) -> Shard:
-        """Some rows, metadata and weights with them, on the threads of the last ones.
-
-        trials : whether nodes are chosen by trials, where a likelihood needs these.
-        """
-        m = self.model
-        few = BATCH_NODES if m.likelihood.tries_nodes and not trials else None
-        self._last = Shard(
-            m._data.take(rows),
-            nodes=m.num_nodes or few,
-            num_threads=m.num_threads,
-            threads_of=self._last,
-        )
+    def shard(self, rows: Array) -> Shard:
+        """The rows of a batch, on the threads of the last one."""
+        few = BATCH_NODES if self.problem.parts.likelihood.tries_nodes else None
+        self._last = self.problem.shard(rows, nodes=few, threads_of=self._last)
         return self._last
 
     def scale(self, rows: Array) -> float:
         """N/B: what a batch stands for."""
         return self.rows.size / rows.size
 
+    @cached_property
+    def _held_out(self) -> Problem:
+        return self.problem.on(self.held)
+
     def held_out_score(self) -> float:
         """NLPD of the held-out rows."""
-        held = self.model._data[self.held]
-        return -float(self.model.log_predictive_density(held.X, held.y, held.metadata).mean())
+        held, parts = self._held_out, self.problem.parts
+        held.set_hyperparameters()
+        means, variances = held.evaluator.marginals(parts.q())
+        predictive = Predictive(parts.likelihood, means, variances, held.rows.metadata)
+        return -float(predictive.logpdf(held.rows.y[:, None]).mean())
 
 
 class Run:
@@ -105,20 +109,20 @@ class Run:
 
     def __init__(
         self,
-        model: Any,
+        problem: Problem,
         monitor: Monitor,
         settings: Settings,
         batches: Batches,
         spent: float = 0.0,
     ) -> None:
-        self.model, self.monitor, self.settings = model, monitor, settings
+        self.problem, self.monitor, self.settings = problem, monitor, settings
         self.batches = batches
         per_epoch = self.batches.rows.size / self.batches.size
         self.per_epoch = max(1, int(np.ceil(per_epoch)))
         self.total = max(self.per_epoch, round((settings.epochs - spent) * per_epoch))
         self.recent: deque[float] = deque(maxlen=self.per_epoch)
-        self.before = model._evaluator.num_likelihood
-        self.best: tuple[float, Any] | None = None
+        self.before = problem.counts[0]
+        self.best: tuple[float, list[Array]] | None = None
         self.waited = self.done = 0  # epochs without a better score, and steps made
 
     def __iter__(self) -> Iterator[tuple[int, Array]]:
@@ -153,13 +157,13 @@ class Run:
             return
         values = np.array(self.recent)
         error = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else np.nan
-        passes = self.model._evaluator.num_likelihood - self.before
+        passes = self.problem.counts[0] - self.before
         self.monitor.estimate(float(values.mean()), error, passes, step + 1)
         if self.settings.holdout:
             score = self.batches.held_out_score()
             self.monitor.held_out.append(score)
             if self.best is None or score < self.best[0]:
-                self.best, self.waited = (score, self.model._snapshot()), 0
+                self.best, self.waited = (score, self.problem.snapshot()), 0
             else:
                 self.waited += 1
 
@@ -169,70 +173,116 @@ class Run:
     def restore_best(self) -> None:
         """Put the best held-out parameters back."""
         if self.best is not None:
-            self.model._restore(self.best[1])
+            self.problem.restore(self.best[1])
 
 
-def fit_natgrad(model: Any, monitor: Monitor, settings: Settings) -> Outcome:
-    """A profiled fit to a random subset, then natural gradients on batches with Adam on θ.
+def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Settings) -> Outcome:
+    """Steps on one batch after another: natural gradients with Adam on θ, or a plain step rule.
 
-    The subset's sites, scaled by N/n₀, start q for all rows; steps decay linearly to 0 over the
-    second half; full passes settle q at the end.
+    Steps decay linearly to 0 over the second half. Natural gradients start from a profiled fit to a
+    random subset, and full passes settle q at the end.
     """
-    batches = Batches(model, settings)
-    spent, q = _subset_start(model, monitor, settings, batches)
-    run = Run(model, monitor, settings, batches, spent)
-    vector, rule = FreeVector(model), Adam()
-    rate, interrupted = settings.learning_rate or THETA_RATE, False
-    gram = _natural(q)
-    evaluator = Evaluator([])
-    evaluator.set_hyperparameters(model._theta())
+    batches = Batches(problem, settings)
+    spent, interrupted = 0.0, False
+    steps: PlainSteps | NaturalSteps
+    if method == "natgrad":
+        spent, q = _subset_start(problem, monitor, settings, batches)
+        steps = NaturalSteps(problem, q, settings.learning_rate)
+    else:
+        steps = PlainSteps(problem, method, settings.learning_rate)
+    run = Run(problem, monitor, settings, batches, spent)
     try:
         for step, rows in run:
-            evaluator.take(run.batches.shard(rows), run.batches.scale(rows))
-            state = evaluator.evaluate(q, gram, gradient=True)
-            model._evaluator.num_likelihood += rows.size / model.X.shape[0]
-            model._write_gradients(evaluator.gradient(state, sites_fixed=False))
-            model._add_prior_gradients()
-            slopes, decay = vector.gradient(), run.decay(step)
-            if np.isfinite([state.bound, *slopes]).all():  # else this batch tells nothing
-                gram, q = _natural_step(evaluator, gram, state.proposal(), q, NATURAL_STEP * decay)
-                _theta_step(vector, rate * decay * rule.step(slopes), model, evaluator)
+            bound = steps.step(batches.shard(rows), batches.scale(rows), run.decay(step))
+            problem.evaluator.num_likelihood += rows.size / problem.num_rows
             if run.ends_epoch(step):
-                model._write_q(q)  # for the held-out score and a checkpoint
-            run.record(step, state.bound)
+                steps.write_q()  # for the held-out score and a checkpoint
+            run.record(step, bound)
     except KeyboardInterrupt:
         interrupted = True
-    model._write_q(q)
+    steps.write_q()
     run.restore_best()
-    _settle(model)
+    if method == "natgrad":
+        _settle(problem)
     return run.outcome(interrupted)
 
 
-def _theta_step(vector: FreeVector, step: Array, model: Any, evaluator: Evaluator) -> None:
-    """Move θ by a step, q(v) as it is; stay where that fails."""
-    x = vector.read()
-    vector.write(x + step)
-    try:
-        evaluator.set_hyperparameters(model._theta())
-    except NumericalError:
-        vector.write(x)
-        evaluator.set_hyperparameters(model._theta())
+class PlainSteps:
+    """A plain step rule on hyperparameters and q together, as in the paper."""
+
+    def __init__(self, problem: Problem, method: str, rate: float | None) -> None:
+        self.problem, self.method, self.rule = problem, method, RULES[method]()
+        self.rate = rate or self.rule.learning_rate
+        self.vector = problem.free_vector(with_q=True)
+        self.evaluator = Evaluator([])
+
+    def step(self, shard: Shard, scale: float, decay: float) -> float:
+        """Move by the gradient of a batch; returns the bound that the batch estimates."""
+        problem, evaluator = self.problem, self.evaluator
+        evaluator.set_hyperparameters(problem.parts.theta())
+        evaluator.take(shard, scale)
+        state = evaluator.evaluate(problem.parts.q(), gradient=True)
+        evaluator.accept(0.0)
+        if not np.isfinite(state.bound):
+            raise NumericalError(
+                f"{self.method}: the bound of a batch is not finite; use a smaller learning_rate."
+            )
+        problem.write_gradient(evaluator.gradient(state, sites_fixed=False), state)
+        x = self.vector.read()
+        self.vector.write(x + self.rate * decay * self.rule.step(self.vector.gradient()))
+        return state.bound
+
+    def write_q(self) -> None:
+        """The leaves of q are moved in every step."""
 
 
-def _natural_step(
-    evaluator: Evaluator, gram: Gram, ahead: Gram, q: tuple[Gaussian, ...], rho: float
-) -> tuple[Gram, tuple[Gaussian, ...]]:
-    """(1 − ρ) λ + ρ λ⁺ on the sums, halved while q does not exist."""
-    for _ in range(10):
-        mixed = Gram(
-            [(1.0 - rho) * a + rho * c for a, c in zip(gram.Lam, ahead.Lam, strict=True)],
-            [(1.0 - rho) * a + rho * c for a, c in zip(gram.b, ahead.b, strict=True)],
-        )
+class NaturalSteps:
+    """Natural gradients on q, held by its natural parameters, and Adam on θ."""
+
+    def __init__(self, problem: Problem, q: tuple[Gaussian, ...], rate: float | None) -> None:
+        self.problem, self.q, self.gram = problem, q, _natural(q)
+        self.rate, self.rule = rate or THETA_RATE, Adam()
+        self.vector = problem.free_vector()
+        self.evaluator = Evaluator([])
+        self.evaluator.set_hyperparameters(problem.parts.theta())
+
+    def step(self, shard: Shard, scale: float, decay: float) -> float:
+        """Move q and θ by the gradients of a batch; returns the bound that the batch estimates."""
+        evaluator = self.evaluator
+        evaluator.take(shard, scale)
+        state = evaluator.evaluate(self.q, self.gram, gradient=True)
+        self.problem.write_gradient(evaluator.gradient(state, sites_fixed=False))
+        slopes = self.vector.gradient()
+        if np.isfinite([state.bound, *slopes]).all():  # else this batch tells nothing
+            self._move_q(state.proposal(), NATURAL_STEP * decay)
+            self._move_theta(self.rate * decay * self.rule.step(slopes))
+        return state.bound
+
+    def write_q(self) -> None:
+        """Put q into its leaves."""
+        self.problem.parts.write_q(self.q)
+
+    def _move_q(self, ahead: Gram, rho: float) -> None:
+        """(1 − ρ) λ + ρ λ⁺ on the sums, halved while q does not exist."""
+        for _ in range(10):
+            mixed = mix((1.0 - rho, rho), (self.gram, ahead))
+            try:
+                self.q = self.evaluator.gaussians(mixed)
+            except NumericalError:
+                rho *= 0.5
+            else:
+                self.gram = mixed
+                return
+
+    def _move_theta(self, step: Array) -> None:
+        """Move θ by a step, q(v) as it is; stay where that fails."""
+        x = self.vector.read()
+        self.vector.write(x + step)
         try:
-            return mixed, evaluator.gaussians(mixed)
+            self.evaluator.set_hyperparameters(self.problem.parts.theta())
         except NumericalError:
-            rho *= 0.5
-    return gram, q
+            self.vector.write(x)
+            self.evaluator.set_hyperparameters(self.problem.parts.theta())
 
 
 def _natural(q: tuple[Gaussian, ...]) -> Gram:
@@ -246,83 +296,45 @@ def _natural(q: tuple[Gaussian, ...]) -> Gram:
 
 
 def _subset_start(
-    model: Any, monitor: Monitor, settings: Settings, batches: Batches
+    problem: Problem, monitor: Monitor, settings: Settings, batches: Batches
 ) -> tuple[float, tuple[Gaussian, ...]]:
     """Fit the hyperparameters to a random subset; q for all rows from its scaled sites.
 
     Returns the share of the work, in epochs, and q. A model that was fitted before goes on from
     its own q.
     """
-    N, M = batches.rows.size, max(model._sizes)
+    N, M = batches.rows.size, max(problem.parts.sizes)
     n0 = min(N, max(2000, 20 * M))
-    if not model._q_is_prior():
-        evaluations = start_sites(model)
-        return float(evaluations), model._evaluator.gaussians(model._evaluator.gram())
-    rows = np.sort(settings.rng.choice(batches.rows, n0, replace=False))
-    subset = Evaluator([batches.shard(rows, trials=True)])
-    whole, model.__dict__["_evaluator"] = model._evaluator, subset
+    if not problem.parts.q_is_prior():
+        return float(start_sites(problem)), problem.evaluator.gaussians(problem.evaluator.gram())
+    subset = problem.on(np.sort(settings.rng.choice(batches.rows, n0, replace=False)))
     most = max(20 if n0 < N else 100, int(SUBSET_SHARE * settings.epochs * N / n0))
     watch = Monitor("subset", False, lambda point: point.likelihood_evaluations >= most)
-    try:
-        fit_profile(model, watch, 1000, tolerance=0.1)
-        q = subset.gaussians(_scaled(subset.gram(), N / n0))
-    finally:
-        model.__dict__["_evaluator"] = whole
-        model._mark_stale()
-    monitor.note(f"started from a fit to {n0} rows: {subset.num_likelihood} evaluations")
-    return subset.num_likelihood * n0 / N, q
+    fit_profile(subset, watch, 1000, tolerance=0.1)
+    gram = subset.evaluator.gram()
+    q = subset.evaluator.gaussians(mix((N / n0,), (gram,)))
+    evaluations, _ = subset.counts
+    monitor.note(f"started from a fit to {n0} rows: {evaluations} evaluations")
+    return evaluations * n0 / N, q
 
 
-def _scaled(gram: Gram, factor: float) -> Gram:
-    return Gram([factor * Lm for Lm in gram.Lam], [factor * b for b in gram.b])
-
-
-def _settle(model: Any) -> None:
+def _settle(problem: Problem) -> None:
     """Full natural-gradient passes for q at the final θ."""
-    evaluator: Evaluator = model._evaluator
-    start_sites(model)
+    evaluator = problem.evaluator
+    start_sites(problem)
     try:
         inner = find_q(evaluator, max(1e-3, FINAL_GAP * evaluator.num_rows), FINAL_STEPS)
     except NumericalError:
         return
     evaluator.commit()
-    model._write_q(inner.state.q)
-
-
-def fit_step_rule(model: Any, monitor: Monitor, method: str, settings: Settings) -> Outcome:
-    """A plain step rule on hyperparameters and q together, as in the paper."""
-    run = Run(model, monitor, settings, Batches(model, settings))
-    vector, rule = FreeVector(model, with_q=True), RULES[method]()
-    rate, interrupted = settings.learning_rate or rule.learning_rate, False
-    evaluator = Evaluator([])
-    try:
-        for step, rows in run:
-            evaluator.set_hyperparameters(model._theta())
-            evaluator.take(run.batches.shard(rows), run.batches.scale(rows))
-            state = evaluator.evaluate(model._q(), gradient=True)
-            model._evaluator.num_likelihood += rows.size / model.X.shape[0]
-            evaluator.accept(0.0)
-            gradient = evaluator.gradient(state, sites_fixed=False)
-            model._write_gradients(gradient, state)
-            model._add_prior_gradients()
-            x = vector.read()
-            vector.write(x + rate * run.decay(step) * rule.step(vector.gradient()))
-            if not np.isfinite(state.bound):
-                raise NumericalError(
-                    f"{method}: the bound of a batch is not finite; use a smaller learning_rate."
-                )
-            run.record(step, state.bound)
-    except KeyboardInterrupt:
-        interrupted = True
-    run.restore_best()
-    return run.outcome(interrupted)
+    problem.parts.write_q(inner.state.q)
 
 
 def read_settings(
     N: int,
     batch_size: int | None,
     epochs: float | None,
-    rng: Any,
+    rng: int | np.random.Generator | None,
     holdout: float | None,
     patience: int | None,
     learning_rate: float | None,

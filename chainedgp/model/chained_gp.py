@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,15 +19,18 @@ from ..data.arguments import as_name, one_of, positive_int, thread_count
 from ..data.frames import as_column_names, column_names
 from ..data.rows import Rows, is_dask
 from ..data.tables import Table
-from ..errors import NOT_FINITE, InputError, NumericalError
+from ..errors import InputError
 from ..inference.inducing import select_inducing
-from ..inference.optimize import Fitting
+from ..inference.lbfgs import TOLERANCE
+from ..inference.optimize import optimize, optimize_restarts
+from ..inference.parts import Parts, leaves_below
+from ..inference.problem import Problem
+from ..inference.result import OptimizationResult, TracePoint
 from ..inference.starts import (
     default_kernels,
     default_means,
-    flat_score,
-    start_latents,
     start_parameters,
+    starts_from,
     warn_of_scaling,
 )
 from ..kernels import Kernel, as_kernel
@@ -36,8 +41,8 @@ from ..means import MeanFunction
 from ..parameters.leaves import LargeParam
 from ..parameters.paramz_model import ParamzModel
 from ..parameters.parts import LatentList
-from ..posterior.evaluator import Evaluator, Gradient, Hyperparameters, State
-from ..posterior.gaussian import Gaussian, from_root, root_gradient, root_of
+from ..posterior.evaluator import Evaluator, Hyperparameters
+from ..posterior.gaussian import Gaussian
 from ..posterior.shards import Shard
 from ..posterior.sparse import make_prior
 from ..predictive.distribution import Predictive
@@ -53,7 +58,6 @@ from .construction import (
 )
 from .files import write_model
 from .files.contents import Contents, StoredRows, leaves_of, restore_leaves
-from .without_rows import WithoutRows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +67,7 @@ __all__ = ["ChainedGP"]
 JITTER = 1e-8
 
 
-class ChainedGP(Fitting, ParamzModel):
+class ChainedGP(ParamzModel):
     """A likelihood whose b parameters are driven by b Gaussian processes, fitted variationally.
 
         y_i ~ p(y | f_1(x_i), …, f_b(x_i); θ),    f_j ~ GP(mean_j, k_j)
@@ -101,6 +105,7 @@ class ChainedGP(Fitting, ParamzModel):
     input_names: list[str] | None
     target_name: str | None
     _column_names: tuple[str, ...] | None  # those that frames to predict at must have
+    _problem: Problem | None  # of a model that was stored without its rows there is none
 
     def __init__(
         self,
@@ -121,57 +126,53 @@ class ChainedGP(Fitting, ParamzModel):
         input_names: Sequence[str] | None = None,
     ) -> None:
         super().__init__(as_name(name))
-        self._set_options(num_nodes, num_threads, jitter)
+        self._set_options(num_nodes, num_threads)
+        jitter = checked_jitter(jitter)
         self.likelihood = checked_likelihood(likelihood)
-        self._read_data(X, Y, Y_metadata, one_of(missing, ("raise", "drop"), "missing"))
+        missing = one_of(missing, ("raise", "drop"), "missing")
+        evaluator = self._read_data(X, Y, Y_metadata, missing)
         if input_names is not None:
             self.input_names = as_column_names(input_names, self.X.shape[1])
             self._column_names = self._column_names or tuple(self.input_names)
         parts = self._make_parts(kernels, mean_functions)
         inducing = self._make_inducing(Z, positive_int(num_inducing, "num_inducing"), parts)
-        self._link(parts[0], parts[1], inducing)
+        self._link(parts[0], parts[1], inducing, jitter)
+        self._problem = self._make_problem(evaluator)
 
     # ---- construction ---------------------------------------------------------------------------
 
-    def _set_options(self, num_nodes: int | None, num_threads: int | None, jitter: float) -> None:
+    def _set_options(self, num_nodes: int | None, num_threads: int | None) -> None:
         self.num_nodes = None if num_nodes is None else positive_int(num_nodes, "num_nodes")
         self.num_threads = thread_count(num_threads)
-        self._jitter = checked_jitter(jitter)
 
-    def _read_data(self, X: Any, Y: Any, Y_metadata: Any, missing: str) -> None:
+    def _read_data(self, X: Any, Y: Any, Y_metadata: Any, missing: str) -> Evaluator:
         self._column_names = column_names(X)
         self.input_names = list(self._column_names) if self._column_names else None
         self.target_name = (column_names(Y) or [None])[0]
-        self._take_rows(X, Y, Y_metadata, missing)
+        evaluator = self._take_rows(X, Y, Y_metadata, missing)
         warn_of_scaling(self._sample.X)
+        return evaluator
 
     def _take_rows(
         self, X: Any, Y: Any, Y_metadata: Any, missing: str = "raise", columns: Any = None
-    ) -> None:
+    ) -> Evaluator:
         """Check the rows and give them to an evaluator; starts are made from `_sample`."""
         given = X, Y, Y_metadata, self.likelihood
-        self._evaluator: Evaluator
         if is_dask(X):
             from ..distributed import distribute  # it builds on this module
 
-            self._data, self._sample, self._evaluator = distribute(
+            self._data, self._sample, evaluator = distribute(
                 *given, missing, columns, nodes=self.num_nodes
             )
-        else:
-            rows = Rows.read(*given, missing=missing, columns=columns)
-            check_density(self.likelihood, rows)
-            self._data = self._sample = rows
-            shard = Shard(rows, nodes=self.num_nodes, num_threads=self.num_threads)
-            self._evaluator = Evaluator([shard])
-        self._mark_stale()
+            return evaluator
+        rows = Rows.read(*given, missing=missing, columns=columns)
+        check_density(self.likelihood, rows)
+        self._data = self._sample = rows
+        return Evaluator([Shard(rows, nodes=self.num_nodes, num_threads=self.num_threads)])
 
-    def _take_constants(self) -> None:
-        """Constant latents from the targets, what they score, and the scales of the latents."""
-        rows, weights = self._sample, self._sample.weights
-        self._flat_latents, self._latent_scales = start_latents(self.likelihood, rows)
-        self._flat_score = flat_score(self.likelihood, rows, self._flat_latents)
-        mean_weight = 1.0 if weights is None else float(np.mean(weights))
-        self._total_weight = mean_weight * self._evaluator.num_rows
+    def _make_problem(self, evaluator: Evaluator) -> Problem:
+        data = self._data, self._sample, self._starts
+        return Problem(self, self._parts, *data, evaluator, self.num_nodes)
 
     def _make_parts(self, kernels: Any, means: Any) -> tuple[list[Kernel], list[MeanFunction]]:
         b, X = len(self.latents), self._sample.X
@@ -180,11 +181,11 @@ class ChainedGP(Fitting, ParamzModel):
             one_per_latent(means, b, "mean_functions", "a mean function", as_mean),
         ]
         start_parameters(self.likelihood, self._sample)
-        self._take_constants()
+        self._starts = starts_from(self.likelihood, self._sample)
         if parts[0] is None:
-            parts[0] = default_kernels(X, self._latent_scales, self.likelihood.symmetric)
+            parts[0] = default_kernels(X, self._starts.scales, self.likelihood.symmetric)
         if parts[1] is None:
-            parts[1] = default_means(self._flat_latents)
+            parts[1] = default_means(self._starts.constants)
         for kernel in parts[0]:
             kernel.name_columns(self.input_names)
             kernel.check_columns(X.shape[1])
@@ -199,12 +200,10 @@ class ChainedGP(Fitting, ParamzModel):
             )
         return checked_inducing(Z, len(self.latents), self.X.shape[1])
 
-    def _link(self, kernels: Any, means: Any, Z: Array | list[Array]) -> None:
+    def _link(self, kernels: Any, means: Any, Z: Array | list[Array], jitter: float) -> None:
         names, b = self.latents, len(self.latents)
-        self._shared_Z = not isinstance(Z, list)
         sizes = [z.shape[0] for z in (Z if isinstance(Z, list) else [Z] * b)]
-        self._sizes = tuple(sizes)
-        self._same_size = len(set(sizes)) == 1
+        same_size = len(set(sizes)) == 1
         mu = [np.zeros(M) for M in sizes]
         root = [pack_lower(np.eye(M)) for M in sizes]
         children = {
@@ -212,13 +211,15 @@ class ChainedGP(Fitting, ParamzModel):
             "mean_functions": LatentList(means, names, "mean_functions"),
             "likelihood": self.likelihood,
             "Z": LargeParam("Z", Z) if not isinstance(Z, list) else list_of("Z", Z, names),
-            "q_mu": stacked("q_mu", mu, names, self._same_size),
-            "q_sqrt": stacked("q_sqrt", root, names, self._same_size),
+            "q_mu": stacked("q_mu", mu, names, same_size),
+            "q_sqrt": stacked("q_sqrt", root, names, same_size),
         }
         self.likelihood.name = "likelihood"
         for attribute, child in children.items():
             object.__setattr__(self, attribute, child)
             self.link_parameter(child)
+        of_q = [leaves_below(children[name]) for name in ("Z", "q_mu", "q_sqrt")]
+        self._parts = Parts(tuple(kernels), tuple(means), self.likelihood, jitter, *of_q)
 
     def __setattr__(self, attribute: str, value: Any) -> None:
         if attribute in ("kernels", "mean_functions", "likelihood") and attribute in self.__dict__:
@@ -252,11 +253,11 @@ class ChainedGP(Fitting, ParamzModel):
     @property
     def jitter(self) -> float:
         """Added to the diagonal of Kuu, relative to its mean."""
-        return self._jitter
+        return self._parts.jitter
 
     @jitter.setter
     def jitter(self, value: float) -> None:
-        self._jitter = checked_jitter(value)
+        self._parts.jitter = checked_jitter(value)
         self._mark_stale()
 
     def save(self, path: Any, data: bool = True) -> None:
@@ -275,18 +276,18 @@ class ChainedGP(Fitting, ParamzModel):
     def _contents(self, data: bool) -> Contents:
         """What a file holds of this model; `_from_contents` makes the same model of it."""
         data = data and len(self._data) > 0
-        shards = self._evaluator.shards if data else []
+        shards = self.problem.evaluator.shards if data else []
         return Contents(
             name=self.name,
             input_names=self.input_names,
             column_names=self._column_names,
             target_name=self.target_name,
-            jitter=self._jitter,
+            jitter=self.jitter,
             num_nodes=self.num_nodes,
             likelihood=self.likelihood,
             kernels=list(self.kernels),
             means=list(self.mean_functions),
-            Z=self.Z.values if self._shared_Z else [z.values for z in self.Z],
+            Z=[z.values for z in self.Z] if isinstance(self.Z, LatentList) else self.Z.values,
             leaves=leaves_of(self),
             hyperpriors=self.hyperpriors,
             rows=StoredRows(self.X, self._data.y, self.Y_metadata) if data else None,
@@ -305,7 +306,7 @@ class ChainedGP(Fitting, ParamzModel):
         if stored.rows is not None:
             model.set_data(*stored.rows)
             if stored.sites is not None:
-                (shard,) = model._evaluator.shards
+                (shard,) = model.problem.evaluator.shards
                 shard.load_sites(stored.sites)
         if stored.result is not None:
             model.last_result = stored.result
@@ -315,17 +316,17 @@ class ChainedGP(Fitting, ParamzModel):
         """Join the parts of a stored model, without rows."""
         super().__init__(as_name(stored.name))
         D = stored.num_columns
-        self._set_options(stored.num_nodes, None, stored.jitter)
+        self._set_options(stored.num_nodes, None)
         self.likelihood = stored.likelihood
         self.input_names, self._column_names = stored.input_names, stored.column_names
         self.target_name = stored.target_name
         self._data = self._sample = Rows(np.empty((0, D)), np.empty(0))
-        self._evaluator = WithoutRows()
-        self._mark_stale()
+        self._problem = None
         names = [part.name for part in stored.parts]
         for part in (*stored.kernels, *stored.means):
             part.check_columns(D)
-        self._link(stored.kernels, stored.means, checked_inducing(stored.Z, len(self.latents), D))
+        Z = checked_inducing(stored.Z, len(self.latents), D)
+        self._link(stored.kernels, stored.means, Z, checked_jitter(stored.jitter))
         for part, name in zip(stored.parts, names, strict=True):
             part.name = name  # which `_link` has changed to that of the latent
 
@@ -338,129 +339,134 @@ class ChainedGP(Fitting, ParamzModel):
         """New rows for the same model; parameters and q stay, as a warm start."""
         columns = self._column_names or self.X.shape[1]
         missing = one_of(missing, ("raise", "drop"), "missing")
-        self._take_rows(X, Y, Y_metadata, missing, columns)
-        self._take_constants()
-
-    # ---- θ and q as the core sees them ----------------------------------------------------------
-
-    def _inducing(self) -> list[Array]:
-        # copies: a leaf's values change in place, and priors outlive a change of parameters
-        if self._shared_Z:
-            return [np.array(self.Z.values)] * len(self.latents)
-        return [np.array(z.values) for z in self.Z]
-
-    def _theta(self) -> Hyperparameters:
-        return Hyperparameters(
-            list(self.kernels),
-            list(self.mean_functions),
-            self._inducing(),
-            self.likelihood,
-            self.likelihood.parameter_values(),
-            self._jitter,
-        )
-
-    def _columns(self, param: Any) -> list[Array]:
-        """The values of q_mu or q_sqrt, one array per latent."""
-        if self._same_size:
-            return list(param.values.T)
-        return [part.values for part in param]
-
-    def _q(self) -> tuple[Gaussian, ...]:
-        q = zip(self._columns(self.q_mu), self._columns(self.q_sqrt), strict=True)
-        return tuple(from_root(mu, root) for mu, root in q)
-
-    def _q_is_prior(self) -> bool:
-        """Whether q is N(0, I), as in a new model."""
-        q = self._q()
-        return all((part.mu == 0).all() and (part.S_minus_I == 0).all() for part in q)
-
-    def _reset_q(self) -> None:
-        """Put q back to the prior N(0, I)."""
-        self._write_q([Gaussian(np.zeros(M), np.eye(M), 0.0) for M in self._sizes])
-
-    def _use_threads(self, num_threads: int) -> None:
-        self.num_threads = num_threads
-        for shard in self._evaluator.shards:
-            shard.num_threads = num_threads
-
-    def _write_q(self, q: Sequence[Gaussian]) -> None:
-        mu = [part.mu for part in q]
-        root = [root_of(part) for part in q]
-        for param, values in ((self.q_mu, mu), (self.q_sqrt, root)):
-            if self._same_size:
-                param[:] = np.stack(values, axis=1)
-            else:
-                for part, value in zip(param, values, strict=True):
-                    part[:] = value
+        evaluator = self._take_rows(X, Y, Y_metadata, missing, columns)
+        self._starts = starts_from(self.likelihood, self._sample)
+        self._problem = self._make_problem(evaluator)
 
     # ---- the bound ------------------------------------------------------------------------------
 
-    def _mark_stale(self) -> None:
-        self.__dict__["_state"] = None
-        self.__dict__["_gradient_is_current"] = False
+    @property
+    def problem(self) -> Problem:
+        """The bound of the rows as optimisers see it."""
+        if self._problem is None:
+            raise InputError(
+                "this model was saved without its data, so it can only predict; give it rows by "
+                "m.set_data(X, Y, Y_metadata) first."
+            )
+        return self._problem
 
-    def parameters_changed(self) -> None:
-        """Called by paramz after every change: nothing is computed before it is asked for."""
-        self._mark_stale()
+    def _theta(self) -> Hyperparameters:
+        return self._parts.theta()
 
-    def _evaluated(self, gradient: bool = False) -> State:
-        """The state at the current parameters and q, evaluated once; faster if told of `gradient`.
+    def _q(self) -> tuple[Gaussian, ...]:
+        return self._parts.q()
 
-        gradient : whether the gradient at this state will be asked for.
-        """
-        if self._state is None:
-            self._evaluator.set_hyperparameters(self._theta())
-            columns = self._columns(self.q_mu), self._columns(self.q_sqrt)
-            q = self._evaluator.over_latents(from_root, *columns)
-            state = self._evaluator.evaluate(q, gradient=gradient)
-            self._evaluator.accept(0.0)
-            self.__dict__["_state"] = state
-            self.__dict__["_last_bound"] = state.bound
-        return self._state
+    def _use_threads(self, num_threads: int) -> None:
+        self.num_threads = num_threads
+        self.problem.use_threads(num_threads)
 
     def log_likelihood(self) -> float:
         """The bound on log p(Y) at the current q, without priors (Saul et al. 2016, eq. 7)."""
-        bound = float(self._evaluated().bound)
-        if not np.isfinite(bound):
-            raise NumericalError(NOT_FINITE)
-        return bound
+        return self.problem.bound()
 
     def objective_function(self) -> float:
         """−(bound + log-priors): what an optimiser minimises."""
-        return -(self.log_likelihood() + self.log_prior())
+        return self.problem.objective()
 
     def objective_function_gradients(self) -> Array:
         """Gradient of the objective in all parameters, untransformed; a new array."""
-        if not self._gradient_is_current:
-            with one_blas_thread():
-                state = self._evaluated(gradient=True)
-                self._write_gradients(self._evaluator.gradient(state, sites_fixed=False), state)
-            self._add_prior_gradients()
-            self.__dict__["_gradient_is_current"] = True
+        self.problem.take_gradient()
         return -np.array(self.gradient)
 
-    def _write_gradients(self, gradient: Gradient, state: State | None = None) -> None:
-        """Put ∂L into the leaves' gradients; those of q only where a state is given."""
-        for kernel, mean, part in zip(
-            self.kernels, self.mean_functions, gradient.latents, strict=True
-        ):
-            kernel.gradient[:] = part.kernel
-            mean.gradient[:] = part.mean
-        self.likelihood.gradient[:] = gradient.parameters
-        if self._shared_Z:
-            self.Z.gradient[:] = sum(part.Z for part in gradient.latents)
-        else:
-            for Z, part in zip(self.Z, gradient.latents, strict=True):
-                Z.gradient[:] = part.Z
-        if state is None:
-            return
-        d_root = self._evaluator.over_latents(root_gradient, state.q, gradient.S_bar)
-        for param, values in ((self.q_mu, gradient.mu), (self.q_sqrt, d_root)):
-            if self._same_size:
-                param.gradient[:] = np.stack(values, axis=1)
-            else:
-                for part, value in zip(param, values, strict=True):
-                    part.gradient[:] = value
+    # ---- fits -----------------------------------------------------------------------------------
+
+    def optimize(
+        self,
+        method: str | None = None,
+        messages: bool | None = None,
+        max_iters: int = 1000,
+        *,
+        tolerance: float = TOLERANCE,
+        only: str | None = None,
+        batch_size: int | None = None,
+        epochs: float | None = None,
+        rng: int | np.random.Generator | None = None,
+        holdout: float | None = None,
+        patience: int | None = None,
+        learning_rate: float | None = None,
+        callback: Callable[[TracePoint], object] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 10,
+        optimizer: str | None = None,
+    ) -> OptimizationResult:
+        """Fit the model; afterwards it holds the best parameters seen.
+
+        Parameters
+        ----------
+        method : None or "profile" (natural gradients for q inside L-BFGS on everything else), or
+            "lbfgsb": this package's own L-BFGS, without bounds, on the gradients of all parameters
+            together, those of q included, as in the paper; for large N "natgrad" (the default where
+            batch_size is given), "adam", "rmsprop" or "adagrad". GPy's names "lbfgs" and "bfgs" for
+            "lbfgsb" are understood, and its keyword `optimizer`.
+        messages : show progress; None shows it when a person is watching.
+        max_iters : most iterations.
+        tolerance : nats that the last 10 iterations must have gained together, or the fit has
+            converged; with very many rows 1e-4 N saves time and costs no accuracy that matters.
+        only : "variational" finds q alone, at the current hyperparameters.
+        batch_size, epochs, rng : rows in a batch (1,000), passes over the data (10), seed or
+            Generator of the shuffling; stochastic methods only.
+        holdout, patience : fraction of rows held out for an NLPD after every epoch, the best of
+            which is kept; stop after so many epochs without a better one. "natgrad" settles q on
+            all rows at the end.
+        learning_rate : of the step rule; None takes the rule's own.
+        callback : called with every accepted `TracePoint`; a true return value stops.
+        checkpoint, checkpoint_every : path of a file that gets the model every so many iterations
+            (epochs of a stochastic method); `chainedgp.load(path).optimize()` goes on from there.
+
+        Returns
+        -------
+        OptimizationResult : converged or not, why it stopped, counts, the trace of the bound.
+        """
+        save = None
+        if checkpoint is not None:  # rows on a cluster have files of their own
+            save = partial(self.save, checkpoint, data=not is_dask(self.X))
+        self.last_result = optimize(
+            self.problem,
+            method,
+            messages,
+            max_iters,
+            tolerance=tolerance,
+            only=only,
+            batch_size=batch_size,
+            epochs=epochs,
+            rng=rng,
+            holdout=holdout,
+            patience=patience,
+            learning_rate=learning_rate,
+            callback=callback,
+            save=save,
+            save_every=checkpoint_every,
+            optimizer=optimizer,
+        )
+        return self.last_result
+
+    def optimize_restarts(
+        self,
+        num_restarts: int = 10,
+        *,
+        messages: bool | None = None,
+        max_iters: int = 1000,
+        rng: int | np.random.Generator | None = 0,
+    ) -> OptimizationResult:
+        """Fit from several perturbed starts, the first from the model as it is; the best wins.
+
+        rng : seed or Generator of the perturbations. Restarts run in parallel on threads. One that
+        fails is reported in `result.warnings` and never wins.
+        """
+        self.last_result = optimize_restarts(
+            self.problem, num_restarts, messages=messages, max_iters=max_iters, rng=rng
+        )
+        return self.last_result
 
     # ---- predictions --------------------------------------------------------------------------
 
@@ -630,9 +636,9 @@ class ChainedGP(Fitting, ParamzModel):
     # ---- printing -------------------------------------------------------------------------------
 
     def _header(self) -> list[tuple[str, str]]:
-        bound = self.__dict__.get("_last_bound")
-        stale = "" if self._state is not None else " (before the last change)"
-        M = " + ".join(str(M) for M in dict.fromkeys(self._sizes))
+        bound = None if self._problem is None else self._problem.last_bound
+        stale = "" if bound is None or self.problem.is_current else " (before the last change)"
+        M = " + ".join(str(M) for M in dict.fromkeys(self._parts.sizes))
         return [
             ("Chained GP", self.name),
             ("Likelihood", f"{type(self.likelihood).__name__}({', '.join(self.latents)})"),

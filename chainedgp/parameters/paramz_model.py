@@ -14,11 +14,13 @@ from .leaves import Searchable
 from .parts import copy_of
 from .priors import Prior
 
-__all__ = ["ParamzModel"]
+__all__ = ["ParamzModel", "add_prior_gradients"]
 
 
 class ParamzModel(Searchable, Model):
     """A paramz model with hyperpriors and named leaves, and with paramz's traps mended."""
+
+    num_changes = 0  # what was evaluated at one number does not hold at another
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -40,19 +42,15 @@ class ParamzModel(Searchable, Model):
 
     def _mark_stale(self) -> None:
         """Something changed: the model must evaluate its bound again."""
-        raise NotImplementedError
+        self.__dict__["num_changes"] = self.num_changes + 1
+
+    def parameters_changed(self) -> None:
+        """Called by paramz after every change: nothing is computed before it is asked for."""
+        self._mark_stale()
 
     def __getstate__(self) -> Any:
         self._mark_stale()  # what was evaluated holds closures
         return super().__getstate__()
-
-    def _snapshot(self) -> dict[str, Array]:
-        """Values of all leaves by name, to be put back by `_restore`."""
-        return {name: np.array(leaf.values) for name, leaf in self._named_leaves().items()}
-
-    def _restore(self, snapshot: dict[str, Array]) -> None:
-        for name, leaf in self._named_leaves().items():
-            leaf[:] = snapshot[name]
 
     # ---- hyperpriors ---------------------------------------------------------------------------
 
@@ -104,11 +102,6 @@ class ParamzModel(Searchable, Model):
             sum(prior.log_density(leaf.values).sum() for leaf, prior in self._with_priors())
         )
 
-    def _add_prior_gradients(self) -> None:
-        """Add the gradients of the log-priors to the leaves'."""
-        for leaf, prior in self._with_priors():
-            leaf.gradient[:] += prior.gradient(leaf.values)
-
     # ---- traps of paramz ------------------------------------------------------------------------
 
     def __copy__(self) -> Any:
@@ -153,3 +146,9 @@ class ParamzModel(Searchable, Model):
                 part[:] = leaf.values.ravel()
             start += leaf.size
         self._mark_stale()
+
+
+def add_prior_gradients(model: ParamzModel) -> None:
+    """Add the gradients of the log-priors to those that the leaves of a model hold."""
+    for leaf, prior in model._with_priors():
+        leaf.gradient[:] += prior.gradient(leaf.values)

@@ -98,7 +98,7 @@ class Evaluator:
 
     def __init__(self, shards: Sequence[Shard]) -> None:
         self.shards = list(shards)
-        self.num_likelihood = 0  # passes that evaluated the likelihood
+        self.num_likelihood: float = 0  # passes over all rows that evaluated the likelihood
         self.num_theta = 0  # hyperparameter settings
         self._task: Task | None = None
         self._large = False

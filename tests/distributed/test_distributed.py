@@ -64,9 +64,9 @@ def both(likelihood, X, y, metadata=None, **kw):
 
 def in_two_shards(model):
     """A model whose rows are divided as on the cluster: sums are added in the same order."""
-    (whole,) = model._evaluator.shards
+    (whole,) = model.problem.evaluator.shards
     half = -(-whole.num_rows // 2)
-    model._evaluator = Evaluator(
+    model.problem.evaluator = Evaluator(
         [Shard(whole.rows[part]) for part in (slice(half), slice(half, None))]
     )
     return model
@@ -96,12 +96,13 @@ def test_bound_and_gradients_are_those_of_threads(client):
         target = np.exp(y) if metadata.get("censored") is not None else y
         local, m = both(likelihood, X, target, metadata)
         np.testing.assert_array_equal(m.param_array, local.param_array)  # the same start
-        assert m._flat_score == local._flat_score and m._total_weight == local._total_weight
+        assert m.problem.starts.score == local.problem.starts.score
+        assert m.problem.starts.mean_weight == local.problem.starts.mean_weight
         m.q_mu[:] = local.q_mu[:] = np.random.default_rng(2).normal(size=local.q_mu.shape)
         assert m.log_likelihood() == pytest.approx(local.log_likelihood(), rel=1e-10)
         ours, theirs = m.objective_function_gradients(), local.objective_function_gradients()
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-10 * np.abs(theirs).max())
-        assert m._evaluator.num_rebuilt == 0
+        assert m.problem.evaluator.num_rebuilt == 0
     assert isinstance(m.X, da.Array) and isinstance(m.Y_metadata["censored"], da.Array)
 
 
@@ -119,7 +120,7 @@ def test_fit_is_the_same_bit_for_bit_though_a_worker_is_killed(client, monkeypat
         return len(points) == 6
 
     result = m.optimize(callback=watch)
-    assert m._evaluator.num_rebuilt >= 1
+    assert m.problem.evaluator.num_rebuilt >= 1
     assert result.bound == expected.bound
     np.testing.assert_array_equal(m.param_array, local.param_array)
     assert len(points) == len(expected.trace)
@@ -136,7 +137,7 @@ def test_a_long_fit_survives_workers_killed_in_the_middle_of_passes(client):
     for timer in timers:
         timer.start()
     result = again.optimize()
-    assert again._evaluator.num_rebuilt >= 2
+    assert again.problem.evaluator.num_rebuilt >= 2
     assert abs(result.bound - expected.bound) < 1e-6
     client.wait_for_workers(2, timeout=60)
 
@@ -156,11 +157,12 @@ def test_messages_are_small_whatever_the_number_of_rows(client):
         X = np.random.default_rng(0).normal(size=(n, 18))
         m = cgp.ChainedGP(da.from_array(X, chunks=(500, 18)), X[:, 0], HetGaussian())
         assert m.Z.shape == (100, 18)
-        evaluator, before = m._evaluator, m._evaluator.bytes_sent + m._evaluator.bytes_received
+        evaluator = m.problem.evaluator
+        before = evaluator.bytes_sent + evaluator.bytes_received
         m.objective_function_gradients()
         moved.append(evaluator.bytes_sent + evaluator.bytes_received - before)
         # one value and gradient of the profiled bound: three passes
-        m._evaluator.start_sites(2)
+        m.problem.evaluator.start_sites(2)
         before = evaluator.bytes_sent + evaluator.bytes_received
         gram = evaluator.gram()
         state = evaluator.evaluate(evaluator.gaussians(gram), gram)
@@ -213,7 +215,7 @@ def test_rows_are_checked_where_they_are(client):
     with pytest.raises(InputError, match=r"rows 100 to 199.*1 missing.*row 50"):
         cgp.ChainedGP(X, da.from_array(bad), HetGaussian(), num_inducing=5)
     m = cgp.ChainedGP(X, da.from_array(bad), HetGaussian(), num_inducing=5, missing="drop")
-    assert m._evaluator.num_rows == 199 and np.isfinite(m.log_likelihood())
+    assert m.problem.evaluator.num_rows == 199 and np.isfinite(m.log_likelihood())
     with pytest.raises(InputError, match=r"rows 0 to 99"):
         cgp.ChainedGP(X, da.from_array(y), LogLogisticSurvival())  # some are negative
     with pytest.raises(InputError, match="Y has 199 rows"):
@@ -272,7 +274,7 @@ def test_a_shard_is_made_again_exactly():
     local = cgp.ChainedGP(rows.shard.rows.X, rows.shard.rows.y, likelihood, num_inducing=6)
     shard, ledger = rows.shard, Ledger()
     shard.start_sites(2)
-    evaluator = local._evaluator
+    evaluator = local.problem.evaluator
     tasks = []
     for scale, widening in ((0.5, -0.3), (1.0, 5.0), (2.0, 60.0)):
         local.kernels[0].variance = scale

@@ -87,7 +87,7 @@ def test_plain_gradients_gain_nothing_at_the_fixed_point(name):
 def test_sites_are_negative_where_theory_says_so(name):
     m = model(name)
     m.optimize(only="variational")
-    lam2 = m._evaluator.shards[0].sites()[1]
+    lam2 = m.problem.evaluator.shards[0].sites()[1]
     assert (lam2 < -1e-3).any()
 
 
@@ -97,7 +97,7 @@ def test_sites_are_never_negative_where_theory_says_so(name):
     if name == "Uncensored":
         m.set_data(m.X, m.Y)
     m.optimize(only="variational")
-    assert (m._evaluator.shards[0].sites()[1] > 0).all()
+    assert (m.problem.evaluator.shards[0].sites()[1] > 0).all()
 
 
 class ClippedStudentT(L.HetStudentT):
@@ -124,7 +124,7 @@ def test_clipped_sites_have_another_fixed_point():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         clipped.optimize(only="variational", max_iters=200)
-    assert (clipped._evaluator.shards[0].sites()[1] >= 0).all()
+    assert (clipped.problem.evaluator.shards[0].sites()[1] >= 0).all()
     assert clipped.log_likelihood() < honest.log_likelihood() - 1e-4
 
 
@@ -155,7 +155,7 @@ class Recorder:
 @pytest.mark.parametrize("name", PAPER)
 def test_bound_never_falls_along_the_steps(name, monkeypatch):
     m = model(name, num_nodes=None)
-    recorder = Recorder(m._evaluator, monkeypatch)
+    recorder = Recorder(m.problem.evaluator, monkeypatch)
     result = m.optimize(only="variational")
     bounds = np.array(recorder.bounds[: result.iterations + 1])
     assert len(bounds) == result.iterations + 1 >= 4
@@ -166,12 +166,12 @@ def test_bound_never_falls_along_the_steps(name, monkeypatch):
 def test_sites_agree_with_q_after_accelerated_steps(monkeypatch):
     """Acceleration works on the (M, M) sums and on the rows' sites: both must say the same q."""
     m = model("AdditivePoisson")
-    recorder = Recorder(m._evaluator, monkeypatch)
+    recorder = Recorder(m.problem.evaluator, monkeypatch)
     m.optimize(only="variational")
     assert "anderson" in recorder.lengths
     monkeypatch.undo()
-    m._evaluator.set_hyperparameters(m._theta())
-    from_sites = m._evaluator.gaussians(m._evaluator.gram())
+    m.problem.evaluator.set_hyperparameters(m._theta())
+    from_sites = m.problem.evaluator.gaussians(m.problem.evaluator.gram())
     for a, b in zip(from_sites, m._q(), strict=True):
         np.testing.assert_allclose(a.mu, b.mu, rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(a.S, b.S, rtol=1e-7, atol=1e-9)
@@ -179,7 +179,7 @@ def test_sites_agree_with_q_after_accelerated_steps(monkeypatch):
 
 def test_predicted_gap_tracks_the_true_gap():
     m = model("HetGaussian")
-    evaluator = m._evaluator
+    evaluator = m.problem.evaluator
     evaluator.set_hyperparameters(m._theta())
     evaluator.start_sites(2)
     best = natural_gradients.find_q(evaluator, 1e-10).state.bound

@@ -176,7 +176,7 @@ def test_bound_and_gradients_of_gpy_kernels(name):
     m = cgp.ChainedGP(inputs, y, HetGaussian(), make(kern), Z=inducing, jitter=1e-3, num_threads=1)
     cases.randomise_q(m)
     m.log_likelihood()
-    m._evaluator.freeze_nodes(True)
+    m.problem.evaluator.freeze_nodes(True)
     m.objective_function_gradients()
     leaves = [leaf for leaf in m.flattened_parameters if not (indexed and leaf is m.Z)]
     assert not cases.wrong_leaves(cases.gradient_errors(m.log_likelihood, leaves))

@@ -34,7 +34,7 @@ def test_nothing_is_evaluated_before_the_refusal(monkeypatch):
     def forbidden(*args, **kw):
         raise AssertionError("work was done")
 
-    for name in ("start_latents", "select_inducing"):
+    for name in ("starts_from", "select_inducing"):
         monkeypatch.setattr(f"chainedgp.model.chained_gp.{name}", forbidden)
     assert_refused(lambda: build(Y=changed(Y, 7, np.nan)), ["Y"])
     assert_refused(lambda: build(Y_metadata={"trials": 1.0}), ["trials"])
@@ -61,9 +61,9 @@ def test_method_refuses_and_the_model_is_unchanged(case):
     m = build()
     m.q_mu[:] = 0.1
     before = np.array(m.param_array), m.log_likelihood(), m.jitter, m.X, m.Y
-    evaluations = m._evaluator.num_likelihood
+    evaluations = m.problem.evaluator.num_likelihood
     assert_refused(lambda: call(m), words)
-    assert m._evaluator.num_likelihood == evaluations
+    assert m.problem.evaluator.num_likelihood == evaluations
     np.testing.assert_array_equal(m.param_array, before[0])
     assert (m.log_likelihood(), m.jitter) == before[1:3]
     np.testing.assert_array_equal(m.X, before[3])

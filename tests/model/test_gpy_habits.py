@@ -71,11 +71,11 @@ def test_checkgrad(model, capsys):
 
 
 def test_checkgrad_sees_a_wrong_gradient(model, monkeypatch, capsys):
-    def wrong(gradient, state=None, right=model._write_gradients):
+    def wrong(gradient, state=None, right=model.problem.write_gradient):
         right(gradient, state)
         model.kernels.location.gradient[:] *= -1.0
 
-    monkeypatch.setattr(model, "_write_gradients", wrong)
+    monkeypatch.setattr(model.problem, "write_gradient", wrong)
     assert not model.checkgrad(verbose=1)
     capsys.readouterr()
 

@@ -101,7 +101,7 @@ def test_chunk_size_changes_nothing(chunk_rows, monkeypatch):
 
     monkeypatch.setattr(model_module, "Shard", Chunked)
     m = small_model("HetStudentT", n=40)
-    chunks = m._evaluator.shards[0]._slices(10)
+    chunks = m.problem.evaluator.shards[0]._slices(10)
     assert max(rows.stop - rows.start for rows in chunks) <= chunk_rows
     assert sum(rows.stop - rows.start for rows in chunks) == 40
     assert_same(fitted_state(m), reference)
@@ -111,7 +111,7 @@ def test_several_shards_are_one():
     m = small_model("LogLogisticSurvival", n=40)
     reference = fitted_state(m)
     parts = [slice(0, 11), slice(11, 12), slice(12, 40)]
-    m._evaluator.shards = [Shard(m._data[p]) for p in parts]
+    m.problem.evaluator.shards = [Shard(m._data[p]) for p in parts]
     m._mark_stale()
     assert_same(fitted_state(m), reference)
 
@@ -125,7 +125,7 @@ def test_number_of_threads_changes_no_bit(monkeypatch):
     results = []
     for threads in (1, 2, 5):
         m = small_model("HetStudentT", n=100, num_threads=threads)
-        shard = m._evaluator.shards[0]
+        shard = m.problem.evaluator.shards[0]
         assert shard.num_threads == threads and len(shard._slices(10)) >= 7
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -169,7 +169,7 @@ def test_a_copy_is_the_same_and_separate():
     other.set_data(m.X[:10], m.Y[:10])
     assert other.log_likelihood() != before[1]
     assert_same(fitted_state(m), before, rtol=0)
-    assert m._evaluator is not other._evaluator
+    assert m.problem.evaluator is not other.problem.evaluator
 
 
 def test_a_copy_fits_as_the_original_does():
@@ -244,7 +244,7 @@ def test_arrays_handed_in_are_never_modified():
         a.flags.writeable = True
         a[:] = 1.0
     m._mark_stale()
-    m._evaluator.drop_cache()
+    m.problem.evaluator.drop_cache()
     assert m.log_likelihood() == bound
     assert not np.allclose(m.Z.values, 1.0)
 
@@ -298,8 +298,8 @@ def test_blas_threads_are_as_before_after_an_exception(threads, monkeypatch):
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         before = blas_threads()
         m = simple(60, likelihood=Failing(), num_threads=threads)
-        m._evaluator.shards[0].chunk_rows = 10
-        assert len(m._evaluator.shards[0]._slices(10)) > 2
+        m.problem.evaluator.shards[0].chunk_rows = 10
+        assert len(m.problem.evaluator.shards[0]._slices(10)) > 2
         for call in (m.log_likelihood, m.optimize, lambda: m.optimize("lbfgsb")):
             with pytest.raises(RuntimeError, match="inside"):
                 call()
@@ -756,8 +756,8 @@ def test_another_process_gives_the_same_bits(way):
     if way not in multiprocessing.get_all_start_methods():
         pytest.skip(f"no {way} on this system")
     m = simple(60, num_threads=2)
-    m._evaluator.shards[0].chunk_rows = 16
-    assert len(m._evaluator.shards[0]._slices(10)) > 2
+    m.problem.evaluator.shards[0].chunk_rows = 16
+    assert len(m.problem.evaluator.shards[0]._slices(10)) > 2
     here = answers(m)  # so that threads of this process exist before the other begins
     with multiprocessing.get_context(way).Pool(1) as pool:
         there = pool.apply_async(answers, (m,)).get(timeout=120)

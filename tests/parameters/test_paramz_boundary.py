@@ -122,18 +122,18 @@ def test_assigning_to_an_attribute_writes_the_leaf(m):
 
 def test_writes_cost_nothing_until_the_bound_is_asked_for(m):
     m.log_likelihood()
-    before = m._evaluator.num_likelihood
+    before = m.problem.evaluator.num_likelihood
     for i in range(10):
         m.kernels[0].variance = 1.0 + i
     m.kernels[0].fix()
     m.kernels[0].unfix()
     str(m)
-    assert m._evaluator.num_likelihood == before
+    assert m.problem.evaluator.num_likelihood == before
     m.log_likelihood()
     m.log_likelihood()
     m.objective_function()
     m.objective_function_gradients()
-    assert m._evaluator.num_likelihood == before + 1
+    assert m.problem.evaluator.num_likelihood == before + 1
 
 
 def test_optimizer_array_is_no_buffer(m):
@@ -217,13 +217,13 @@ def test_checkgrad_of_the_model_and_of_every_leaf(separate_Z, capsys):
 
 def test_checkgrad_of_a_leaf_sees_what_the_global_one_may_not(monkeypatch):
     m = small_model("HetStudentT", n=20)
-    write = m._write_gradients
+    write = m.problem.write_gradient
 
     def wrong(gradient, state=None):
         write(gradient, state)
         m.kernels[0].variance.gradient[:] *= -1.0
 
-    monkeypatch.setattr(m, "_write_gradients", wrong)
+    monkeypatch.setattr(m.problem, "write_gradient", wrong)
     m.parameters_changed()
     assert not m.kernels[0].variance.checkgrad(verbose=False)
     assert m.kernels[1].variance.checkgrad(verbose=False)
@@ -527,9 +527,9 @@ def test_header_says_when_the_bound_is_old(m):
 
 
 def test_printing_evaluates_nothing(large):
-    before = large._evaluator.num_likelihood
+    before = large.problem.evaluator.num_likelihood
     str(large), repr(large), large._repr_html_()
-    assert large._evaluator.num_likelihood == before
+    assert large.problem.evaluator.num_likelihood == before
 
 
 # ---- user likelihoods ----

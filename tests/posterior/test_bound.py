@@ -28,6 +28,7 @@ from scipy import integrate, stats
 import chainedgp as cgp
 from chainedgp import linalg
 from chainedgp.errors import NumericalError
+from chainedgp.inference import problem as problem_module
 from chainedgp.model import chained_gp as model_module
 from chainedgp.posterior import evaluator as evaluator_module
 from chainedgp.posterior import shards as shards_module
@@ -71,12 +72,12 @@ def gaussian_data():
 def test_Z_equal_to_X_gives_the_exact_marginal_likelihood_in_one_step(gaussian_data):
     X, y, _ = gaussian_data
     m = gaussian_model(X, y, X, 1e-10)
-    before = m._evaluator.num_likelihood
+    before = m.problem.evaluator.num_likelihood
     result = m.optimize(only="variational")
     # one evaluation at the start (the prior), one after the step: the step's own check is free
     assert result.converged and result.iterations == 1
     assert result.likelihood_evaluations == 2
-    assert m._evaluator.num_likelihood - before <= 3  # and one for the returned bound
+    assert m.problem.evaluator.num_likelihood - before <= 3  # and one for the returned bound
     cov = rbf(X, X, *THETA) + NOISE * np.eye(len(y))
     exact = stats.multivariate_normal(np.full(len(y), LEVEL), cov).logpdf(y)
     assert m.log_likelihood() == pytest.approx(exact, rel=1e-6)
@@ -297,7 +298,7 @@ def _one_entry_of_root(q, G):
     return packed
 
 
-_true_root_gradient = model_module.root_gradient
+_true_root_gradient = problem_module.root_gradient
 
 
 def _no_log_determinant(q, G):
@@ -317,9 +318,9 @@ MUTANTS = {
     "forgotten mean": (shards_module, "reverse_chunk", _forgotten_mean, "mean_functions"),
     "forgotten L⁻ᵀμ": (shards_module, "reverse_chunk", _forgotten_alpha, "Z"),
     "one entry of Z by 1 %": (evaluator_module, "reverse_prior", _one_entry_of_Z, "Z"),
-    "one entry of q_sqrt by 1 %": (model_module, "root_gradient", _one_entry_of_root, "q_sqrt"),
-    "no log|S|": (model_module, "root_gradient", _no_log_determinant, "q_sqrt"),
-    "half of S": (model_module, "root_gradient", _one_triangle, "q_sqrt"),
+    "one entry of q_sqrt by 1 %": (problem_module, "root_gradient", _one_entry_of_root, "q_sqrt"),
+    "no log|S|": (problem_module, "root_gradient", _no_log_determinant, "q_sqrt"),
+    "half of S": (problem_module, "root_gradient", _one_triangle, "q_sqrt"),
 }
 
 
@@ -375,8 +376,8 @@ def test_ill_conditioned_priors_are_whitened():
     for lengthscale, well in ((0.02, True), (1.0, False)):
         for part in m.kernels:
             part.lengthscale[:] = lengthscale
-        m._evaluated(gradient=True)
-        assert m._evaluator._needs_no_whitening() == well
+        m.problem.state(gradient=True)
+        assert m.problem.evaluator._needs_no_whitening() == well
     m.q_mu[:] = np.random.default_rng(0).normal(size=m.q_mu.shape)
     m.q_sqrt[:] = 0.3 * m.q_sqrt.values
     m.objective_function_gradients()
@@ -423,7 +424,7 @@ def test_wrong_likelihood_gradient_is_caught():
 
 def sites_fixed_errors(m, sites):
     """Gradient of F(θ; λ) = L(θ, q(θ, λ)) against differences of F itself, at given sites."""
-    evaluator = m._evaluator
+    evaluator = m.problem.evaluator
 
     def state():
         evaluator.set_hyperparameters(m._theta())
@@ -434,7 +435,7 @@ def sites_fixed_errors(m, sites):
     start = state()
     evaluator.accept(0.0)
     evaluator.freeze_nodes(True)
-    m._write_gradients(evaluator.gradient(start, sites_fixed=True))
+    m.problem.write_gradient(evaluator.gradient(start, sites_fixed=True))
     hyper = [leaf for leaf in m.flattened_parameters if not is_q(m, leaf)]
     return gradient_errors(lambda: state().bound, hyper)
 
@@ -464,10 +465,10 @@ def test_sites_fixed_gradient_far_from_convergence(likelihood, kernels, separate
 @pytest.mark.parametrize("likelihood", ["HetStudentT", "AdditivePoisson"])
 def test_sites_fixed_gradient_partly_converged(likelihood):
     m = small_model(likelihood, means="linear")
-    m._evaluator.set_hyperparameters(m._theta())
-    m._evaluator.evaluate(m._q())
-    m._evaluator.accept(0.0)
-    sites = 0.5 * m._evaluator.shards[0].sites("proposal")
+    m.problem.evaluator.set_hyperparameters(m._theta())
+    m.problem.evaluator.evaluate(m._q())
+    m.problem.evaluator.accept(0.0)
+    sites = 0.5 * m.problem.evaluator.shards[0].sites("proposal")
     assert not wrong_leaves(sites_fixed_errors(m, np.array(sites)))
 
 
@@ -513,7 +514,7 @@ def test_at_the_optimal_q_the_two_gradients_agree():
     m = small_model("HetGaussian", means="linear")
     m.optimize(only="variational")
     state_q = m._q()
-    evaluator = m._evaluator
+    evaluator = m.problem.evaluator
     evaluator.set_hyperparameters(m._theta())
     evaluator.evaluate(state_q)
     evaluator.accept(0.0)
@@ -538,7 +539,7 @@ def test_helpers_build_what_they_say():
     }
     assert kernel("periodic").columns.tolist() == [1]
     m = small_model("HetGaussian", separate_Z=True)
-    assert m._sizes == (3, 4)
+    assert m._parts.sizes == (3, 4)
 
 
 # ---- the fast products, and one pass instead of two ----

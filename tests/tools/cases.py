@@ -168,7 +168,7 @@ def gradient_errors(value: Any, leaf_list: list[Any], seed: int = 4) -> dict[str
 def bound_gradient_errors(m: cgp.ChainedGP) -> dict[str, float]:
     """`gradient_errors` of the bound at the model's q, over all its leaves."""
     m.log_likelihood()
-    m._evaluator.freeze_nodes(True)  # differences must compare the same sums
+    m.problem.evaluator.freeze_nodes(True)  # differences must compare the same sums
     m.parameters_changed()  # bound and gradients in one pass, as when an optimiser asks
     m.objective_function_gradients()
     return gradient_errors(m.log_likelihood, list(m.flattened_parameters))

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...inference.free_vector import FreeVector
 from ...inference.natural_gradients import predicted_gap
 from .evidence import Evidence, Finding, graded, listed, worst
 
@@ -17,10 +16,10 @@ def convergence(e: Evidence) -> Finding:
     """Gradient of the bound in the free hyperparameters, distance of q from its optimum."""
     model = e.model
     model.objective_function_gradients()
-    slopes = np.abs(FreeVector(model).slopes())
+    slopes = np.abs(model.problem.free_vector().slopes())
     steepest = float(slopes.max()) if slopes.size else 0.0
     q = tuple(replace(part, precision=np.linalg.inv(part.S)) for part in e.left.q)
-    gap = predicted_gap(model._evaluator, replace(e.left.state, q=q))
+    gap = predicted_gap(model.problem.evaluator, replace(e.left.state, q=q))
     result = getattr(model, "last_result", None)
     values = {"gradient": steepest, "gap": gap}
     told = (

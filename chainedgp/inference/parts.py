@@ -1,0 +1,121 @@
+"""The parts of a model as its inference sees them: θ and q are read, written and given gradients.
+
+Every number that a fit may move is an entry of a leaf, a paramz parameter: θ are those of kernels,
+mean functions and the likelihood and the inducing inputs Z; q(u_j) has its mean and a root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from paramz import Param, Parameterized
+
+from ..kernels import Kernel
+from ..likelihoods import Likelihood
+from ..linalg import Array
+from ..means import MeanFunction
+from ..posterior.evaluator import Gradient, Hyperparameters
+from ..posterior.gaussian import Gaussian, from_root, root_of
+
+__all__ = ["Parts", "leaves_below"]
+
+
+def leaves_below(part: Parameterized | Param) -> list[Param]:
+    """The leaves below a parameterised object; of a leaf, the leaf itself."""
+    return list(part.flattened_parameters) if isinstance(part, Parameterized) else [part]
+
+
+@dataclass
+class Parts:
+    """Kernels, means, likelihood, inducing inputs and q of a model; latents j = 0..b-1.
+
+    kernels, means : one for each latent.
+    Z : one leaf (M, D) for all latents, or one for each.
+    q_mu, q_root : one leaf with a column for each latent, or a leaf (M_j,) for each where their
+        numbers of inducing inputs differ. Roots of covariances are packed, as `pack_lower` does.
+    jitter : is added to the diagonal of Kuu, relative to its mean.
+    """
+
+    kernels: Sequence[Kernel]
+    means: Sequence[MeanFunction]
+    likelihood: Likelihood
+    jitter: float
+    Z: Sequence[Param] = field(default=())
+    q_mu: Sequence[Param] = field(default=())
+    q_root: Sequence[Param] = field(default=())
+
+    @property
+    def leaves(self) -> list[Param]:
+        """All leaves, those of q last."""
+        parts = (*self.kernels, *self.means, self.likelihood, *self.Z, *self.q_mu, *self.q_root)
+        return [leaf for part in parts for leaf in leaves_below(part)]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of inducing inputs M_j of each latent."""
+        return tuple(mu.size for mu in _by_latent(self.q_mu))
+
+    def theta(self) -> Hyperparameters:
+        """The current hyperparameters. Z is copied: priors outlive a change of its leaves."""
+        Z = [np.array(leaf.values) for leaf in self.Z]
+        return Hyperparameters(
+            list(self.kernels),
+            list(self.means),
+            Z if len(Z) == len(self.kernels) else Z * len(self.kernels),
+            self.likelihood,
+            self.likelihood.parameter_values(),
+            self.jitter,
+        )
+
+    def roots(self) -> tuple[list[Array], list[Array]]:
+        """Mean (M_j,) and packed root of q of each latent."""
+        return _by_latent(self.q_mu), _by_latent(self.q_root)
+
+    def q(self) -> tuple[Gaussian, ...]:
+        """The current q of each latent."""
+        return tuple(from_root(mu, root) for mu, root in zip(*self.roots(), strict=True))
+
+    def q_is_prior(self) -> bool:
+        """Whether q is N(0, I), as in a new model."""
+        return all((part.mu == 0).all() and (part.S_minus_I == 0).all() for part in self.q())
+
+    def write_q(self, q: Sequence[Gaussian]) -> None:
+        """Set the leaves of q."""
+        for leaf, value in self._of_q([part.mu for part in q], [root_of(part) for part in q]):
+            leaf[:] = value
+
+    def reset_q(self) -> None:
+        """Put q back to the prior N(0, I)."""
+        self.write_q([Gaussian(np.zeros(M), np.eye(M), 0.0) for M in self.sizes])
+
+    def write_gradient(self, gradient: Gradient) -> None:
+        """Put the gradient in θ into the leaves."""
+        for kernel, mean, part in zip(self.kernels, self.means, gradient.latents, strict=True):
+            kernel.gradient[:] = part.kernel
+            mean.gradient[:] = part.mean
+        self.likelihood.gradient[:] = gradient.parameters
+        if len(self.Z) == len(self.kernels):
+            for Z, part in zip(self.Z, gradient.latents, strict=True):
+                Z.gradient[:] = part.Z
+        else:
+            self.Z[0].gradient[:] = sum(part.Z for part in gradient.latents)
+
+    def write_gradient_in_q(self, mu: Sequence[Array], root: Sequence[Array]) -> None:
+        """Put the gradients in the means and packed roots of q into the leaves."""
+        for leaf, value in self._of_q(mu, root):
+            leaf.gradient[:] = value
+
+    def _of_q(self, mu: Sequence[Array], root: Sequence[Array]) -> list[tuple[Param, Array]]:
+        """The leaves of q, each with what belongs into it."""
+        pairs = []
+        for leaves, values in ((self.q_mu, mu), (self.q_root, root)):
+            shaped = [np.stack(values, axis=1)] if leaves[0].ndim == 2 else values
+            pairs += list(zip(leaves, shaped, strict=True))
+        return pairs
+
+
+def _by_latent(leaves: Sequence[Param]) -> list[Array]:
+    """The values of the leaves of q_mu or q_root, an array for each latent."""
+    return list(leaves[0].values.T) if leaves[0].ndim == 2 else [leaf.values for leaf in leaves]

@@ -1,0 +1,185 @@
+"""The problem that every optimiser solves, and all that it sees of a model.
+
+Maximise L(θ, q) + log p(θ) over the hyperparameters θ and over q: the bound of the rows and the
+hyperpriors. θ and q live in the leaves of the parts; the evaluator holds rows and sites.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+
+from ..data.rows import Rows, Selection, is_dask
+from ..errors import NOT_FINITE, NumericalError
+from ..linalg import Array, one_blas_thread
+from ..parameters.paramz_model import ParamzModel, add_prior_gradients
+from ..posterior.evaluator import Evaluator, Gradient, State
+from ..posterior.gaussian import from_root, root_gradient
+from ..posterior.shards import Shard
+from .free_vector import FreeVector
+from .parts import Parts
+from .starts import Starts
+
+__all__ = ["Problem"]
+
+
+class Problem:
+    """The bound of some rows as a function of the parameters of a model.
+
+    Parameters
+    ----------
+    parameters : the tree of all leaves: knows their hyperpriors and counts their changes.
+    parts : the same leaves by what they are.
+    rows : the rows; those of a Dask array stay on its cluster.
+    sample : rows at hand, all of them or some of a Dask array's, by which inputs are scaled.
+    starts : what the targets alone tell of the latents.
+    evaluator : of the bound of the rows; holds their sites.
+    num_nodes : quadrature nodes per latent dimension; None has them chosen for every row.
+    """
+
+    def __init__(
+        self,
+        parameters: ParamzModel,
+        parts: Parts,
+        rows: Rows,
+        sample: Rows,
+        starts: Starts,
+        evaluator: Evaluator,
+        num_nodes: int | None,
+    ) -> None:
+        self.parameters, self.parts = parameters, parts
+        self.rows, self.sample, self.starts = rows, sample, starts
+        self.evaluator, self.num_nodes = evaluator, num_nodes
+        self.last_bound: float | None = None  # of the last evaluation, perhaps at other parameters
+        self._state: State | None = None
+        # the counts of changes of the parameters at which state and gradient were evaluated
+        self._state_at = self._gradient_at = -1
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_state": None, "_gradient_at": -1}  # a state holds closures
+
+    def copy(self) -> Problem:
+        """A problem of its own with copies of the parameters, sites and rows."""
+        memo: dict[int, object] = {}
+        with np.errstate(over="ignore"):  # paramz overflows on the way for values above 709
+            self.parameters.copy(memo)
+        return copy.deepcopy(self, memo)  # the leaves are those that paramz has copied
+
+    def on(self, rows: Selection) -> Problem:
+        """The problem of some of the rows, with the same parameters."""
+        shard = self.shard(rows)
+        given = self.parameters, self.parts, shard.rows, self.sample, self.starts
+        return Problem(*given, Evaluator([shard]), self.num_nodes)
+
+    # ---- rows -----------------------------------------------------------------------------------
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows that were given, N."""
+        return self.rows.num_rows
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the rows are in this process, not on a cluster."""
+        return not is_dask(self.rows.X)
+
+    @property
+    def num_threads(self) -> int:
+        """Threads for passes over the rows, where these are in this process."""
+        return self.evaluator.shards[0].num_threads
+
+    def use_threads(self, num_threads: int) -> None:
+        """Set the number of threads for passes over the rows."""
+        for shard in self.evaluator.shards:
+            shard.num_threads = num_threads
+
+    def shard(
+        self, rows: Selection, *, nodes: int | None = None, threads_of: Shard | None = None
+    ) -> Shard:
+        """Some of the rows, in memory.
+
+        nodes : quadrature nodes where the model leaves them open; None has them chosen.
+        threads_of : a shard whose threads are used on.
+        """
+        return Shard(
+            self.rows.take(rows),
+            nodes=self.num_nodes or nodes,
+            num_threads=self.num_threads,
+            threads_of=threads_of,
+        )
+
+    # ---- the bound and its gradient -------------------------------------------------------------
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the bound of the current parameters and q is known."""
+        return self._state is not None and self._state_at == self.parameters.num_changes
+
+    def state(self, gradient: bool = False) -> State:
+        """The state at the current parameters and q, evaluated once.
+
+        gradient : whether the gradient at this state will be asked for: then one pass serves both.
+        """
+        if self._state is None or not self.is_current:
+            self.set_hyperparameters()
+            q = self.evaluator.over_latents(from_root, *self.parts.roots())
+            self._state = self.evaluator.evaluate(q, gradient=gradient)
+            self.evaluator.accept(0.0)
+            self._state_at, self.last_bound = self.parameters.num_changes, self._state.bound
+        return self._state
+
+    def set_hyperparameters(self) -> None:
+        """Take the evaluator to the current θ."""
+        self.evaluator.set_hyperparameters(self.parts.theta())
+
+    def bound(self) -> float:
+        """L(θ, q) at the current parameters and q, without hyperpriors."""
+        bound = float(self.state().bound)
+        if not np.isfinite(bound):
+            raise NumericalError(NOT_FINITE)
+        return bound
+
+    def log_prior(self) -> float:
+        """Log-density of the hyperpriors at the current parameters; 0 where there are none."""
+        return self.parameters.log_prior()
+
+    def objective(self) -> float:
+        """−(bound + log-priors): what an optimiser minimises."""
+        return -(self.bound() + self.log_prior())
+
+    def take_gradient(self) -> None:
+        """Have the leaves hold ∂(L + log prior) at the current parameters and q."""
+        if self._gradient_at != self.parameters.num_changes:
+            with one_blas_thread():
+                state = self.state(gradient=True)
+                self.write_gradient(self.evaluator.gradient(state, sites_fixed=False), state)
+            self._gradient_at = self.parameters.num_changes
+
+    def write_gradient(self, gradient: Gradient, state: State | None = None) -> None:
+        """Put ∂(L + log prior) into the leaves; in those of q only where a state is given."""
+        self.parts.write_gradient(gradient)
+        if state is not None:
+            root = self.evaluator.over_latents(root_gradient, state.q, gradient.S_bar)
+            self.parts.write_gradient_in_q(gradient.mu, root)
+        add_prior_gradients(self.parameters)
+
+    @property
+    def counts(self) -> tuple[float, int]:
+        """How often the likelihood of all rows was evaluated so far, and at how many θ."""
+        return self.evaluator.num_likelihood, self.evaluator.num_theta
+
+    # ---- parameters -----------------------------------------------------------------------------
+
+    def free_vector(self, *, with_q: bool = False) -> FreeVector:
+        """The free hyperparameters, perhaps with q, as one unconstrained vector."""
+        return FreeVector(self.parts, self.sample.X, self.starts.scales, with_q=with_q)
+
+    def snapshot(self) -> list[Array]:
+        """Values of all leaves, to be put back by `restore`, here or in a copy."""
+        return [np.array(leaf.values) for leaf in self.parts.leaves]
+
+    def restore(self, snapshot: list[Array]) -> None:
+        """Put the values of a snapshot back into the leaves: parameters and q."""
+        for leaf, values in zip(self.parts.leaves, snapshot, strict=True):
+            leaf[:] = values
