@@ -19,6 +19,7 @@ Array = NDArray[np.float64]
 
 __all__ = [
     "Array",
+    "Workspace",
     "cholesky",
     "invert_lower",
     "lower_product",
@@ -88,19 +89,31 @@ def _invert_lower(L: Array, out: Array) -> None:
     np.matmul(out[half:, half:], CA, out=out[half:, :half])
 
 
-_local = threading.local()
-
-
-def scratch(name: str, *shape: int) -> Array:
-    """An array of this thread to write to; the next call with the same name gives it away again.
+class Workspace:
+    """Arrays that one module writes intermediate results to, kept from one call to the next.
 
     The system takes large arrays back when they are freed, and clears them when they are asked for
-    again: for the arrays of a chunk that costs as much as some of the work on them.
+    again: for the arrays of a chunk of rows that costs as much as some of the work on them. Every
+    thread has arrays of its own. A module makes its own workspace, so that no other can write to
+    its arrays.
     """
-    kept, size = _local.__dict__, math.prod(shape)
-    if name not in kept or kept[name].size < size:
-        kept[name] = np.zeros(size)
-    return kept[name][:size].reshape(shape)
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    def __reduce__(self) -> tuple[type[Workspace], tuple[()]]:
+        return Workspace, ()  # what is in the arrays is of no use elsewhere
+
+    def array(self, name: str, *shape: int) -> Array:
+        """An array of this thread, with any content; the next call with this name reuses it."""
+        kept, size = self._local.__dict__, math.prod(shape)
+        if name not in kept or kept[name].size < size:
+            kept[name] = np.zeros(size)
+        return kept[name][:size].reshape(shape)
+
+
+_work = Workspace()
+scratch = _work.array
 
 
 def lower_product(L: Array, K: Array, out: Array | None = None) -> Array:
@@ -159,7 +172,7 @@ def weighted_gram(A: Array, w: Array) -> Array:
     numpy multiplies an array by its own transpose in half the time. So the square roots of |w| go
     into A, as if all had the sign of most; the columns of the other sign are then put right.
     """
-    B = np.multiply(A, np.sqrt(np.abs(w)), out=scratch("work", *A.shape))
+    B = np.multiply(A, np.sqrt(np.abs(w)), out=_work.array("work", *A.shape))
     G = B @ B.T
     positive = np.count_nonzero(w > 0.0)
     sign = 1.0 if positive > 0.5 * w.size else -1.0

@@ -16,10 +16,10 @@ import numpy as np
 
 from ..linalg import (
     Array,
+    Workspace,
     lower_product,
     lower_triangle_product,
     one_blas_thread,
-    scratch,
     upper_product,
 )
 from .gaussian import Gaussian, from_natural
@@ -36,6 +36,8 @@ LARGE = 200  # inducing inputs from which the (M, M) work of latents is worth a 
 P = ParamSpec("P")
 
 _keys = itertools.count()  # names of hyperparameter settings, for the shards' caches
+
+_work = Workspace()
 
 
 @dataclass(frozen=True)
@@ -333,13 +335,13 @@ def _through_A(q: Gaussian, A_gm: Array, G: Array, out: Array | None = None) -> 
     """H = (∂/∂A) Aᵀ = μ (A g_m)ᵀ + 2 (S − I) G of one latent at fixed q, its lower triangle."""
     H = lower_triangle_product(q.S_minus_I, G, out)
     H *= 2.0
-    H += np.multiply(q.mu[:, None], A_gm, out=scratch("work", *G.shape))
+    H += np.multiply(q.mu[:, None], A_gm, out=_work.array("work", *G.shape))
     return H
 
 
 def _through_L(prior: Prior, q: Gaussian, A_gm: Array, G: Array) -> tuple[Array, Array]:
     """Gradients through L of one latent at fixed q."""
-    return reverse_prior(prior, _through_A(q, A_gm, G, scratch("H", *G.shape)))
+    return reverse_prior(prior, _through_A(q, A_gm, G, _work.array("H", *G.shape)))
 
 
 def _add_site_factors(

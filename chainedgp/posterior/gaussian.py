@@ -9,16 +9,18 @@ import numpy as np
 
 from ..linalg import (
     Array,
+    Workspace,
     cholesky,
     invert_lower,
     lower_triangle_product,
     pack_lower,
     root_gram,
-    scratch,
     unpack_lower,
 )
 
 __all__ = ["Gaussian", "from_natural", "from_root", "root_gradient", "root_of", "symmetric_kl"]
+
+_work = Workspace()
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def root_gradient(q: Gaussian, G: Array) -> Array:
     """∂L/∂R with S = RRᵀ and ∂E/∂S = G, packed: the lower triangle of 2 G R − R + diag(1/R_ii)."""
     if q.root is None:
         raise RuntimeError("this q was not made from a root")
-    GR = lower_triangle_product(G, q.root, scratch("GR", *G.shape), lower=True)
+    GR = lower_triangle_product(G, q.root, _work.array("GR", *G.shape), lower=True)
     d_root = 2.0 * pack_lower(GR) - pack_lower(q.root)
     d_root[np.cumsum(np.arange(1, len(G) + 1)) - 1] += 1.0 / np.diag(q.root)
     return d_root

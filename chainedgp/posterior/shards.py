@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..data.rows import Rows
-from ..linalg import Array, scratch, weighted_gram
+from ..linalg import Array, Workspace, weighted_gram
 from .sites import Sites
 from .sparse import (
     Projection,
@@ -38,6 +38,8 @@ CHUNK_SIZE = 2**19  # numbers in an array of a chunk, (M, n), where M is large: 
 FEWEST_ROWS = 256  # of a chunk, where fewer than two chunks would leave a thread idle
 NARROW = 30.0  # precision of a narrow site, relative to the prior's
 CACHE_BYTES = 128 * 2**20  # projections kept between the passes at the same hyperparameters
+
+_work = Workspace()
 
 
 class Shard(Sites):
@@ -181,7 +183,7 @@ class Shard(Sites):
         PA = []
         for j, chunk in enumerate(chunks):
             if task.left:
-                PA.append(scratch(f"PA{j}", *chunk.Kuf.shape))
+                PA.append(_work.array(f"PA{j}", *chunk.Kuf.shape))
                 m[j], v[j], floored[j] = marginals_for_gradient(
                     chunk, task.left[j], PA[j], whitened=task.whitened
                 )
@@ -225,7 +227,7 @@ class Shard(Sites):
             m = chunk.mean + task.q[j].mu @ chunk.A
             g_v, g_m = -0.5 * new2[j], new1[j] - new2[j] * m
             if not task.S_mu_bar:
-                PA = scratch("PA0", *chunk.A.shape)
+                PA = _work.array("PA0", *chunk.A.shape)
                 np.matmul(task.left[j][:, :-1], chunk.A, out=PA)
                 parts.append(reverse_chunk(chunk, g_m, g_v, task.left[j], PA))
                 continue
@@ -261,7 +263,8 @@ class Shard(Sites):
             shapes = [(f"A{j}", len(prior.Z), len(X)) for j, prior in enumerate(task.priors)]
             pairs = zip(task.priors, shapes, strict=True)
             return [
-                project(prior, X, scratch(*shape), whiten=task.whitened) for prior, shape in pairs
+                project(prior, X, _work.array(*shape), whiten=task.whitened)
+                for prior, shape in pairs
             ]
         fresh = [project(prior, X) for prior in task.priors]
         size = 3 * 8 * sum(chunk.A.size for chunk in fresh)  # A, Kuf, what the pullback keeps

@@ -21,12 +21,12 @@ import numpy as np
 
 from ..linalg import (
     Array,
+    Workspace,
     cholesky,
     invert_lower,
     lower_product,
     lower_triangle_product,
     mirrored,
-    scratch,
     upper_product,
 )
 from .gaussian import Gaussian
@@ -45,6 +45,9 @@ __all__ = [
 ]
 
 VARIANCE_FLOOR = 1e-12  # of the prior variance: rounding can make v negative, never less than this
+BLOCK = 20  # rows of a matrix (M, n) that are scaled at once: few enough to stay in the cache
+
+_work = Workspace()
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ def make_prior(kernel: Any, mean: Any, Z: Array, jitter: float) -> Prior:
     """Factorise Kuu + jitter · mean(diag Kuu) I; the jitter is a constant of the model."""
     covariance = kernel.prepare(Z)
     K, pull_Kuu = covariance()
-    Kuu = scratch("Kuu", *K.shape)
+    Kuu = _work.array("Kuu", *K.shape)
     Kuu[:] = K  # which the pullback keeps
     Kuu.flat[:: Kuu.shape[0] + 1] += jitter * np.trace(Kuu) / Kuu.shape[0]
     L = cholesky(Kuu, "the prior covariance Kuu of the inducing values")
@@ -119,7 +122,7 @@ def marginals(chunk: Projection, q: Gaussian) -> tuple[Array, Array, Array]:
 
     Also where the variance hit its floor.
     """
-    SA = np.matmul(q.S_minus_I, chunk.A, out=scratch("SA", *chunk.A.shape))
+    SA = np.matmul(q.S_minus_I, chunk.A, out=_work.array("SA", *chunk.A.shape))
     return _moments(chunk, q.mu @ chunk.A, chunk.A, SA)
 
 
@@ -152,8 +155,11 @@ def reverse_chunk(
 
     ∂/∂Kuf = P A diag(2 g_v) + L⁻ᵀμ g_mᵀ with `left` = [P, L⁻ᵀμ]; overwrites PA (M, n).
     """
-    PA *= 2.0 * g_v
-    PA += np.multiply(left[:, -1:], g_m, out=scratch("work", *PA.shape))
+    twice, alpha = 2.0 * g_v, left[:, -1:]
+    for i in range(0, len(PA), BLOCK):
+        block = PA[i : i + BLOCK]
+        block *= twice
+        block += alpha[i : i + BLOCK] * g_m
     return _pull(chunk, PA, g_v, g_m)
 
 
@@ -166,12 +172,12 @@ def reverse_sites(
     `left` = [L⁻ᵀ(S − I), L⁻ᵀμ, L⁻ᵀΠ, L⁻ᵀSμ̄] (M, 2M + 2).
     """
     M, n = chunk.A.shape
-    right = scratch("right", 2 * M + 2, n)
+    right = _work.array("right", 2 * M + 2, n)
     np.multiply(chunk.A, 2.0 * g_v, out=right[:M])
     right[M] = g_m
     np.multiply(chunk.A, 2.0 * lam2, out=right[M + 1 : -1])
     right[-1] = r
-    dL_dKuf = np.matmul(left, right, out=scratch("dKuf", M, n))
+    dL_dKuf = np.matmul(left, right, out=_work.array("dKuf", M, n))
     return _pull(chunk, dL_dKuf, g_v, g_m - lam2 * (S_mu_bar @ chunk.A))
 
 
@@ -188,8 +194,10 @@ def reverse_prior(prior: Prior, H: Array) -> tuple[Array, Array]:
     factorisation, with LᵀL̄ = −H already known. The jitter scales with the mean of diag(Kuu).
     Overwrites H, of which only the lower triangle is read.
     """
-    half = upper_product(prior.L_inv.T, mirrored(H), scratch("half", *H.shape))
-    dL_dKuu = lower_triangle_product(half, prior.L_inv, scratch("dL_dKuu", *H.shape), lower=True)
+    half = upper_product(prior.L_inv.T, mirrored(H), _work.array("half", *H.shape))
+    dL_dKuu = lower_triangle_product(
+        half, prior.L_inv, _work.array("dL_dKuu", *H.shape), lower=True
+    )
     mirrored(dL_dKuu)  # which is symmetric too
     dL_dKuu *= -0.5
     dL_dKuu.flat[:: H.shape[0] + 1] += prior.jitter * np.trace(dL_dKuu) / H.shape[0]
