@@ -14,8 +14,9 @@ from paths import ROOT
 
 import chainedgp as cgp
 from chainedgp.errors import InputError
-from chainedgp.kernels import RBF, GPyKernel, Linear, Matern32, Sum, as_kernel
+from chainedgp.kernels import RBF, Bias, GPyKernel, Linear, Matern32, Sum, as_kernel
 from chainedgp.likelihoods import HetGaussian
+from chainedgp.parameters import Role
 from chainedgp.testing.kernel import check_kernel
 from chainedgp.testing.report import ContractError
 
@@ -55,6 +56,22 @@ def test_own_kernels_pass_through_and_the_original_is_copied():
     adapted.rbf.variance = 5.0
     assert fake.variance.values[0] == 1.0
     assert isinstance(adapted, GPyKernel)
+
+
+def test_its_parameters_have_roles_by_the_names_of_gpy():
+    kernel = Linear(2) * FakeGPyRBF(2) + Bias(2)
+    product, bias = kernel.parts
+    linear, gpy = product.parts
+    variances = [linear.variances, gpy.rbf.variance, bias.variance]
+    for role, expected in (
+        (Role.VARIANCE, variances),
+        (Role.LENGTHSCALE, [gpy.rbf.lengthscale]),
+        (Role.PERIOD, []),
+    ):
+        found = kernel.leaves_with(role)
+        assert len(found) == len(expected)
+        assert all(one is other for one, other in zip(found, expected, strict=True))
+    assert kernel.simple_parts == (linear, gpy, bias)
 
 
 def test_a_prior_is_refused():
