@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from paramz import Param
 
 from .errors import InputError
+from .linalg import Array
 from .parameters.leaves import InputParam
 from .parameters.parts import Part
 from .parameters.roles import Role
 
 __all__ = ["Constant", "Linear", "MeanFunction", "Zero"]
 
-Array = np.ndarray
 #: dL_dm (n,) -> dL_dtheta (size,)
 MeanPullback = Callable[[Array], Array]
 
@@ -110,7 +109,11 @@ class Linear(MeanFunction):
     roles = {"weights": Role.SLOPE, "bias": Role.LEVEL}
 
     def __init__(
-        self, input_dim: int, weights: Any = None, bias: float = 0.0, name: str = "linear"
+        self,
+        input_dim: int,
+        weights: float | Sequence[float] | Array | None = None,
+        bias: float = 0.0,
+        name: str = "linear",
     ) -> None:
         super().__init__(name)
         integer = isinstance(input_dim, (int, np.integer)) and not isinstance(input_dim, bool)
@@ -148,7 +151,7 @@ class Linear(MeanFunction):
         return X @ self.weights.values + self.bias.values[0], pullback
 
 
-def finite(owner: str, name: str, value: Any, size: int) -> Array:
+def finite(owner: str, name: str, value: float | Sequence[float] | Array, size: int) -> Array:
     """Copy a finite number or vector into an array (size,)."""
     try:
         array = np.array(value, dtype=float).ravel()

@@ -57,6 +57,17 @@ def positive(
     return kind(name, np.broadcast_to(array, (size,)).copy(), Logexp())
 
 
+def constant_diag(kernel: Kernel, X: Array) -> tuple[Array, PullbackDiag]:
+    """k(x_i, x_i) (n,) that is everywhere the kernel's first parameter, and its pullback."""
+
+    def pullback(dL_dk: Array) -> tuple[Array, None]:
+        dL_dtheta = np.zeros(kernel.size)
+        dL_dtheta[0] = np.sum(dL_dk)
+        return dL_dtheta, None
+
+    return np.full(X.shape[0], kernel.parameters[0].values[0]), pullback
+
+
 class Kernel(Part):
     """A covariance function k(x, z | θ) with positive parameters θ.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..linalg import Array
 from ..parameters.roles import Role
-from .base import Columns, Kernel, Pullback, PullbackDiag, Values, positive
+from .base import Columns, Kernel, Pullback, PullbackDiag, Values, constant_diag, positive
 from .distances import DistancesFrom
 
 __all__ = ["Periodic"]
@@ -103,10 +103,4 @@ class Periodic(Kernel):
         return K, pullback
 
     def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
-        def pullback(dL_dk: Array) -> tuple[Array, None]:
-            """dL/dθ and dL/dX from dL/dk."""
-            dL_dtheta = np.zeros(self.size)
-            dL_dtheta[0] = np.sum(dL_dk)
-            return dL_dtheta, None
-
-        return np.full(X.shape[0], self.variance.values[0]), pullback
+        return constant_diag(self, X)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..linalg import Array
 from ..parameters.roles import Role
-from .base import Columns, Kernel, Pullback, PullbackDiag, positive
+from .base import Columns, Kernel, Pullback, PullbackDiag, constant_diag, positive
 
 __all__ = ["Bias", "Static", "White"]
 
@@ -39,10 +39,7 @@ class Static(Kernel):
         return pullback
 
     def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
-        def pullback(dL_dk: Array) -> tuple[Array, None]:
-            return np.array([np.sum(dL_dk)]), None
-
-        return np.full(X.shape[0], self.variance.values[0]), pullback
+        return constant_diag(self, X)
 
 
 class Bias(Static):
