@@ -23,13 +23,13 @@ from .kernels import as_kernel
 from .likelihoods import HetGaussian, from_density
 from .likelihoods.faults import check_density
 from .linalg import Array, cholesky, invert_lower, one_blas_thread
-from .model.chained_gp import JITTER, ChainedGP
-from .model.construction import (
+from .model.arguments import (
     as_mean,
     checked_jitter,
     checked_likelihood,
     one_per_latent,
 )
+from .model.chained_gp import JITTER, ChainedGP
 from .parameters.paramz_model import ParamzModel, add_prior_gradients
 from .parameters.parts import LatentList
 from .posterior.gaussian import Gaussian

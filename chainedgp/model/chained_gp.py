@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from paramz import Model
+from paramz import Model, Param, Parameterized
 
 from .. import plotting
 from ..assessment.check import ROWS, Check, check
@@ -36,9 +36,8 @@ from ..inference.starts import (
 from ..kernels import Kernel, as_kernel
 from ..likelihoods import Likelihood
 from ..likelihoods.faults import check_density
-from ..linalg import Array, one_blas_thread, pack_lower
+from ..linalg import Array, one_blas_thread
 from ..means import MeanFunction
-from ..parameters.leaves import LargeParam
 from ..parameters.paramz_model import ParamzModel
 from ..parameters.parts import LatentList
 from ..posterior.evaluator import Evaluator, Hyperparameters
@@ -47,17 +46,16 @@ from ..posterior.shards import Shard
 from ..posterior.sparse import make_prior
 from ..predictive.distribution import Predictive
 from ..predictive.predictor import Predictor
-from .construction import (
+from .arguments import (
     as_mean,
     checked_inducing,
     checked_jitter,
     checked_likelihood,
-    list_of,
     one_per_latent,
-    stacked,
 )
 from .files import write_model
 from .files.contents import Contents, StoredRows, leaves_of, restore_leaves
+from .variational import variational_leaves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -134,9 +132,14 @@ class ChainedGP(ParamzModel):
         if input_names is not None:
             self.input_names = as_column_names(input_names, self.X.shape[1])
             self._column_names = self._column_names or tuple(self.input_names)
-        parts = self._make_parts(kernels, mean_functions)
-        inducing = self._make_inducing(Z, positive_int(num_inducing, "num_inducing"), parts)
-        self._link(parts[0], parts[1], inducing, jitter)
+        own_kernels, own_means = self._make_parts(kernels, mean_functions)
+        num_inducing = positive_int(num_inducing, "num_inducing")
+        inducing = (
+            select_inducing(own_kernels[0], self._sample.X, num_inducing, np.random.default_rng(0))
+            if Z is None
+            else checked_inducing(Z, len(self.latents), self.X.shape[1])
+        )
+        self._link(own_kernels, own_means, inducing, jitter)
         self._problem = self._make_problem(evaluator)
 
     # ---- construction ---------------------------------------------------------------------------
@@ -175,51 +178,44 @@ class ChainedGP(ParamzModel):
         return Problem(self, self._parts, *data, evaluator, self.num_nodes)
 
     def _make_parts(self, kernels: Any, means: Any) -> tuple[list[Kernel], list[MeanFunction]]:
+        """Kernels and means as given, or started from the rows; and the likelihood's parameters."""
         b, X = len(self.latents), self._sample.X
-        parts = [
-            one_per_latent(kernels, b, "kernels", "a kernel", as_kernel),
-            one_per_latent(means, b, "mean_functions", "a mean function", as_mean),
-        ]
+        given_kernels = one_per_latent(kernels, b, "kernels", "a kernel", as_kernel)
+        given_means = one_per_latent(means, b, "mean_functions", "a mean function", as_mean)
         start_parameters(self.likelihood, self._sample)
         self._starts = starts_from(self.likelihood, self._sample)
-        if parts[0] is None:
-            parts[0] = default_kernels(X, self._starts.scales, self.likelihood.symmetric)
-        if parts[1] is None:
-            parts[1] = default_means(self._starts.constants)
-        for kernel in parts[0]:
+        scales, symmetric = self._starts.scales, self.likelihood.symmetric
+        own_kernels = given_kernels or default_kernels(X, scales, symmetric)
+        own_means = given_means or default_means(self._starts.constants)
+        for kernel in own_kernels:
             kernel.name_columns(self.input_names)
-            kernel.check_columns(X.shape[1])
-        for mean in parts[1]:
-            mean.check_columns(X.shape[1])
-        return parts[0], parts[1]
+        for part in (*own_kernels, *own_means):
+            part.check_columns(X.shape[1])
+        return own_kernels, own_means
 
-    def _make_inducing(self, Z: Any, num_inducing: int, parts: Any) -> Array | list[Array]:
-        if Z is None:
-            return select_inducing(
-                parts[0][0], self._sample.X, num_inducing, np.random.default_rng(0)
-            )
-        return checked_inducing(Z, len(self.latents), self.X.shape[1])
-
-    def _link(self, kernels: Any, means: Any, Z: Array | list[Array], jitter: float) -> None:
-        names, b = self.latents, len(self.latents)
-        sizes = [z.shape[0] for z in (Z if isinstance(Z, list) else [Z] * b)]
-        same_size = len(set(sizes)) == 1
-        mu = [np.zeros(M) for M in sizes]
-        root = [pack_lower(np.eye(M)) for M in sizes]
-        children = {
-            "kernels": LatentList(kernels, names, "kernels"),
-            "mean_functions": LatentList(means, names, "mean_functions"),
-            "likelihood": self.likelihood,
-            "Z": LargeParam("Z", Z) if not isinstance(Z, list) else list_of("Z", Z, names),
-            "q_mu": stacked("q_mu", mu, names, same_size),
-            "q_sqrt": stacked("q_sqrt", root, names, same_size),
-        }
+    def _link(
+        self,
+        kernels: Sequence[Kernel],
+        means: Sequence[MeanFunction],
+        Z: Array | list[Array],
+        jitter: float,
+    ) -> None:
+        """Make the parts leaves of this model, under their public names, with q at the prior."""
+        Z_leaves, q_mu, q_sqrt = variational_leaves(Z, self.latents)
         self.likelihood.name = "likelihood"
+        children: dict[str, Parameterized | Param] = {
+            "kernels": LatentList(kernels, self.latents, "kernels"),
+            "mean_functions": LatentList(means, self.latents, "mean_functions"),
+            "likelihood": self.likelihood,
+            "Z": Z_leaves,
+            "q_mu": q_mu,
+            "q_sqrt": q_sqrt,
+        }
         for attribute, child in children.items():
             object.__setattr__(self, attribute, child)
             self.link_parameter(child)
-        of_q = [leaves_below(children[name]) for name in ("Z", "q_mu", "q_sqrt")]
-        self._parts = Parts(tuple(kernels), tuple(means), self.likelihood, jitter, *of_q)
+        leaves = [leaves_below(part) for part in (Z_leaves, q_mu, q_sqrt)]
+        self._parts = Parts(tuple(kernels), tuple(means), self.likelihood, jitter, *leaves)
 
     def __setattr__(self, attribute: str, value: Any) -> None:
         if attribute in ("kernels", "mean_functions", "likelihood") and attribute in self.__dict__:

@@ -1,46 +1,39 @@
-"""What the model's constructor needs: parts per latent, checked arguments, leaves for q."""
+"""Arguments of a model's constructor, checked: the likelihood, one part per latent, Z, jitter."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..data.rows import as_inputs
 from ..errors import InputError
+from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..linalg import Array
 from ..means import MeanFunction
-from ..parameters.leaves import LargeParam
-from ..parameters.parts import LatentList, copy_of
+from ..parameters.parts import copy_of
 
 __all__ = [
     "as_mean",
     "checked_inducing",
     "checked_jitter",
     "checked_likelihood",
-    "list_of",
     "one_per_latent",
-    "stacked",
 ]
 
-
-def stacked(name: str, values: list[Array], latents: Sequence[str], same_size: bool) -> Any:
-    """One parameter with a column per latent, or a list of parameters where sizes differ."""
-    if same_size:
-        return LargeParam(name, np.stack(values, axis=1))
-    return list_of(name, values, latents)
+Part = TypeVar("Part", Kernel, MeanFunction)
 
 
-def list_of(name: str, values: list[Array], latents: Sequence[str]) -> LatentList:
-    """A list of parameters, one for each latent."""
-    parts = [LargeParam(latent, value) for latent, value in zip(latents, values, strict=True)]
-    return LatentList(parts, latents, name)
+def one_per_latent(
+    value: Any, b: int, name: str, what: str, convert: Callable[[Any], Part]
+) -> list[Part] | None:
+    """A list of b copies, one per latent, or None where the user left it open.
 
-
-def one_per_latent(value: Any, b: int, name: str, what: str, convert: Any) -> Any:
-    """A list of b copies, one per latent, or None where the user left it open."""
+    name, what : what the argument and one entry of it are called, for the error message.
+    convert : makes a part of what the user gave, or raises.
+    """
     if value is None:
         return None
     parts = list(value) if isinstance(value, list | tuple) else [value] * b
