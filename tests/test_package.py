@@ -25,25 +25,34 @@ LAYERS = [
     {"data", "parameters", "expectations"},
     {"kernels", "likelihoods", "means"},
     {"posterior"},
+    {"distributed"},
     {"predictive"},
     {"inference"},
     {"assessment"},
     {"plotting"},
     {"model"},
     {"persistence", "baselines", "datasets", "testing"},
-    {"sklearn", "distributed"},
+    {"sklearn"},
     {""},  # the package's own __init__
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 # Imports inside functions are for heavy or optional things, which most users never load.
-HEAVY = {"dask", "distributed", "matplotlib", "pandas", "scipy", "sklearn", "threadpoolctl", "tqdm"}
+HEAVY = {
+    "cloudpickle",
+    "dask",
+    "distributed",
+    "matplotlib",
+    "pandas",
+    "scipy",
+    "sklearn",
+    "threadpoolctl",
+    "tqdm",
+}
 # ... and for these pairs of our own modules, which build on each other.
 LOCAL_PAIRS = {
     ("likelihoods.contract", "likelihoods.wrappers.scipy"),
     ("likelihoods.contract", "likelihoods.wrappers.constant"),
-    ("model.chained_gp", "distributed"),
-    ("predictive.predictor", "distributed"),
 }
 
 
@@ -135,13 +144,8 @@ def full_name(module):
     return f"chainedgp.{module}" if module else "chainedgp"
 
 
-OPTIONAL = ("distributed",)
-
-
 def public_objects():
     for module in modules():
-        if component(module) in OPTIONAL:
-            continue
         loaded = importlib.import_module(full_name(module))
         for name in getattr(loaded, "__all__", ()):
             yield f"{full_name(module)}.{name}", getattr(loaded, name)

@@ -8,6 +8,8 @@ adds up the sums in the order of the rows. Who holds which rows changes no bit.
 A worker may die. Its rows are read again from the Dask array by another worker, and its sites are
 made again from the (θ, q) they came from, which the head remembers (`Ledger`): a few passes over
 those rows alone. The fit goes on as if nothing had happened.
+
+Dask is imported by the functions that need it, when a Dask array has come.
 """
 
 from .blocks import map_blocks

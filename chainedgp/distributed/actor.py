@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
 from ..data.rows import Rows
@@ -19,10 +18,17 @@ from ..posterior.sparse import Prior
 from ..posterior.sums import Task
 from .ledger import MADE_IN, Origin
 
-__all__ = ["ShardActor"]
+__all__ = ["ShardActor", "pickled"]
 
 
 Step = tuple[Callable[..., Any], tuple[Any, ...]]  # a method of `ShardActor`, and its arguments
+
+
+def pickled(message: object) -> bytes:
+    """A message between head and actors, which may hold functions and a user's own classes."""
+    import cloudpickle
+
+    return bytes(cloudpickle.dumps(message))
 
 
 class ShardActor:
@@ -49,7 +55,7 @@ class ShardActor:
             answer = True, self._run(*pickle.loads(message))
         except Exception as error:  # the head raises it: it is not the actor that failed
             answer = False, error
-        return cloudpickle.dumps(answer)
+        return pickled(answer)
 
     def _run(self, steps: list[Step], method: Callable[..., Any], *args: Any) -> Any:
         with one_blas_thread():

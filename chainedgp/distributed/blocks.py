@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import dask
-import dask.array as da
 import numpy as np
-from dask.delayed import Delayed
 
 from ..data.rows import is_dask
 from ..errors import InputError
 from ..linalg import Array
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
 
 __all__ = ["as_dask", "blocks_of", "map_blocks", "row_values", "split_rows"]
 
 
 def as_dask(value: Any, name: str, rows: int | None = None, unknown: bool = False) -> Any:
     """A Dask array (n,) or (n, k), with known numbers of rows if they may not be `unknown`."""
+    import dask.array as da
+
     if is_dask(value) and not isinstance(value, da.Array):
         raise InputError(
             f"{name} is a Dask {type(value).__name__}; expected a Dask array. For a data frame "
@@ -84,16 +86,19 @@ def map_blocks(
     widths : columns of each array that `predict` returns.
     Y_metadata, by_row : values with a row for each of Xnew's; they may be Dask arrays too.
     """
+    import dask.array as da
+    from dask import delayed
+
     X = as_dask(Xnew, "Xnew", unknown=True)
     X = X.rechunk({axis: -1 for axis in range(1, X.ndim)})
     metadata = row_values(Y_metadata, X.shape[0])
     values = {key: as_dask(value, key, X.shape[0]) for key, value in by_row.items()}
-    sent = dask.delayed(predict, traverse=False)
+    sent = delayed(predict, traverse=False)
     columns: list[list[Any]] = [[] for _ in widths]
     parts = zip(blocks_of(X), split_rows(values, X), split_rows(metadata, X), strict=True)
     for n, (block, own, of_rows) in zip(X.chunks[0], parts, strict=True):
         extra = {"Y_metadata": of_rows} if of_rows else {}
-        call = dask.delayed(_predicted)(sent, block, {**own, **extra})
+        call = delayed(_predicted)(sent, block, {**own, **extra})
         for i, (column, width) in enumerate(zip(columns, widths, strict=True)):
             column.append(da.from_delayed(call[i], (n, width), dtype=float))
     return [da.concatenate(column) for column in columns]

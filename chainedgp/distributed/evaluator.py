@@ -7,12 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import replace
-from typing import Any, Concatenate
+from typing import TYPE_CHECKING, Any, Concatenate
 
-import cloudpickle
-import dask
 import numpy as np
-from distributed import Client, KilledWorker, get_client
 
 from ..data.rows import Rows
 from ..errors import InputError
@@ -22,9 +19,12 @@ from ..posterior.evaluator import Evaluator, Hyperparameters, P, S
 from ..posterior.shards import Shard
 from ..posterior.sparse import Prior
 from ..posterior.sums import Task
-from .actor import ShardActor, Step
+from .actor import ShardActor, Step, pickled
 from .blocks import as_dask, blocks_of, row_values, split_rows
 from .ledger import Ledger
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 __all__ = ["DaskEvaluator", "distribute"]
 
@@ -32,7 +32,6 @@ SAMPLE_ROWS = 10_000  # that come to the head, for starting values and inducing 
 ATTEMPTS = 5  # to find a worker for rows whose worker died
 RESTART_SECONDS = 10.0  # how long to wait for a replacement before workers share
 LOOK_SECONDS = 1.0  # how often to look whether the worker of a running call is alive
-LOST = (OSError, RuntimeError, KeyError, CancelledError, KilledWorker)  # of a call to a lost actor
 
 
 class DaskEvaluator(Evaluator):
@@ -43,7 +42,11 @@ class DaskEvaluator(Evaluator):
     """
 
     def __init__(self, client: Client, parts: Sequence[tuple[Any, ...]]) -> None:
+        from distributed import KilledWorker
+
         super().__init__([])
+        # what a call to an actor raises when its worker is lost
+        self._lost = (OSError, RuntimeError, KeyError, CancelledError, KilledWorker)
         self.client, self._parts = client, list(parts)
         self._ledger, self._steps = Ledger(), list[Step]()
         self._sent: list[int] = []  # kernels of which the workers have copies, by identity
@@ -127,7 +130,7 @@ class DaskEvaluator(Evaluator):
         args : one tuple for all, or one for each. again : for a shard that was made again.
         """
         args, steps, self._steps = args or ((),), self._steps, []
-        messages = [cloudpickle.dumps((steps, method, *given)) for given in args]
+        messages = [pickled((steps, method, *given)) for given in args]
         count = range(len(self._parts))
         calls = [self._call(k, messages[k % len(args)]) for k in count]
         answers = [
@@ -143,7 +146,7 @@ class DaskEvaluator(Evaluator):
         self.bytes_sent += len(message)
         try:
             call = self._actors[k].run(message)
-        except LOST:
+        except self._lost:
             return _fail
         return lambda: self._wait(k, call)
 
@@ -163,7 +166,7 @@ class DaskEvaluator(Evaluator):
                 answer = call()
                 self.bytes_received += len(answer)
                 return pickle.loads(answer)
-            except LOST:
+            except self._lost:
                 call = self._call_rebuilt(k, again)
         raise RuntimeError(
             f"shard {k} of {len(self._parts)} was lost {ATTEMPTS} times in one pass: its workers "
@@ -175,15 +178,15 @@ class DaskEvaluator(Evaluator):
         self._wait_for_workers(self._homes[k])
         self._futures[k] = self._place(k, self._homes[k])
         parts = (ShardActor.take_parts, (self._copies,))
-        rebuild = cloudpickle.dumps(([parts], ShardActor.rebuild, self._ledger.origin()))
+        rebuild = pickled(([parts], ShardActor.rebuild, self._ledger.origin()))
         try:
             self._actors[k] = self._futures[k].result()
             fine, error = pickle.loads(self._call(k, rebuild)())
-        except LOST:
+        except self._lost:
             return _fail
         if not fine:
             raise error
-        return self._call(k, cloudpickle.dumps(again))
+        return self._call(k, pickled(again))
 
     def _wait_for_workers(self, lost: str | None) -> None:
         """Give a replacement for a lost worker the time to start."""
@@ -234,6 +237,8 @@ def distribute(
     -------
     The rows as Dask arrays, a sample of them as numpy arrays, the evaluator.
     """
+    from dask import delayed
+
     client, likelihood = _client(), copy_of(likelihood)  # the model's own has the model as parent
     X = as_dask(X, "X")
     if X.ndim == 1:
@@ -248,7 +253,7 @@ def distribute(
         blocks_of(X), blocks_of(Y, X), split_rows(values, X), first[:-1].tolist(), strict=True
     )
     how = likelihood, missing, columns
-    parts = [((x, y, dask.delayed(kw)), start, nodes, how) for x, y, kw, start in blocks]
+    parts = [((x, y, delayed(kw)), start, nodes, how) for x, y, kw, start in blocks]
     evaluator = DaskEvaluator(client, parts)
     weights = values.pop("weights", None)
     y = Y[:, 0] if Y.ndim == 2 else Y
@@ -256,6 +261,8 @@ def distribute(
 
 
 def _client() -> Client:
+    from distributed import get_client
+
     try:
         client = get_client()
     except ValueError:

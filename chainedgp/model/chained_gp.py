@@ -19,6 +19,7 @@ from ..data.arguments import as_name, one_of, positive_int, thread_count
 from ..data.frames import as_column_names, column_names
 from ..data.rows import Rows, is_dask
 from ..data.tables import Table
+from ..distributed import distribute
 from ..errors import InputError
 from ..inference.inducing import select_inducing
 from ..inference.lbfgs import TOLERANCE
@@ -162,8 +163,6 @@ class ChainedGP(ParamzModel):
         """Check the rows and give them to an evaluator; starts are made from `_sample`."""
         given = X, Y, Y_metadata, self.likelihood
         if is_dask(X):
-            from ..distributed import distribute  # it builds on this module
-
             self._data, self._sample, evaluator = distribute(
                 *given, missing, columns, nodes=self.num_nodes
             )

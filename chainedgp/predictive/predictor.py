@@ -12,6 +12,7 @@ import numpy as np
 from ..data.arguments import as_generator, as_percent, positive_int
 from ..data.frames import check_order, frame_like, rows_by_name
 from ..data.rows import Rows, as_inputs, as_metadata, is_dask, without_weights
+from ..distributed import map_blocks
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..linalg import Array
@@ -150,8 +151,6 @@ class Predictor:
         self, method: Any, Xnew: Any, widths: Sequence[int], Y_metadata: Any = None, **by_row: Any
     ) -> list[Any]:
         """A method on every block of Xnew; what goes there is small, and part of no model."""
-        from ..distributed import map_blocks
-
         priors = tuple(
             replace(p, kernel=copy_of(p.kernel), mean=copy_of(p.mean), L=p.L[:0], pull_Kuu=len)
             for p in self.priors

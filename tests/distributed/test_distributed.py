@@ -253,7 +253,7 @@ def test_without_a_cluster(monkeypatch):
     def none():
         raise ValueError("No global client found")
 
-    monkeypatch.setattr(head, "get_client", none)
+    monkeypatch.setattr(distributed, "get_client", none)
     with pytest.raises(InputError, match="Client"):
         cgp.ChainedGP(da.zeros((10, 1)), da.zeros(10), HetGaussian())
 
