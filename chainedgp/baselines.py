@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -34,7 +33,6 @@ from .parameters.paramz_model import ParamzModel, add_prior_gradients
 from .parameters.parts import LatentList
 from .posterior.gaussian import Gaussian
 from .posterior.sparse import Prior, make_prior
-from .predictive.distribution import Predictive
 from .predictive.predictor import Predictor
 
 __all__ = ["LaplaceGP", "collapsed_bound"]
@@ -145,54 +143,17 @@ class LaplaceGP(ParamzModel):
         columns = self._column_names or self.X.shape[1]
         return Predictor(self.likelihood, (mode.prior,), (q,), columns)
 
-    def predict_latents(self, Xnew: Any, full_cov: bool = False) -> tuple[Array, Array]:
-        """As `ChainedGP.predict_latents`."""
-        return self._predictor().latents(Xnew, full_cov)
-
-    def predictive(self, Xnew: Any, Y_metadata: Any = None) -> Predictive:
-        """As `ChainedGP.predictive`."""
-        return self._predictor().distribution(Xnew, Y_metadata)
-
-    def predict(self, Xnew: Any, Y_metadata: Any = None) -> tuple[Array, Array]:
-        """As `ChainedGP.predict`."""
-        return self._predictor().moments(Xnew, Y_metadata)
-
-    def predict_frame(
-        self,
-        Xnew: Any,
-        quantiles: Sequence[float] = (2.5, 50.0, 97.5),
-        Y_metadata: Any = None,
-    ) -> Any:
-        """As `ChainedGP.predict_frame`."""
-        return self._predictor().frame(Xnew, quantiles, Y_metadata)
-
-    def predict_quantiles(
-        self, Xnew: Any, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Any = None
-    ) -> list[Array]:
-        """As `ChainedGP.predict_quantiles`."""
-        return self._predictor().quantiles(Xnew, quantiles, Y_metadata)
-
-    def predict_density(self, Xnew: Any, y: Any, Y_metadata: Any = None) -> Array:
-        """As `ChainedGP.predict_density`."""
-        return self._predictor().density(Xnew, y, Y_metadata)
-
-    def predict_cdf(self, Xnew: Any, y: Any, Y_metadata: Any = None) -> Array:
-        """As `ChainedGP.predict_cdf`."""
-        return self._predictor().cdf(Xnew, y, Y_metadata)
-
-    def log_predictive_density(self, Xnew: Any, Ynew: Any, Y_metadata: Any = None) -> Array:
-        """As `ChainedGP.log_predictive_density`."""
-        return self._predictor().log_density(Xnew, Ynew, Y_metadata)
-
-    def posterior_samples(
-        self, Xnew: Any, size: int = 10, rng: Any = None, Y_metadata: Any = None
-    ) -> Array:
-        """As `ChainedGP.posterior_samples`."""
-        return self._predictor().draws(Xnew, size, rng, Y_metadata)
-
-    def posterior_samples_f(self, Xnew: Any, size: int = 10, rng: Any = None) -> Array:
-        """As `ChainedGP.posterior_samples_f`."""
-        return self._predictor().latent_draws(Xnew, size, rng)
+    # each of these methods is one call of `self._predictor()`, whosever it is
+    predict_latents = ChainedGP.predict_latents
+    predictive = ChainedGP.predictive
+    predict = ChainedGP.predict
+    predict_frame = ChainedGP.predict_frame
+    predict_quantiles = ChainedGP.predict_quantiles
+    predict_density = ChainedGP.predict_density
+    predict_cdf = ChainedGP.predict_cdf
+    log_predictive_density = ChainedGP.log_predictive_density
+    posterior_samples = ChainedGP.posterior_samples
+    posterior_samples_f = ChainedGP.posterior_samples_f
 
     # ---- the fit --------------------------------------------------------------------------------
 

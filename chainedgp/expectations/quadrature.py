@@ -22,7 +22,6 @@ __all__ = [
     "choose",
     "expectation",
     "gauss_hermite",
-    "log_expectation",
     "monte_carlo_rule",
     "product_rule",
     "row_blocks",
@@ -105,11 +104,9 @@ class Rule:
 
     x: tuple[np.ndarray, ...]
     weights: np.ndarray
-    log_weights: np.ndarray = field(init=False)
     _value_and_slope: tuple[np.ndarray, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "log_weights", _frozen(np.log(self.weights)))
         # rows w and w·x_j on the nodes, the two sums that every derivative needs: (2, h, h)
         pairs = [np.stack([self.weights[..., 0], (self.weights * x)[..., 0]]) for x in self.x]
         object.__setattr__(self, "_value_and_slope", tuple(_frozen(p) for p in pairs))
@@ -250,25 +247,4 @@ def weighted_sums(
             values = log_p(rows, *rule.expand(means[rows], variances[rows]))
             pairs = np.array([rule.sums(values, j) for j in range(means.shape[1])])  # (b, 2, n)
             result[rows, 0], result[rows, 1:] = pairs[0, 0], pairs[:, 1].T
-    return result
-
-
-def log_expectation(
-    log_p: Callable[..., np.ndarray],
-    means: np.ndarray,
-    variances: np.ndarray,
-    rule: Rule,
-) -> np.ndarray:
-    """The log of E[p], log Σ_k w_k exp(log p(m + sqrt(v) x_k)) per row (n,), by log-sum-exp.
-
-    log_p: called as log_p(rows, *latents); means, variances: (n, b). −inf where p = 0 at all nodes.
-    """
-    result = np.empty(len(means))
-    axes = tuple(range(rule.weights.ndim - 1))
-    with np.errstate(all="ignore"):
-        for rows in row_blocks(len(means), rule.size):
-            terms = rule.log_weights + log_p(rows, *rule.expand(means[rows], variances[rows]))
-            top = terms.max(axis=axes)
-            shift = np.where(np.isfinite(top), top, 0.0)
-            result[rows] = shift + np.log(np.exp(terms - shift).sum(axis=axes))
     return result

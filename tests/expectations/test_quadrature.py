@@ -178,29 +178,6 @@ def test_monte_carlo_is_within_its_error():
     assert abs(value[0] - truth) < 5 * error
 
 
-@pytest.mark.parametrize("shift", [0.0, -2000.0, 900.0])
-def test_log_expectation_does_not_underflow(shift):
-    # E N(y; f, 1) with f ~ N(m, v) is N(y; m, 1 + v)
-    y, m, v = np.array([0.3, -1.0, 2.0]), np.array([0.0, 0.5, 1.0]), np.array([0.3, 0.1, 0.8])
-    value = quad.log_expectation(
-        lambda rows, f: stats.norm.logpdf(y[rows], f) + shift,
-        m[:, None],
-        v[:, None],
-        quad.product_rule(1, 48),
-    )
-    np.testing.assert_allclose(value - shift, stats.norm.logpdf(y, m, np.sqrt(1 + v)), atol=1e-9)
-
-
-def test_log_expectation_of_zero_is_minus_infinity():
-    value = quad.log_expectation(
-        lambda rows, f: np.full_like(f, -np.inf),
-        np.zeros((2, 1)),
-        np.ones((2, 1)),
-        quad.product_rule(1, 8),
-    )
-    assert np.all(value == -np.inf)
-
-
 def test_expectation_equals_adaptive_integration():
     m, v = 0.4, 0.7
     value = quad.expectation(
