@@ -13,6 +13,7 @@ from .questions.evidence import Evidence, Finding
 __all__ = ["Check", "Finding", "check"]
 
 ROWS = 1000  # rows, at most, that are looked at one by one
+# questions to every model, and those that make sense once it is fitted
 ALWAYS = (questions.convergence, questions.scaling)
 ONCE_FITTED = (
     questions.quadrature,
@@ -24,6 +25,7 @@ ONCE_FITTED = (
     questions.hyperparameters,
     questions.noise,
 )
+# how levels are printed, the worst first
 WORDS = {"problem": "PROBLEM", "look": "look", "ok": "ok"}
 WIDTH = 100  # characters in a printed line
 

@@ -38,10 +38,10 @@ __all__ = [
 LOWER = (1e-6, 1e-3, 0.05, 0.25)
 LEVELS = (*LOWER, 0.5, *(1.0 - level for level in reversed(LOWER)))
 """Quantile levels between which the integral of the CRPS is taken by Gauss–Legendre nodes."""
-NODES = 8
+NODES = 8  # Gauss–Legendre nodes between two neighbouring levels
 COUNTS = 512  # counts whose terms of the CRPS are added up at once
-PAIRS = 4_000_000  # pairs of rows compared at once
-TIED = 1e-8  # risks that are closer than this are tied
+PAIRS = 4_000_000  # pairs of rows that are compared at once, so that memory stays bounded
+TIED = 1e-8  # risks that differ by less than this count as equal
 RISKS = "a number for each row, higher for earlier events, such as -predictive.ppf(0.5)"
 
 

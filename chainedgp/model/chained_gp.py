@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChainedGP"]
 
-JITTER = 1e-8
+JITTER = 1e-8  # is added to the diagonal of Kuu, relative to its mean, unless a user says otherwise
 
 
 class ChainedGP(ParamzModel):

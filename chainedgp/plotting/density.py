@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_density"]
 
 BRIGHTEST = 0.995  # densities above this quantile share the darkest colour
-MOST_CELLS = 400
+MOST_CELLS = 400  # cells of the picture along an axis, at most
 
 
 def plot_density(

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_calibration", "plot_pit", "plot_relevance", "plot_trace"]
 
-SQUARE = (3.6, 3.4)
+SQUARE = (3.6, 3.4)  # inches: figures whose two axes have the same units
+# horizontal axes of a trace, with their columns in `trace_array`
 TRACE_AXES = {"iterations": None, "seconds": 3, "evaluations": 1}
 
 
@@ -124,7 +125,7 @@ def plot_trace(
         ax.semilogy(x[seen], below[seen], color=blue, lw=1.4, marker=".", ms=4)
         return style.tidy(ax, against, "distance to the best bound")
     errors = np.array(result.estimates, dtype=float)
-    if len(errors) == len(bound):  # of minibatches: ± 2 standard errors
+    if len(errors) == len(bound):  # a fit by minibatches has them: ± 2 are drawn
         half = 2.0 * errors[:, 1]
         ax.fill_between(x, bound - half, bound + half, color=style.tint(blue, 0.25), lw=0)
     ax.plot(x, bound, color=blue, lw=1.4, marker=".", ms=4, label="trace")
@@ -156,7 +157,7 @@ def plot_relevance(model: FittedModel, *, ax: Any = None) -> Axes:
             label=style.words(latent),
         )
     ax.set_yticks(np.arange(D), grids.input_names(model))
-    ax.set_ylim(D - 0.5, -0.5)  # the first input on top
+    ax.set_ylim(D - 0.5, -0.5)  # the axis points down, so that the first input is on top
     style.legend_above(ax)
     return style.tidy(ax, "relevance (change of the latent per sd of the input)")
 

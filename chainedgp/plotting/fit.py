@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_fit", "plot_latents", "plot_slice"]
 
-LEVELS = (50.0, 95.0)
+LEVELS = (50.0, 95.0)  # percent: probabilities of the bands that are drawn by default
 STEPPED = ("counts", "binary", "categories")
 
 

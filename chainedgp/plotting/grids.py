@@ -17,10 +17,10 @@ from ..predictive.survival import CENSORING
 
 __all__ = ["input_names", "relevances", "target_name"]
 
-MARGIN = 0.02  # of the range of the data, on either side
-SAMPLE_ROWS = 200
-STEP = 0.1  # of an input's standard deviation
-MOST_NAMED = 4  # inputs at rest that are named on an axis
+MARGIN = 0.02  # a grid reaches so far beyond the data on either side, in ranges of the data
+SAMPLE_ROWS = 200  # rows of the data, at most, over which relevances are averaged
+STEP = 0.1  # an input is moved by so many of its standard deviations to see what the latents do
+MOST_NAMED = 4  # inputs at rest, at most, that are named on an axis
 
 
 def input_names(model: FittedModel) -> list[str]:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_map"]
 
-SIZE = (4.6, 3.6)
-TARGETS = ("mean", "median")
+SIZE = (4.6, 3.6)  # inches: a map with its colour bar
+TARGETS = ("mean", "median")  # quantities in the units of the target, as the data are
 
 
 def plot_map(
@@ -73,7 +73,7 @@ def plot_map(
     ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
     if colorbar:
         bar = style.colour_bar(ax, image, label)
-        if lines is not None:  # where they have their values: labels on the map would be in the way
+        if lines is not None:  # labels of contours on the map itself would be in the way
             bar.add_lines(lines)
             bar.set_ticks(
                 lines.levels[(table.min() <= lines.levels) & (lines.levels <= table.max())]
@@ -89,7 +89,8 @@ def _quantity(
     name, predictive = grids.target_label(model, metadata), model.predictive(rows, metadata)
     if what is None or what in ("mean", "sd"):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MomentWarning)  # said below, where it matters
+            # a moment that does not exist is an error below
+            warnings.simplefilter("ignore", MomentWarning)
             mean, variance = predictive.mean[:, 0], predictive.variance[:, 0]
         if what == "sd":
             return f"standard deviation of {name}", _finite(np.sqrt(variance), "sd"), False

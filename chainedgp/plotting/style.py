@@ -35,9 +35,9 @@ SEQUENCE = tuple(COLOURS[key] for key in ("blue", "vermilion", "green", "purple"
 """Order in which several curves take their colours."""
 LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
 """... and their line styles, so that colour is never the only difference."""
-POINTS = "#333333"
+POINTS = "#333333"  # the colour of data
 SIZE = (5.2, 3.2)  # inches: a column and a half of a journal
-SMALL = 8  # points, the smallest type used
+SMALL = 8  # points: the size of the smallest type
 
 
 def tint(colour: str, strength: float) -> tuple[float, float, float]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_hazard", "plot_survival"]
 
-TYPICAL = (0.1, 0.5, 0.9)  # of the order of the predicted medians
+TYPICAL = (0.1, 0.5, 0.9)  # rows that are drawn by default stand here in order of their medians
 MOST_BANDS = 4  # more curves than this are drawn without bands
 
 

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_data", "shown_targets", "target_limits"]
 
-REACH = 0.5  # how far a band may widen the axes, in ranges of the data
-TYPICAL, ABOVE, MOST = 0.9, 3.0, 0.95  # this quantile of the band, up to 3 times most of the data
+REACH = 0.5  # a band may widen the axes by so many ranges of the data
+# where no data are drawn, a long band is shown up to its quantile TYPICAL, but not above ABOVE
+# times the quantile MOST of the data
+TYPICAL, ABOVE, MOST = 0.9, 3.0, 0.95
 PROPORTIONAL = ("exposure", "trials")  # metadata that multiply the mean of a count
 MARKS = {0: (".", "data"), 1: ("^", "right-censored"), -1: ("v", "left-censored")}
-INTERVAL = 2
+INTERVAL = 2  # the code of interval-censored rows, which are drawn as bars
 MOST_DRAWN = 5000  # more points than this become pixels in a PDF
 
 

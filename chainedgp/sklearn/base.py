@@ -36,14 +36,16 @@ __all__ = [
 
 Estimator = TypeVar("Estimator", bound="ChainedGPEstimator")
 
-TIMES = ("y_upper", "entry")  # metadata in the units of y
-BESIDE = dict.fromkeys(("censored", "entry", "exposure", "trials", "y_upper"))  # to be routed
-STANDARDISED = " (standardised)"
+TIMES = ("y_upper", "entry")  # metadata that are in the units of y, and are scaled with it
+# metadata of shipped likelihoods, which scikit-learn can be told to hand to fit, predict and score
+BESIDE = dict.fromkeys(("censored", "entry", "exposure", "trials", "y_upper"))
+STANDARDISED = " (standardised)"  # ends the names of the columns of a model in other units
 ROUTING = (
     " In searches and cross-validation scikit-learn hands it to score only with metadata routing: "
     "sklearn.set_config(enable_metadata_routing=True) and "
     "estimator.set_fit_request({0}).set_score_request({0})."
 )
+# classes that are no likelihood by themselves, and those that need arguments
 ABSTRACT = ("Likelihood", "Survival")
 NOT_BY_NAME = (*ABSTRACT, "ConstantLatent", "Hurdle", "Inflated", "ScipyLikelihood")
 
@@ -140,7 +142,7 @@ class ChainedGPEstimator(BaseEstimator):
             num_threads=self.num_threads,
             input_names=names,
         )
-        if self.standardize and names is not None:  # so that it refuses frames in other units
+        if self.standardize and names is not None:  # the model then refuses frames in other units
             self.model_.rename_inputs([f"{name}{STANDARDISED}" for name in names])
         options: dict[str, Any] = {}
         if self.batch_size is not None:
@@ -161,7 +163,8 @@ class ChainedGPEstimator(BaseEstimator):
         self._centre = np.average(X, axis=0, weights=weights)
         self._spread = input_spread(X)
         support = getattr(likelihood, "support", "")
-        if support in ("real", "positive") and not likelihood.atoms:  # an atom stays where it is
+        # scaling would move an atom, such as 0
+        if support in ("real", "positive") and not likelihood.atoms:
             mean = float(np.average(y, weights=weights))
             if support == "positive":
                 self._scale = abs(mean) or 1.0
@@ -197,7 +200,8 @@ class ChainedGPEstimator(BaseEstimator):
             )
         z = (y - self._shift) / self._scale
         value = self._predictive(X, metadata).logpdf(z[:, None])[:, 0]
-        exact = np.asarray(metadata.get("censored", 0)) == 0  # others are probabilities
+        # censored rows have probabilities, which have no unit
+        exact = np.asarray(metadata.get("censored", 0)) == 0
         return value - np.where(exact, np.log(self._scale), 0.0)
 
     def _mean_log_density(

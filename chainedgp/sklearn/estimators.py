@@ -43,7 +43,7 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # `score` is no R²: 0.5 is no mark for it
+        tags.regressor_tags.poor_score = True  # `score` is no R², of which tests ask for 0.5
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **metadata: Any) -> ChainedGPRegressor:
@@ -118,7 +118,7 @@ class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
         """Probabilities of the classes at X, (n, K), in the order of `classes_`."""
         predictive = self._predictive(X, {})
         p = predictive.pdf(np.arange(len(self.classes_), dtype=float))
-        return p / p.sum(axis=1, keepdims=True)  # 1 but for rounding of the integrals
+        return p / p.sum(axis=1, keepdims=True)  # the sum is 1 but for rounding of the integrals
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms of `predict_proba`, (n, K)."""

@@ -26,10 +26,10 @@ from ...linalg import Array
 
 __all__ = ["FileFormatError", "read_archive", "write_archive"]
 
-HEADER, SUFFIX = "header", ".npy"
-LARGEST_HEADER = 16 * 2**20
-DIGEST_BYTES = 64
-BLOCK = 2**20
+HEADER, SUFFIX = "header", ".npy"  # name of the header's entry, end of the names of all entries
+LARGEST_HEADER = 16 * 2**20  # bytes: a larger header is refused before it is read
+DIGEST_BYTES = 64  # characters of a SHA-256 in hexadecimal
+BLOCK = 2**20  # bytes that are read at once for the digest
 
 
 class FileFormatError(InputError):
@@ -80,7 +80,7 @@ def read_archive(
             return _read(file, newest)
         except FileFormatError as error:
             raise FileFormatError(f"{path} cannot be loaded: {error}") from None
-        except Exception as error:  # zipfile, json and numpy each have their own
+        except Exception as error:  # zipfile, json and numpy have errors of their own
             raise FileFormatError(f"{path} cannot be loaded: it is damaged ({error}).") from error
 
 

@@ -24,11 +24,11 @@ __all__ = [
     "table_of",
 ]
 
-# kernels, means and likelihoods in one file, and how deep they may be nested: the time that paramz
-# takes grows with the square of the one and the cube of the other
+# so many kernels, means and likelihoods may be in one file, and nested so deeply: the time that
+# paramz takes grows with the square of the one and the cube of the other
 MOST_PARTS, MOST_LEVELS = 300, 20
 
-#: by kind and name
+# classes by kind and name
 Classes = dict[tuple[str, str], type]
 
 KINDS: dict[str, type] = {

@@ -120,5 +120,5 @@ def restore_leaves(root: Parameterized, stored: Sequence[Leaf]) -> None:
                 raise FileFormatError(f"a constraint of {record.name} is out of range.")
             leaf.constraints.add(what, rows)
     root._connect_fixes()
-    for leaf, record in zip(leaves, stored, strict=True):  # after: constraining changes values
+    for leaf, record in zip(leaves, stored, strict=True):  # last, since constraining changes values
         leaf[...] = record.values

@@ -22,7 +22,7 @@ from .contents import Contents, Leaf, StoredRows, restore_leaves
 
 __all__ = ["Reader"]
 
-LARGEST_INT = 100_000  # of a constructor argument in a file: it may be a size
+LARGEST_INT = 100_000  # a constructor's integer may be a size: larger ones are refused
 
 
 class Reader:
@@ -33,9 +33,10 @@ class Reader:
 
     def __init__(self, arrays: dict[str, Array], own: Classes) -> None:
         self.arrays, self.own = arrays, own
-        self.columns = 0  # of X
-        self.room = sum(array.size for array in arrays.values())  # parameters yet to be built
-        self.parts, self.level = 0, 0  # built so far; how deep inside each other
+        self.columns = 0  # columns of X, known once Z is read
+        # how many more parameters the parts may have
+        self.room = sum(array.size for array in arrays.values())
+        self.parts, self.level = 0, 0  # parts built so far, and how deep inside each other
 
     def model(self, header: dict[str, Any]) -> Contents:
         """All that the file says of a model; nothing is built but its parts."""

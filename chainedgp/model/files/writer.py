@@ -20,7 +20,7 @@ from .contents import Contents, Leaf, leaves_of
 
 __all__ = ["FORMAT", "Writer"]
 
-FORMAT = 1
+FORMAT = 1  # version of the header; a reader refuses a newer one
 
 
 class Writer:
@@ -28,7 +28,7 @@ class Writer:
 
     def __init__(self) -> None:
         self.arrays: dict[str, Array] = {}
-        self.own: Classes = {}  # classes of the user's
+        self.own: Classes = {}  # the user's classes that the model uses
         self.parts, self.level = 0, 0
 
     def put(self, array: Any) -> dict[str, str]:
@@ -79,9 +79,10 @@ class Writer:
         except InputError as error:
             raise InputError(f"{type(obj).__name__} cannot be saved: {error}") from None
         node = {**self.class_of(obj), "name": obj.name, "args": args}
-        if "own_name" in vars(obj):  # in a model it has the name of its latent
+        if "own_name" in vars(obj):  # its name in a model is that of its latent
             node["own_name"] = obj.own_name
-        if obj._parent_ is None and obj.size:  # inside another part, but not a child of it
+        # a part inside another one, but not linked to it, keeps leaves of its own
+        if obj._parent_ is None and obj.size:
             node["leaves"] = self.leaves(leaves_of(obj))
         return node
 
