@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..data.arguments import as_generator, positive_int
+from ..inference.problem import Problem
+from ..inference.result import OptimizationResult
 from . import questions
 from .questions.evidence import Evidence, Finding
 
@@ -76,12 +79,19 @@ def _wrapped(first: str, text: str) -> str:
     return textwrap.fill(text, WIDTH, initial_indent=f"{first} ", subsequent_indent=" " * 13)
 
 
-def check(model: Any, rows: int = ROWS, rng: Any = 0) -> Check:
-    """Ask what a careful statistician would ask of a fit; see `ChainedGP.check`."""
-    evidence = Evidence(model, positive_int(rows, "rows"), as_generator(rng))
+def check(
+    problem: Problem,
+    result: OptimizationResult | None,
+    input_names: Sequence[str] | None,
+    rows: int = ROWS,
+    rng: Any = 0,
+) -> Check:
+    """Ask what a careful statistician would ask of a fit; see `ChainedGP.check` and `Evidence`."""
+    most, generator = positive_int(rows, "rows"), as_generator(rng)
+    evidence = Evidence(problem, result, input_names, most, generator)
     findings = [question(evidence) for question in ALWAYS]
-    if findings[0].level != "problem" or hasattr(model, "last_result"):
+    if findings[0].level != "problem" or result is not None:
         findings += [question(evidence) for question in ONCE_FITTED]
     else:
         evidence.capped.append("all else: it makes sense once the model is fitted")
-    return Check(tuple(findings), tuple(evidence.capped), model.name)
+    return Check(tuple(findings), tuple(evidence.capped), problem.parameters.name)

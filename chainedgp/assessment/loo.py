@@ -20,15 +20,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..data.arguments import as_generator, positive_int
-from ..data.rows import is_dask
 from ..data.tables import Table
 from ..errors import ChainedGPWarning, InputError
 from ..inference.natural_gradients import find_q, start_from_q
+from ..inference.problem import Problem
 from ..linalg import Array, one_blas_thread
 from ..posterior.evaluator import Evaluator
 from ..posterior.shards import Shard
@@ -96,7 +96,7 @@ class LOO:
     __repr__ = __str__
 
 
-def loo(model: Any, refit: int | bool = REFIT, rng: Any = 0, size: int = 4000) -> LOO:
+def loo(problem: Problem, refit: int | bool = REFIT, rng: Any = 0, size: int = 4000) -> LOO:
     """Leave-one-out log-densities of a fitted model at its own rows; see the module's docstring.
 
     A row of weight w enters the posterior as p(y | f)^w: all of that is taken out, and its
@@ -104,7 +104,7 @@ def loo(model: Any, refit: int | bool = REFIT, rng: Any = 0, size: int = 4000) -
 
     Parameters
     ----------
-    model : a fitted `ChainedGP`.
+    problem : the bound of a fitted model, `ChainedGP.problem`.
     refit : number of rows for which q is found anew without the row, those of the largest Pareto k
         first: a few passes over the data each. True is all rows, False or 0 none.
     rng, size : seed, and number of draws from q (at least 100) for the Pareto k of each row.
@@ -113,13 +113,13 @@ def loo(model: Any, refit: int | bool = REFIT, rng: Any = 0, size: int = 4000) -
     -------
     LOO : with one warning where a Pareto k is above its threshold and the row was not refitted.
     """
-    generator, N = as_generator(rng), model.X.shape[0]
+    generator, N = as_generator(rng), problem.num_rows
     if positive_int(size, "size") < 100:
         raise InputError(f"size must be at least 100 draws to fit the tail; got {size}.")
     if not isinstance(refit, int | np.integer) or refit < 0:
         raise InputError(f"refit must be a number of rows, True or False; got {refit!r}.")
-    left = LeftOut(model)
-    k = influence(model, left, np.arange(N), generator, size)
+    left = LeftOut(problem)
+    k = influence(left, np.arange(N), generator, size)
     means, variances, proper = left.without_sites()
     order = np.argsort(np.where(proper, -k, -np.inf), kind="stable")
     chosen = order[: N if refit is True else max(int(refit), int((~proper).sum()))]
@@ -127,12 +127,12 @@ def loo(model: Any, refit: int | bool = REFIT, rng: Any = 0, size: int = 4000) -
         for i in chosen:
             means[i], variances[i] = left.found_anew(int(i))
     y, metadata = left.rows.targets()[:, None], left.rows.metadata
-    pointwise = Predictive(model.likelihood, means, variances, metadata).logpdf(y)[:, 0]
-    within = Predictive(model.likelihood, left.means, left.variances, metadata).logpdf(y)[:, 0]
+    pointwise = Predictive(left.likelihood, means, variances, metadata).logpdf(y)[:, 0]
+    within = Predictive(left.likelihood, left.means, left.variances, metadata).logpdf(y)[:, 0]
     threshold = min(1.0 - 1.0 / np.log10(size), 0.7)
     refitted = np.isin(np.arange(N), chosen)
     p_loo = float((within - pointwise).sum())
-    result = LOO(pointwise, k, refitted, p_loo, threshold, model.Y_metadata.get("weights"))
+    result = LOO(pointwise, k, refitted, p_loo, threshold, problem.rows.weights)
     if result.num_bad:
         warnings.warn(
             f"The Pareto k of {result.num_bad} of {N} rows is above {threshold:.2f}: their "
@@ -143,6 +143,17 @@ def loo(model: Any, refit: int | bool = REFIT, rng: Any = 0, size: int = 4000) -
     return result
 
 
+class FittedModel(Protocol):
+    """What is compared: a `ChainedGP`."""
+
+    @property
+    def Y(self) -> Array:
+        """The targets (N, 1)."""
+
+    def loo(self, refit: int | bool = REFIT, rng: Any = 0, size: int = 4000) -> LOO:
+        """Log-densities of each row when it is left out."""
+
+
 class LeftOut:
     """Marginals of the latents at the rows of a model, with q of all rows and of all others.
 
@@ -150,19 +161,19 @@ class LeftOut:
     it is optimal; means, variances (N, b): of q.
     """
 
-    def __init__(self, model: Any) -> None:
-        if is_dask(model.X):
+    def __init__(self, problem: Problem) -> None:
+        if not problem.is_local:
             raise InputError(
                 "this goes row by row, and the rows are on a cluster: judge the fit by "
                 "log_predictive_density of held-out rows, or by a model of some of the rows."
             )
-        weights = model._data.weights
-        self.weights = np.ones(len(model._data)) if weights is None else weights
-        self.rows = replace(model._data, weights=self.weights)
-        self.shard = Shard(self.rows, nodes=model.num_nodes, num_threads=model.num_threads)
+        weights, self.likelihood = problem.rows.weights, problem.parts.likelihood
+        self.weights = np.ones(problem.num_rows) if weights is None else weights
+        self.rows = replace(problem.rows, weights=self.weights)
+        self.shard = Shard(self.rows, nodes=problem.num_nodes, num_threads=problem.num_threads)
         self.evaluator = Evaluator([self.shard])
-        self.evaluator.set_hyperparameters(model._theta())
-        self.q = model._q()
+        self.evaluator.set_hyperparameters(problem.parts.theta())
+        self.q = problem.parts.q()
         self.state = start_from_q(self.evaluator, self.q)
         self.sites = self.shard.sites().copy()  # (2, b, N)
         self.means, self.variances = self.evaluator.marginals(self.q)  # (N, b)
@@ -201,23 +212,21 @@ class LeftOut:
         return np.array([m[0] for m, _, _ in parts]), np.array([v[0] for _, v, _ in parts])
 
 
-def influence(
-    model: Any, left: LeftOut, chosen: Array, rng: np.random.Generator, size: int
-) -> Array:
+def influence(left: LeftOut, chosen: np.ndarray, rng: np.random.Generator, size: int) -> Array:
     """The Pareto k of the ratios p(y_i | f)^−w, f ~ q, of each of the chosen rows."""
     k = np.empty(len(chosen))
-    parameters = model.likelihood.parameter_values()
+    parameters = left.likelihood.parameter_values()
     for start in range(0, len(k), BLOCK):
         rows = chosen[start : start + BLOCK]
         m, sd = left.means[rows].T, np.sqrt(left.variances[rows].T)  # (b, n)
         latents = m[:, None] + sd[:, None] * rng.standard_normal((len(m), size, m.shape[1]))
         y, kw = left.rows.targets(rows), left.rows.keywords(rows, **parameters)
-        log_p = model.likelihood.log_density(y, *latents, **kw)
+        log_p = left.likelihood.log_density(y, *latents, **kw)
         k[start : start + BLOCK] = tail_shape(-left.weights[rows, None] * log_p.T)
     return k
 
 
-def compare(models: Mapping[str, Any], **options: Any) -> Table:
+def compare(models: Mapping[str, FittedModel | LOO], **options: Any) -> Table:
     """Models of the same rows, the best first, by their leave-one-out densities.
 
     Columns: elpd; se; difference from the best, elpd_m − elpd_best = Σ_i d_i; se_difference
@@ -234,7 +243,7 @@ def compare(models: Mapping[str, Any], **options: Any) -> Table:
     targets = [np.asarray(m.Y) for m in models.values() if not isinstance(m, LOO)]
     if any(not np.array_equal(y, targets[0]) for y in targets[1:]):
         raise InputError("models must be of the same targets in the same order; they differ.")
-    results = {k: m if isinstance(m, LOO) else loo(m, **options) for k, m in models.items()}
+    results = {k: m if isinstance(m, LOO) else m.loo(**options) for k, m in models.items()}
     lengths = {len(result.pointwise) for result in results.values()}
     if len(lengths) > 1:
         raise InputError(f"models must be of the same rows; their numbers are {sorted(lengths)}.")

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from paramz import Param
 from paramz.transformations import __fixed__
 
 from ..data.tables import Table
+from ..parameters.leaves import InputParam, named_leaves
+from ..parameters.paramz_model import ParamzModel
 
 __all__ = ["summary"]
 
 
-def summary(model: Any) -> Table:
-    """The parameters as a table; see `ChainedGP.summary`."""
-    model.log_likelihood()
-    title = dict(model._header())
-    if model.input_names is not None:
-        title["Inputs"] = ", ".join(map(str, model.input_names))
-    result = getattr(model, "last_result", None)
-    title["Last fit"] = "none" if result is None else str(result)
-    large = [id(leaf) for part in (model.Z, model.q_mu, model.q_sqrt) for leaf in _leaves(part)]
+def summary(parameters: ParamzModel, left_out: Sequence[Param], title: Mapping[str, str]) -> Table:
+    """The parameters as a table, a row for each entry; see `ChainedGP.summary`.
+
+    left_out : leaves that are not listed. title : lines above the table.
+    """
+    large = [id(leaf) for leaf in left_out]
     index: list[str] = []
     cells: list[tuple[float, str, bool, str]] = []
-    for name, leaf in model._named_leaves().items():
+    for name, leaf in named_leaves(parameters).items():
         if id(leaf) in large:
             continue
         words, fixed = np.full(leaf.size, "", dtype=object), np.zeros(leaf.size, dtype=bool)
@@ -32,9 +32,10 @@ def summary(model: Any) -> Table:
                 fixed[entries] = True
             else:
                 words[entries] = str(constraint).strip()
-        entries = getattr(leaf, "_names", lambda: None)() or range(leaf.size)
+        named = leaf.entry_names() if isinstance(leaf, InputParam) else None
+        entries = named or range(leaf.size)
         index += [name] if leaf.size == 1 else [f"{name}[{entry}]" for entry in entries]
-        prior = str(model.hyperpriors.get(name, ""))
+        prior = str(parameters.hyperpriors.get(name, ""))
         cells += [
             (float(value), words[i], bool(fixed[i]), prior)
             for i, value in enumerate(np.ravel(leaf.values))
@@ -45,7 +46,3 @@ def summary(model: Any) -> Table:
         for i, (key, kind) in enumerate(kinds.items())
     }
     return Table(tuple(index), columns, {}, title=title)
-
-
-def _leaves(part: Any) -> list[Any]:
-    return list(part.flattened_parameters) if hasattr(part, "flattened_parameters") else [part]

@@ -547,7 +547,7 @@ class ChainedGP(ParamzModel):
 
         rng, size : seed and number of draws from q for the Pareto k; see `assessment.loo`.
         """
-        return loo(self, refit, rng, size)
+        return loo(self.problem, refit, rng, size)
 
     def check(self, rows: int = ROWS, rng: Any = 0) -> Check:
         """What to look at before trusting the fit, in words, each with its cause and remedy.
@@ -560,7 +560,8 @@ class ChainedGP(ParamzModel):
 
         rows : most rows for what is done row by row. rng : seed or Generator that chooses them.
         """
-        return check(self, rows, rng)
+        result = getattr(self, "last_result", None)
+        return check(self.problem, result, self.input_names, rows, rng)
 
     def summary(self) -> Table:
         """The parameters in a table: value, constraint, whether fixed, prior; a row for each entry.
@@ -568,7 +569,12 @@ class ChainedGP(ParamzModel):
         Above it likelihood, data, bound and the last fit. `summary()["value"]` is an array, and
         `summary().frame()` a pandas DataFrame. Z and q are left out.
         """
-        return summary(self)
+        self.log_likelihood()
+        title = dict(self._header())
+        if self.input_names is not None:
+            title["Inputs"] = ", ".join(map(str, self.input_names))
+        title["Last fit"] = str(getattr(self, "last_result", "none"))
+        return summary(self, (*self._parts.Z, *self._parts.q_mu, *self._parts.q_root), title)
 
     def predict_component(
         self,

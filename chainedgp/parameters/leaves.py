@@ -11,7 +11,7 @@ from paramz.transformations import Exponent, Logexp
 
 from ..errors import InputError
 
-__all__ = ["InputParam", "LargeParam", "Leaf", "Searchable", "Selection"]
+__all__ = ["InputParam", "LargeParam", "Leaf", "Searchable", "Selection", "named_leaves"]
 
 
 class Leaf(Param):
@@ -41,7 +41,8 @@ class InputParam(Leaf):
     In a model with `input_names` it prints them, and `lengthscale["age"]` is the entry of age.
     """
 
-    def _names(self) -> list[str] | None:
+    def entry_names(self) -> list[str] | None:
+        """Names of the inputs that the entries belong to; None where the inputs have no names."""
         names = getattr(self._highest_parent_, "input_names", None)
         if names is None or self._parent_ is None:
             return None
@@ -51,7 +52,7 @@ class InputParam(Leaf):
     def _place(self, key: Any) -> Any:
         if not isinstance(key, str):
             return key
-        names = self._names() or []
+        names = self.entry_names() or []
         if key not in names:
             raise InputError(
                 f"{self.hierarchy_name()} has no entry {key!r}; it has "
@@ -67,7 +68,7 @@ class InputParam(Leaf):
 
     def _named(self, indices: Any) -> Any:
         """The names in place of numbers, where there are some."""
-        names = self._names()
+        names = self.entry_names()
         if indices is None:
             indices = self._indices(self._current_slice_)
         return indices if names is None else [names[int(i[0])] for i in indices]
@@ -110,6 +111,11 @@ class LargeParam(Param):
         if not self.is_large:
             return str(super()._repr_html_(*args, **kwargs))
         return f"<pre>{self._summary()}</pre>"
+
+
+def named_leaves(root: Parameterized) -> dict[str, Param]:
+    """All leaves of a model or part by their names, which leave out the name of the root."""
+    return {leaf.hierarchy_name().partition(".")[2]: leaf for leaf in root.flattened_parameters}
 
 
 class Selection(ParamConcatenation):

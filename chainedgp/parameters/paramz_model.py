@@ -10,7 +10,7 @@ from paramz import Model, Param
 
 from ..errors import InputError
 from ..linalg import Array
-from .leaves import Searchable
+from .leaves import Searchable, named_leaves
 from .parts import copy_of
 from .priors import Prior
 
@@ -63,7 +63,7 @@ class ParamzModel(Searchable, Model):
         if prior is not None and not isinstance(prior, Prior):
             raise InputError(f"prior must be a chainedgp.priors.Prior; got {type(prior).__name__}.")
         leaves = [leaf] if isinstance(leaf, Param) else self.grep_param_names(str(leaf))
-        known = {id(part): name for name, part in self._named_leaves().items()}
+        known = {id(part): name for name, part in named_leaves(self).items()}
         names = [known[id(part)] for part in leaves if id(part) in known]
         if not names:
             raise InputError(f"no parameter of this model matches {leaf!r}.")
@@ -77,7 +77,7 @@ class ParamzModel(Searchable, Model):
 
     def _check_prior(self, prior: Prior, names: list[str]) -> None:
         for name in names:
-            values = self._named_leaves()[name].values
+            values = named_leaves(self)[name].values
             with np.errstate(all="ignore"):
                 possible = np.isfinite(prior.log_density(values)).all()
             if not possible:
@@ -86,14 +86,10 @@ class ParamzModel(Searchable, Model):
                     "whose support holds it, such as Normal for a parameter of either sign."
                 )
 
-    def _named_leaves(self) -> dict[str, Any]:
-        """All leaves by name, without the name of the model."""
-        return {leaf.hierarchy_name().partition(".")[2]: leaf for leaf in self.flattened_parameters}
-
     def _with_priors(self) -> list[tuple[Any, Prior]]:
         if not self.hyperpriors:
             return []
-        leaves = self._named_leaves()
+        leaves = named_leaves(self)
         return [(leaves[name], prior) for name, prior in self.hyperpriors.items()]
 
     def log_prior(self) -> float:

@@ -43,7 +43,8 @@ def healthy():
 
 def finding(m, name):
     """One finding, without asking for the others."""
-    return getattr(questions, name)(Evidence(m, 1000, np.random.default_rng(0)))
+    result, rng = getattr(m, "last_result", None), np.random.default_rng(0)
+    return getattr(questions, name)(Evidence(m.problem, result, m.input_names, 1000, rng))
 
 
 def assert_tripped(found, *words):

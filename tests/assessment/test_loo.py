@@ -7,7 +7,7 @@ from scipy import stats
 from chainedgp import ChainedGP, kernels, likelihoods, means
 from chainedgp.assessment.components import _flat
 from chainedgp.assessment.cross_validation import cross_validate
-from chainedgp.assessment.loo import LOO, compare, loo
+from chainedgp.assessment.loo import LOO, compare
 from chainedgp.assessment.pareto import fit_pareto, tail_shape
 from chainedgp.errors import ChainedGPWarning, InputError
 
@@ -257,7 +257,7 @@ def test_comparison_of_models():
     other = ChainedGP(X, -y, likelihoods.Gaussian(), num_inducing=10)
     with pytest.raises(InputError, match="same targets"):
         compare({"a": fitted["hom"], "b": other})
-    assert isinstance(loo(other, 0), LOO)
+    assert isinstance(other.loo(0), LOO)
 
 
 # ---- parts of a latent ---------------------------------------------------------------------------

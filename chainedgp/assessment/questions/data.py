@@ -12,8 +12,8 @@ __all__ = ["scaling"]
 
 def scaling(e: Evidence) -> Finding:
     """Columns of X, and y, whose numbers are badly scaled."""
-    X = np.asarray(e.model.X[e.some(10_000)], dtype=float)
-    names = e.model.input_names or range(X.shape[1])
+    X = e.problem.rows.inputs(e.some(10_000))
+    names = e.input_names or range(X.shape[1])
     spread, size = X.std(axis=0), np.abs(X).max(axis=0)
     z = np.abs(X - np.median(X, axis=0)).max(axis=0) / input_spread(X)
     notes, levels = [], ["ok"]
@@ -33,7 +33,7 @@ def scaling(e: Evidence) -> Finding:
     R = np.triu(np.abs(standard.T @ standard) / len(X), 1)
     for c, d in np.argwhere(R > 1.0 - 1e-6)[:3]:
         notes.append((f"Columns {names[c]} and {names[d]} of X say the same.", "Leave one out."))
-    if e.model.likelihood.support in ("real", "positive"):
+    if e.likelihood.support in ("real", "positive"):
         if e.y.std() <= 1e-12 * np.abs(e.y).max():
             notes.append(("All targets are the same.", "There is nothing to model."))
             levels.append("problem")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ...inference.problem import Problem
+from ...inference.result import OptimizationResult
 from ...linalg import Array
 from ...predictive.distribution import Predictive
 from ...predictive.survival import pit_ends
@@ -45,30 +48,43 @@ class Finding:
 class Evidence:
     """A fitted model, and what several questions need of it, computed once.
 
-    rows : those that are looked at one by one, at most `most` of all, drawn by `rng`.
+    Parameters
+    ----------
+    problem : the bound of the model.
+    result : how its last fit ended; None if there was none.
+    input_names : of the columns of X, if they have names.
+    most : rows, at most, that are looked at one by one; `rng` draws them where there are more.
     """
 
-    def __init__(self, model: Any, most: int, rng: np.random.Generator) -> None:
-        self.model, self.rng = model, rng
-        self.N = model.X.shape[0]
+    def __init__(
+        self,
+        problem: Problem,
+        result: OptimizationResult | None,
+        input_names: Sequence[str] | None,
+        most: int,
+        rng: np.random.Generator,
+    ) -> None:
+        self.problem, self.result, self.input_names, self.rng = problem, result, input_names, rng
+        self.likelihood = problem.parts.likelihood
+        self.N = problem.num_rows
         self.rows = self.some(most)
         self.capped: list[str] = []
-        self.left = LeftOut(model)
-        self.y = np.asarray(model.Y[:, 0], dtype=float)
+        self.left = LeftOut(problem)
+        self.y = problem.rows.targets()
         if len(self.rows) < self.N:
             self.capped.append(
                 f"quadrature, Pareto k, outliers and noise: {len(self.rows)} of {self.N} rows, "
                 "drawn at random; check(rows=…) takes more"
             )
 
-    def some(self, most: int) -> Array:
+    def some(self, most: int) -> np.ndarray:
         """At most so many of the rows, ascending."""
         if self.N <= most:
             return np.arange(self.N)
         return np.sort(self.rng.choice(self.N, most, replace=False))
 
-    def metadata(self, rows: Array) -> dict[str, Array]:
-        """Of some rows, without weights."""
+    def metadata(self, rows: np.ndarray) -> dict[str, Array]:
+        """Metadata of some rows, without weights."""
         return self.left.rows.keywords(rows)
 
     @cached_property
@@ -80,12 +96,12 @@ class Evidence:
             np.where(keep, variances, self.left.variances),
         )
 
-    def left_out(self, rows: Array) -> Predictive:
+    def left_out(self, rows: np.ndarray) -> Predictive:
         """The predictive distribution of some rows, each without its own target."""
         means, variances = (part[rows] for part in self._cavities)
-        return Predictive(self.model.likelihood, means, variances, self.metadata(rows))
+        return Predictive(self.likelihood, means, variances, self.metadata(rows))
 
-    def pit(self, rows: Array) -> tuple[Array, Array]:
+    def pit(self, rows: np.ndarray) -> tuple[Array, Array]:
         """Ends of the leave-one-out PIT of some rows."""
         return pit_ends(self.left_out(rows), self.y[rows], self.metadata(rows))
 

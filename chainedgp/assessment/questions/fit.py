@@ -14,13 +14,13 @@ __all__ = ["convergence", "negative_sites", "quadrature"]
 
 def convergence(e: Evidence) -> Finding:
     """Gradient of the bound in the free hyperparameters, distance of q from its optimum."""
-    model = e.model
-    model.objective_function_gradients()
-    slopes = np.abs(model.problem.free_vector().slopes())
+    e.problem.take_gradient()
+    slopes = np.abs(e.problem.free_vector().slopes())
     steepest = float(slopes.max()) if slopes.size else 0.0
-    q = tuple(replace(part, precision=np.linalg.inv(part.S)) for part in e.left.q)
-    gap = predicted_gap(model.problem.evaluator, replace(e.left.state, q=q))
-    result = getattr(model, "last_result", None)
+    precisions = [np.linalg.inv(part.S).astype(float) for part in e.left.q]
+    q = tuple(replace(part, precision=P) for part, P in zip(e.left.q, precisions, strict=True))
+    gap = predicted_gap(e.problem.evaluator, replace(e.left.state, q=q))
+    result = e.result
     values = {"gradient": steepest, "gap": gap}
     told = (
         "it was never optimised" if result is None else f"its last fit ended as {result.status!r}"
@@ -44,7 +44,7 @@ def convergence(e: Evidence) -> Finding:
 
 def quadrature(e: Evidence) -> Finding:
     """Rows whose integral over q changes by more than 1e-6 with twice the nodes that it has."""
-    lik, left, nodes = e.model.likelihood, e.left, e.model.num_nodes
+    lik, left, nodes = e.likelihood, e.left, e.problem.num_nodes
     kw = left.rows.keywords(e.rows, **lik.parameter_values())
     arguments = (e.y[e.rows], left.means[e.rows], left.variances[e.rows])
     own = lik.required_nodes(*arguments, **kw) if nodes is None else nodes
@@ -71,10 +71,10 @@ def quadrature(e: Evidence) -> Finding:
 def negative_sites(e: Evidence) -> Finding:
     """Share of rows whose site has a negative precision: rows that make q wider."""
     shares = (e.left.sites[1] < 0.0).mean(axis=1)  # (b,)
-    values = dict(zip(e.model.latents, map(float, shares), strict=True))
+    values = dict(zip(e.likelihood.latents, map(float, shares), strict=True))
     j = int(shares.argmax())
     level = graded(shares[j], 0.5, 0.8)
-    message = f"{shares[j]:.0%} of the rows widen q of {e.model.latents[j]} (negative sites)."
+    message = f"{shares[j]:.0%} of the rows widen q of {e.likelihood.latents[j]} (negative sites)."
     return Finding(
         "negative_sites",
         level,

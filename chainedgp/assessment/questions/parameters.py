@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,8 @@ from ...inference.natural_gradients import find_q, start_from_q
 from ...inference.starts import latent_scales
 from ...kernels import Kernel
 from ...linalg import one_blas_thread
+from ...parameters.leaves import named_leaves
+from ...parameters.paramz_model import ParamzModel
 from ...parameters.roles import Role
 from ...posterior.evaluator import Evaluator
 from ...posterior.shards import Shard
@@ -26,9 +27,9 @@ PAIRS = (200, 2000)  # rows whose prior correlations with each other are looked 
 
 def inducing_inputs(e: Evidence) -> Finding:
     """How much the bound gains when inducing inputs are doubled, hyperparameters as they are."""
-    model, rows = e.model, e.some(DOUBLING_ROWS)
-    theta = model._theta()
-    part = Shard(e.left.rows.take(rows), nodes=model.num_nodes, num_threads=model.num_threads)
+    rows, theta = e.some(DOUBLING_ROWS), e.problem.parts.theta()
+    threads = e.problem.num_threads
+    part = Shard(e.left.rows.take(rows), nodes=e.problem.num_nodes, num_threads=threads)
     evaluator, scale = Evaluator([part]), e.N / len(rows)
     tolerance = max(1e-3, 1e-6 * e.N)
     with one_blas_thread(), np.errstate(all="ignore"):
@@ -70,7 +71,7 @@ def inducing_inputs(e: Evidence) -> Finding:
 def hyperparameters(e: Evidence) -> Finding:
     """Parameters at a bound or running away: latents without effect, or that follow single rows."""
     with np.errstate(over="ignore", invalid="ignore"):
-        notes = [*_at_bounds(e.model), *_latent_notes(e)]
+        notes = [*_at_bounds(e.problem.parameters), *_latent_notes(e)]
     values = {"notes": tuple(message for message, _, _ in notes)}
     if not notes:
         message = "No parameter is at a bound or runs away."
@@ -81,10 +82,10 @@ def hyperparameters(e: Evidence) -> Finding:
     return Finding("hyperparameters", "look", messages, causes, remedies, values)
 
 
-def _at_bounds(model: Any) -> list[tuple[str, str, str]]:
+def _at_bounds(parameters: ParamzModel) -> list[tuple[str, str, str]]:
     """Free parameters within a thousandth of the end of their interval."""
     notes = []
-    for name, leaf in model._named_leaves().items():
+    for name, leaf in named_leaves(parameters).items():
         fixed = np.asarray(leaf.is_fixed).all()
         for constraint, entries in leaf.constraints.items():
             low = getattr(constraint, "lower", None)
@@ -110,12 +111,12 @@ def _set_a_prior(latent: str, kernel: Kernel, role: Role) -> str:
 
 def _latent_notes(e: Evidence) -> list[tuple[str, str, str]]:
     """What the prior correlation of rows, its variance and q say of each latent."""
-    model, lik = e.model, e.model.likelihood
+    rows, lik, kernels = e.problem.rows, e.likelihood, e.problem.parts.kernels
     notes, (few, many) = [], (e.some(PAIRS[0]), e.some(PAIRS[1]))
     kw = e.left.rows.keywords(many, **lik.parameter_values())
     scales = latent_scales(lik, e.y[many], e.left.means.mean(axis=0), kw)
-    X = [np.asarray(model.X[rows], dtype=float) for rows in (few, many)]
-    for j, (latent, kernel) in enumerate(zip(model.latents, model.kernels, strict=True)):
+    X = [rows.inputs(some) for some in (few, many)]
+    for j, (latent, kernel) in enumerate(zip(lik.latents, kernels, strict=True)):
         sd = [np.sqrt(kernel.evaluate_diag(part)[0]) for part in X]
         if not all((part > 0.0).all() for part in sd):
             continue
@@ -126,7 +127,7 @@ def _latent_notes(e: Evidence) -> list[tuple[str, str, str]]:
                 f"The latent {latent} does not vary.",
                 "The data do not ask for it: an infinite lengthscale or a variance of 0.",
                 f'A constant does the same: likelihood.with_constant("{latent}").'
-                if len(model.latents) > 1
+                if len(lik.latents) > 1
                 else "Nothing in X explains Y, or the start was a bad one: m.optimize_restarts(5).",
             ))  # fmt: skip
         elif len(many) > 2 and np.median(R_near) < 0.1:

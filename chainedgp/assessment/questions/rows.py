@@ -24,7 +24,7 @@ SHARP = np.log(1e3)
 
 def pareto_k(e: Evidence) -> Finding:
     """Rows of so much influence that leaving them out changes the posterior much."""
-    k = influence(e.model, e.left, e.rows, e.rng, DRAWS)
+    k = influence(e.left, e.rows, e.rng, DRAWS)
     high = np.flatnonzero(k > HIGH_K)
     high = high[np.argsort(-k[high], kind="stable")]
     share = len(high) / len(k)
@@ -52,7 +52,7 @@ def pareto_k(e: Evidence) -> Finding:
 
 def calibration(e: Evidence) -> Finding:
     """Whether the leave-one-out PIT is uniform, by χ² over ten bins."""
-    if e.model.likelihood.support == "categories":
+    if e.likelihood.support == "categories":
         return Finding("calibration", "ok", "Not asked: classes have no order.")
     rows = e.rows
     if len(rows) > PIT_ROWS:
@@ -89,7 +89,7 @@ def calibration(e: Evidence) -> Finding:
 
 def outliers(e: Evidence) -> Finding:
     """Rows that the model, fitted without them, holds for all but impossible."""
-    if e.model.likelihood.support == "categories":
+    if e.likelihood.support == "categories":
         return Finding("outliers", "ok", "Not asked: classes have no order.")
     log_p = e.left_out(e.rows).logpdf(e.y[e.rows][:, None])[:, 0]
     rows = e.rows[np.argsort(log_p, kind="stable")[:MOST_OUTLIERS]]  # the others are likelier
@@ -112,7 +112,7 @@ def outliers(e: Evidence) -> Finding:
 
 def noise(e: Evidence) -> Finding:
     """Whether a continuous density is so sharp at its rows that the noise vanishes there."""
-    lik, y = e.model.likelihood, e.y[e.rows]
+    lik, y = e.likelihood, e.y[e.rows]
     metadata = e.metadata(e.rows)
     seen = ~np.isin(y, lik.atoms) & (metadata.get("censored", np.zeros(len(y))) == 0)
     if lik.support not in CONTINUOUS or not seen.any():

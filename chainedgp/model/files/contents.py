@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from paramz import Param, Parameterized
+from paramz import Parameterized
 from paramz.transformations import Transformation
 
 from ...inference.result import OptimizationResult
@@ -15,10 +15,11 @@ from ...kernels import Kernel
 from ...likelihoods import Likelihood
 from ...linalg import Array
 from ...means import MeanFunction
+from ...parameters.leaves import named_leaves
 from ...parameters.priors import Prior
 from .archive import FileFormatError
 
-__all__ = ["Contents", "Leaf", "StoredRows", "leaf_name", "leaves_of", "restore_leaves"]
+__all__ = ["Contents", "Leaf", "StoredRows", "leaves_of", "restore_leaves"]
 
 
 class Leaf(NamedTuple):
@@ -82,32 +83,27 @@ class Contents:
         return int((self.Z[0] if isinstance(self.Z, list) else self.Z).shape[1])
 
 
-def leaf_name(leaf: Param) -> str:
-    """Name of a leaf below its root."""
-    return str(leaf.hierarchy_name().partition(".")[2])
-
-
 def leaves_of(root: Parameterized) -> list[Leaf]:
     """Values, constraints and fixes of all leaves of a part or model."""
     return [
         Leaf(
-            leaf_name(leaf),
+            name,
             leaf.values.copy(),
             [
                 (what, None if index.size == leaf.size else index)
                 for what, index in leaf.constraints.items()
             ],
         )
-        for leaf in root.flattened_parameters
+        for name, leaf in named_leaves(root).items()
     ]
 
 
 def restore_leaves(root: Parameterized, stored: Sequence[Leaf]) -> None:
     """Write constraints, fixes and values into the leaves, which must be those that were stored."""
-    leaves = root.flattened_parameters
-    if [leaf_name(leaf) for leaf in leaves] != [record.name for record in stored]:
+    leaves = named_leaves(root)
+    if list(leaves) != [record.name for record in stored]:
         raise FileFormatError("its parameters are not those of its parts.")
-    for leaf, record in zip(leaves, stored, strict=True):
+    for leaf, record in zip(leaves.values(), stored, strict=True):
         if record.values.shape != leaf.shape or record.values.dtype != np.dtype("<f8"):
             raise FileFormatError(
                 f"an array {record.values.shape} stands where one of {leaf.shape} belongs."
@@ -120,5 +116,6 @@ def restore_leaves(root: Parameterized, stored: Sequence[Leaf]) -> None:
                 raise FileFormatError(f"a constraint of {record.name} is out of range.")
             leaf.constraints.add(what, rows)
     root._connect_fixes()
-    for leaf, record in zip(leaves, stored, strict=True):  # last, since constraining changes values
+    # values come last, since constraining changes them
+    for leaf, record in zip(leaves.values(), stored, strict=True):
         leaf[...] = record.values
