@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,11 +20,25 @@ from ..data.rows import as_inputs, as_row_values, as_targets, rows_of
 from ..data.tables import Table
 from ..errors import InputError, MomentWarning
 from ..linalg import Array, one_blas_thread
+from ..predictive.distribution import Predictive
 from . import metrics
 
 __all__ = ["CrossValidation", "cross_validate"]
 
 Split = tuple[Array, Array]
+
+
+class Validated(Protocol):
+    """What is fitted and scored: a `ChainedGP`, or a model with the same methods."""
+
+    def optimize(self, *, messages: bool | None = None) -> object:
+        """Fit the model to its rows."""
+
+    def predictive(self, Xnew: Any, Y_metadata: Any = None) -> Predictive:
+        """The predictive distribution of the targets at Xnew."""
+
+    def _use_threads(self, num_threads: int) -> None:
+        """Set the number of threads for passes over the rows."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -43,13 +57,13 @@ class CrossValidation(Table):
 
 
 def cross_validate(
-    make_model: Callable[..., Any],
+    make_model: Callable[..., Validated],
     X: Any,
     Y: Any,
     folds: int | Sequence[Split] = 5,
     *,
     Y_metadata: dict[str, Any] | None = None,
-    fit: Callable[[Any], Any] | None = None,
+    fit: Callable[[Any], object] | None = None,
     level: float = 0.95,
     rng: Any = 0,
     num_threads: int | None = None,
@@ -127,7 +141,9 @@ def cross_validate(
     return CrossValidation(index, columns, footer, log_density)
 
 
-def _scores(predictive: Any, y: Array, level: float, seconds: float) -> tuple[list[float], Array]:
+def _scores(
+    predictive: Predictive, y: Array, level: float, seconds: float
+) -> tuple[list[float], Array]:
     """One row of the table, and log p(y) of the held-out rows."""
     log_density = predictive.logpdf(y[:, None])[:, 0]
     ends = predictive.ppf(np.array([0.5 - 0.5 * level, 0.5, 0.5 + 0.5 * level]))  # (n, 3)

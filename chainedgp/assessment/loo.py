@@ -143,7 +143,7 @@ def loo(problem: Problem, refit: int | bool = REFIT, rng: Any = 0, size: int = 4
     return result
 
 
-class FittedModel(Protocol):
+class Compared(Protocol):
     """What is compared: a `ChainedGP`."""
 
     @property
@@ -226,7 +226,7 @@ def influence(left: LeftOut, chosen: np.ndarray, rng: np.random.Generator, size:
     return k
 
 
-def compare(models: Mapping[str, FittedModel | LOO], **options: Any) -> Table:
+def compare(models: Mapping[str, Compared | LOO], **options: Any) -> Table:
     """Models of the same rows, the best first, by their leave-one-out densities.
 
     Columns: elpd; se; difference from the best, elpd_m − elpd_best = Σ_i d_i; se_difference
