@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["plot_map"]
 
 SIZE = (4.6, 3.6)  # inches: a map with its colour bar
-TARGETS = ("mean", "median")  # quantities in the units of the target, as the data are
 
 
 def plot_map(
