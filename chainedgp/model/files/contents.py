@@ -19,10 +19,10 @@ from ...parameters.leaves import named_leaves
 from ...parameters.priors import Prior
 from .archive import FileFormatError
 
-__all__ = ["Contents", "Leaf", "StoredRows", "leaves_of", "restore_leaves"]
+__all__ = ["Contents", "StoredLeaf", "StoredRows", "leaves_of", "restore_leaves"]
 
 
-class Leaf(NamedTuple):
+class StoredLeaf(NamedTuple):
     """One parameter array: its name below the root, its values, and its constraints.
 
     A constraint comes with the entries that it holds for, None where it holds for all; paramz's
@@ -66,7 +66,7 @@ class Contents:
     kernels: Sequence[Kernel]
     means: Sequence[MeanFunction]
     Z: Array | list[Array]
-    leaves: list[Leaf]
+    leaves: list[StoredLeaf]
     hyperpriors: Mapping[str, Prior]
     rows: StoredRows | None
     sites: Array | None
@@ -83,10 +83,10 @@ class Contents:
         return int((self.Z[0] if isinstance(self.Z, list) else self.Z).shape[1])
 
 
-def leaves_of(root: Parameterized) -> list[Leaf]:
+def leaves_of(root: Parameterized) -> list[StoredLeaf]:
     """Values, constraints and fixes of all leaves of a part or model."""
     return [
-        Leaf(
+        StoredLeaf(
             name,
             leaf.values.copy(),
             [
@@ -98,7 +98,7 @@ def leaves_of(root: Parameterized) -> list[Leaf]:
     ]
 
 
-def restore_leaves(root: Parameterized, stored: Sequence[Leaf]) -> None:
+def restore_leaves(root: Parameterized, stored: Sequence[StoredLeaf]) -> None:
     """Write constraints, fixes and values into the leaves, which must be those that were stored."""
     leaves = named_leaves(root)
     if list(leaves) != [record.name for record in stored]:

@@ -18,7 +18,7 @@ from ...parameters.parts import name_after
 from ...parameters.priors import Prior
 from .archive import FileFormatError
 from .classes import MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, signature_of
-from .contents import Contents, Leaf, StoredRows, restore_leaves
+from .contents import Contents, StoredLeaf, StoredRows, restore_leaves
 
 __all__ = ["Reader"]
 
@@ -162,10 +162,10 @@ class Reader:
             restore_leaves(part, self.leaves(node["leaves"]))
         return part
 
-    def leaves(self, records: list[dict[str, Any]]) -> list[Leaf]:
+    def leaves(self, records: list[dict[str, Any]]) -> list[StoredLeaf]:
         """Values, constraints and fixes of some leaves."""
         return [
-            Leaf(
+            StoredLeaf(
                 record["name"],
                 self.array(record["values"]),
                 [

@@ -16,7 +16,7 @@ from ...inference.result import OptimizationResult
 from ...likelihoods import ConstantLatent
 from ...linalg import Array
 from .classes import MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, kind_of, signature_of
-from .contents import Contents, Leaf, leaves_of
+from .contents import Contents, StoredLeaf, leaves_of
 
 __all__ = ["FORMAT", "Writer"]
 
@@ -86,7 +86,7 @@ class Writer:
             node["leaves"] = self.leaves(leaves_of(obj))
         return node
 
-    def leaves(self, leaves: Iterable[Leaf]) -> list[dict[str, Any]]:
+    def leaves(self, leaves: Iterable[StoredLeaf]) -> list[dict[str, Any]]:
         """Values, constraints and fixes of some leaves."""
         return [
             {
