@@ -65,6 +65,11 @@ class DaskEvaluator(Evaluator):
             "rows are on the cluster. Save it by m.save(path, data=False), or build another model."
         )
 
+    def fix_nodes(self, nodes: int | None) -> None:
+        """Other quadrature nodes from now on, in shards that are made again too."""
+        self._parts = [(rows, start, nodes, how) for rows, start, _, how in self._parts]
+        super().fix_nodes(nodes)
+
     @property
     def num_rows(self) -> int:
         """Number of rows over all shards."""

@@ -7,6 +7,8 @@ hyperpriors. θ and q live in the leaves of the parts; the evaluator holds rows 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -93,6 +95,23 @@ class Problem:
         """Set the number of threads for passes over the rows."""
         for shard in self.evaluator.shards:
             shard.num_threads = num_threads
+
+    def use_nodes(self, num_nodes: int | None) -> None:
+        """Set the quadrature nodes per latent dimension; None has them chosen for every row."""
+        self.num_nodes = num_nodes
+        self.evaluator.fix_nodes(num_nodes)
+        self._state, self._gradient_at = None, -1
+
+    @contextmanager
+    def same_nodes(self) -> Iterator[None]:
+        """Inside it every row keeps the nodes that it has at the current parameters and q."""
+        self.bound()
+        self.evaluator.freeze_nodes(True)
+        try:
+            yield
+        finally:
+            self.evaluator.freeze_nodes(False)
+            self._state, self._gradient_at = None, -1
 
     def shard(
         self, rows: Selection, *, nodes: int | None = None, threads_of: Shard | None = None

@@ -181,6 +181,10 @@ class Evaluator:
         """Current sites that hold every latent close to its mean function: a last resort."""
         self._each(Shard.narrow, self.task)
 
+    def fix_nodes(self, nodes: int | None) -> None:
+        """Other quadrature nodes per dimension from now on, or None to choose them row by row."""
+        self._each(Shard.fix_nodes, nodes)
+
     def freeze_nodes(self, frozen: bool) -> None:
         """Keep the numbers of quadrature nodes (within a line search), or choose them afresh."""
         self._each(Shard.freeze_nodes, frozen)

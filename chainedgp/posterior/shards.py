@@ -133,6 +133,10 @@ class Shard(Sites):
         """Gradients in kernels, Z and means; the proposal holds those in m and v."""
         return self._sum(self._gradient_chunk, task)
 
+    def fix_nodes(self, nodes: int | None) -> None:
+        """Other nodes per dimension from now on, or None to choose them row by row."""
+        self.fixed_nodes, self.levels = nodes, None
+
     def freeze_nodes(self, frozen: bool) -> None:
         """Keep the node levels as they are (within a line search), or choose them afresh."""
         self.frozen = frozen

@@ -880,3 +880,46 @@ def test_leaves_of_the_model_have_unique_names():
             m = small_model(name, separate_Z=separate)
             names = [leaf.hierarchy_name() for leaf in leaves(m)]
             assert len(set(names)) == len(names)
+
+
+# ---- what is set after construction ------------------------------------------------------------
+
+
+def test_nodes_that_are_set_later_take_effect():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(size=(12, 1)), rng.beta(2.0, 3.0, size=12)
+
+    def build(num_nodes):
+        return cgp.ChainedGP(X, y, L.Beta(), num_inducing=4, num_nodes=num_nodes, num_threads=1)
+
+    bounds = {k: build(k).log_likelihood() for k in (None, 2, 6)}
+    m = build(None)
+    for k in (2, None, 6, None):
+        m.num_nodes = k
+        assert m.num_nodes == k
+        assert m.log_likelihood() == bounds[k]
+    with pytest.raises(InputError, match="num_nodes"):
+        m.num_nodes = 0
+    assert m.num_nodes is None and m.log_likelihood() == bounds[None]
+
+
+def test_threads_that_are_set_later_take_effect():
+    m = cgp.ChainedGP(np.zeros((3, 1)), np.zeros(3), L.Gaussian(), num_threads=1)
+    m.num_threads = 2
+    assert [shard.num_threads for shard in m.problem.evaluator.shards] == [2]
+    with pytest.raises(InputError, match="num_threads"):
+        m.num_threads = 0
+
+
+@pytest.mark.parametrize("name", ["Beta", "HetGamma", "BetaMeanPrecision", "WeibullSurvival"])
+def test_checkgrad_of_a_new_model(name):
+    """The nodes of a row may not change between the two sides of a difference."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, y = rng.uniform(size=(30, 1)), rng.beta(2.0, 3.0, size=30)
+        m = cgp.ChainedGP(X, y, getattr(L, name)(), num_inducing=6, num_threads=1)
+        before = m.log_likelihood()
+        assert m.checkgrad()
+        assert m.kernels[0].checkgrad()
+        assert m.log_likelihood() == before
+        assert not m.problem.evaluator.shards[0].frozen

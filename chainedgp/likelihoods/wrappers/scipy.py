@@ -45,9 +45,13 @@ class ScipyLikelihood(Likelihood):
         """Every parameter of the distribution."""
         rest = iter(latents)
         return {
-            key: LINKS[link][1](next(rest)) if isinstance(link, str) else link
+            key: LINKS[link][1](next(rest)) if isinstance(link, str) else self._number(link)
             for key, link in self.links.items()
         }
+
+    def _number(self, value: float) -> float:
+        """A fixed parameter; a whole one of counts as an integer, as numpy wants it for draws."""
+        return int(value) if self._discrete and value == int(value) else value
 
     def distribution(self, *latents: Array, **kw: Any) -> Any:
         """The frozen distribution at the latents."""
