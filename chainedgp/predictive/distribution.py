@@ -16,16 +16,13 @@ from ..expectations import quadrature
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.wrappers.constant import innermost
 from .mixtures import GaussianLatents, ScaleMixture, gives_with_density, mixture_of
-from .nodes import Mixture, lattice, log_expectation
+from .moments import TOLERANCE, node_moments
+from .nodes import Mixture, log_expectation
 from .quantiles import DISCRETE, mixture_cdf, mixture_ppf
 from .survival import BAND_NODES, CENSORING, SurvivalCurves
 from .tables import DensityTables
 
 __all__ = ["Predictive"]
-
-MOMENT_REACH = (7.5, 12.0, 24.0)
-"""Radii, in standard deviations of q, tried until the outer shell adds nothing to a moment."""
-SHELL, NOTHING = 0.8, 1e-7
 
 
 class Predictive(SurvivalCurves):
@@ -114,21 +111,28 @@ class Predictive(SurvivalCurves):
         elif self._has_no_mean():
             moments = np.full((3, len(self)), np.inf)
         else:
-            moments = self._node_moments()
-        lost = {
-            "mean": int((~np.isfinite(moments[0])).sum()),
-            "variance": int((~np.isfinite(moments[1] + moments[2])).sum()),
-        }
-        if any(lost.values()):
-            words = " and ".join(f"{count} have no {what}" for what, count in lost.items() if count)
+            numeric = not _is_own(self._likelihood, "conditional_mean")
+            moments, rough = node_moments(self._event, numeric)
+            self._warn_of_moments(
+                {f"have a mean or variance that is uncertain by over {TOLERANCE:.0%}": rough}
+            )
+        infinite = ~np.isfinite([moments[0], moments[1] + moments[2]])
+        words = ("have no mean", "have no variance")
+        self._warn_of_moments(dict(zip(words, infinite, strict=True)), " (infinite)")
+        return moments[0][:, None], moments[1][:, None], moments[2][:, None]
+
+    def _warn_of_moments(self, rows: dict[str, np.ndarray], how: str = "") -> None:
+        """One MomentWarning that says of how many rows (n,) what is true."""
+        counts = {what: int(which.sum()) for what, which in rows.items() if which.any()}
+        if counts:
+            words = " and ".join(f"{count} {what}" for what, count in counts.items())
             warnings.warn(
                 f"Of {len(self)} predictive distributions of {type(self._likelihood).__name__} "
-                f"{words} (infinite). The median and other quantiles exist: use ppf(0.5), "
+                f"{words}{how}. The median and other quantiles exist: use ppf(0.5), "
                 "interval(level) or predict_quantiles.",
                 MomentWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-        return moments[0][:, None], moments[1][:, None], moments[2][:, None]
 
     def _scale_mixture_moments(self, shape: float) -> np.ndarray:
         """Closed: m_f, E[e^g] E[1/λ] with E[1/λ] = a/(a − 1), v_f; (3, n)."""
@@ -143,54 +147,6 @@ class Predictive(SurvivalCurves):
         """Whether E[y] is infinite for every Gaussian q: a log-shape is below 0 sometimes."""
         hook = "infinite_mean"
         return gives_with_density(self._likelihood, hook) and bool(self._likelihood.infinite_mean)
-
-    def _node_moments(self) -> np.ndarray:
-        """Sums over the nodes, (3, n), with a wider lattice for rows whose outer shell matters."""
-        moments = np.empty((3, len(self)))
-        todo = np.arange(len(self))
-        if not _is_own(self._likelihood, "conditional_mean"):  # numeric: hundreds of values a node
-            rule = quadrature.rule_for(self._event.dim, 10)
-            x = np.stack([np.broadcast_to(c, rule.weights.shape).ravel() for c in rule.x])
-            for rows in _blocks(todo, 500 * rule.size):
-                moments[:, rows] = self._moments_on(rows, x, rule.weights.ravel())[0]
-            return moments
-        for reach in MOMENT_REACH:
-            grid = lattice(self._event.dim, int(self._event.dim == 1), reach)
-            log_phi = -0.5 * np.sum(grid.x**2, axis=0) + grid.log_volume
-            weights = np.exp(log_phi - np.max(log_phi))
-            wide = np.zeros(len(todo), dtype=bool)
-            start = 0
-            for rows in _blocks(todo, grid.size):
-                moments[:, rows], wide[start : start + len(rows)] = self._moments_on(
-                    rows, grid.x, weights / weights.sum()
-                )
-                start += len(rows)
-            todo = todo[wide]
-            if not len(todo) or self._event.dim > 3:
-                return moments
-        moments[:, todo] = np.inf  # the shell still matters at 24 sd
-        return moments
-
-    def _moments_on(
-        self, rows: np.ndarray, x: np.ndarray, weights: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean, noise and latent variance (3, N), and whether nodes far out matter (N,)."""
-        _, latents = self._event.nodes(rows, x[:, :, None])
-        kw = self._event.keywords(rows)
-        shape = latents[0].shape
-        with np.errstate(all="ignore"):
-            conditional = np.broadcast_to(self._likelihood.conditional_mean(*latents, **kw), shape)
-            noise = np.broadcast_to(self._likelihood.conditional_variance(*latents, **kw), shape)
-            mean = weights @ conditional
-            centred = (conditional - mean) ** 2
-            moments = np.stack([mean, weights @ noise, weights @ centred])
-            radius = np.sqrt(np.sum(x * x, axis=0))
-            outer = np.where(radius > SHELL * radius.max(), weights, 0.0)
-            wide = (outer @ noise > NOTHING * moments[1]) | (outer @ centred > NOTHING * moments[2])
-        infinite = ~np.isfinite(mean)  # NaN: an infinite mean times e^f or a weight of 0
-        moments[:, infinite] = np.inf
-        moments[1, np.isnan(moments[1])] = np.inf
-        return moments, wide & ~infinite & np.isfinite(moments[1])
 
     # ---- the distribution ------------------------------------------------------------------------
 

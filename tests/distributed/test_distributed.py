@@ -103,6 +103,9 @@ def test_bound_and_gradients_are_those_of_threads(client):
         ours, theirs = m.objective_function_gradients(), local.objective_function_gradients()
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-10 * np.abs(theirs).max())
         assert m.problem.evaluator.num_rebuilt == 0
+    assert m.checkgrad()
+    m.num_nodes = local.num_nodes = 3
+    assert m.log_likelihood() == pytest.approx(local.log_likelihood(), rel=1e-10)
     assert isinstance(m.X, da.Array) and isinstance(m.Y_metadata["censored"], da.Array)
 
 

@@ -27,7 +27,7 @@ from chainedgp.likelihoods import (
     StudentT,
     WeibullSurvival,
 )
-from chainedgp.predictive import Predictive
+from chainedgp.predictive import Predictive, moments
 from chainedgp.predictive.mixtures import ScaleMixture
 from chainedgp.predictive.nodes import lattice
 
@@ -536,6 +536,94 @@ def test_log_normal_moments_far_out():
     rate = np.exp(0.2 + 4.5)
     np.testing.assert_allclose(p.mean, rate, rtol=1e-6)
     np.testing.assert_allclose(p.latent_variance, rate**2 * np.expm1(9.0), rtol=1e-6)
+
+
+class Product(Likelihood):
+    """Exponential with mean e^{Σ f}: both moments are closed under any q."""
+
+    latents = ("a", "b", "c", "d")
+    support = "positive"
+
+    def log_density(self, y, *f):
+        return -y * np.exp(-sum(f)) - sum(f)
+
+    def conditional_mean(self, *f):
+        return np.exp(sum(f))
+
+    def conditional_variance(self, *f):
+        return np.exp(2.0 * sum(f))
+
+    @staticmethod
+    def truth(v):
+        """Mean and variance for f_j ~ N(0, v_j)."""
+        total = np.sum(v)
+        return np.exp(0.5 * total), 2.0 * np.exp(2.0 * total) - np.exp(total)
+
+
+class Sum(Product):
+    """Exponential with mean Σ e^f."""
+
+    def log_density(self, y, *f):
+        mean = sum(np.exp(part) for part in f)
+        return -y / mean - np.log(mean)
+
+    def conditional_mean(self, *f):
+        return sum(np.exp(part) for part in f)
+
+    def conditional_variance(self, *f):
+        return self.conditional_mean(*f) ** 2
+
+    @staticmethod
+    def truth(v):
+        first, second = np.exp(0.5 * v), np.exp(2.0 * v)
+        square = np.sum(first) ** 2 + np.sum(second - first**2)
+        return np.sum(first), 2.0 * square - np.sum(first) ** 2
+
+
+def by_density(family, count):
+    """The same with `count` latents, known by its density alone."""
+    own = {"latents": family.latents[:count]}
+    own |= {k: getattr(Likelihood, k) for k in ("conditional_mean", "conditional_variance")}
+    return type("Numeric", (family,), own)
+
+
+@pytest.mark.filterwarnings("ignore:.*uncertain.*:chainedgp.errors.MomentWarning")
+@pytest.mark.parametrize(
+    ("family", "v", "tol"),
+    [
+        *((family, np.full(4, v), 0.01) for family in (Product, Sum) for v in (0.1, 1.0, 2.0)),
+        *((family, np.array([0.1, 3.0, 0.5, 1.5]), 0.01) for family in (Product, Sum)),
+        (Sum, np.full(4, 4.0), 0.02),
+        *((by_density(Sum, 1), np.array([v]), 1e-6) for v in (0.01, 0.5, 4.0, 9.0)),
+        *((by_density(Sum, 2), np.array([v, 0.3]), 1e-6) for v in (0.01, 2.0, 9.0)),
+        *((by_density(Product, 3), np.array([0.1, v, 0.3]), 0.02) for v in (0.01, 2.0)),
+        *((by_density(Sum, 4), np.array([v, 0.3, 0.1, 0.2]), 0.02) for v in (0.01, 3.0)),
+    ],
+)
+def test_moments_of_a_wide_q_have_their_closed_values(family, v, tol):
+    p = Predictive(family(), np.zeros((1, len(v))), v[None])
+    mean, variance = family.truth(v)
+    np.testing.assert_allclose(p.mean[0, 0], mean, rtol=tol)
+    np.testing.assert_allclose(p.variance[0, 0], variance, rtol=tol)
+
+
+def test_moments_that_nodes_do_not_give_are_told(monkeypatch):
+    monkeypatch.setattr(moments, "SCATTERED", 8)
+    p = Predictive(Sum(), np.zeros((2, 4)), np.array([[0.01], [2.0]]) * np.ones(4))
+    with pytest.warns(MomentWarning, match="Of 2 .* 1 have a mean or variance .* uncertain"):
+        p.variance  # noqa: B018
+
+
+def test_moments_that_grow_without_end_are_infinite():
+    class Endless(Product):
+        def conditional_mean(self, *f):
+            return np.exp(0.1 * f[0] ** 2) + sum(f[1:])
+
+        def conditional_variance(self, *f):
+            return np.ones(np.shape(f[0]))
+
+    with pytest.warns(MomentWarning, match="1 have no mean"):
+        assert Predictive(Endless(), np.zeros((1, 4)), np.full((1, 4), 9.0)).mean[0, 0] == np.inf
 
 
 @pytest.mark.parametrize(
