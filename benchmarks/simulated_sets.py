@@ -221,7 +221,7 @@ def run(name: str, seed: int, restarts: int) -> dict[str, Any]:
     seconds = time.perf_counter() - start
     trace = result.trace_array()[:, 0]
     longer = model.problem.copy()
-    monitor = Monitor("longer", False, None)
+    monitor = Monitor("longer")
     more = -fit_profile(longer, monitor, 10 * max(result.iterations, 10), tolerance=1e-6).value
     bounds = [more]
     if restarts:

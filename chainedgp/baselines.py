@@ -166,23 +166,15 @@ class LaplaceGP(ParamzModel):
         self, messages: bool | None = None, max_iters: int = 1000, *, tolerance: float = 1e-3
     ) -> OptimizationResult:
         """Maximise log q(y) over all free parameters by L-BFGS; arguments as in `ChainedGP`."""
-        monitor = Monitor("laplace", messages, None)
-        objective = _Objective(self, monitor)
         max_iters = positive_int(max_iters, "max_iters")
         tolerance = positive_float(tolerance, "tolerance")
-        x = objective.vector.read()
-        try:
+        with Monitor("laplace", messages) as monitor:
+            objective = _Objective(self, monitor)
+            x = objective.vector.read()
             outcome = minimise(objective, x, max_iters=max_iters, tolerance=tolerance)
             objective.vector.write(outcome.x)
-        finally:
-            monitor.close()
-        self.last_result = monitor.result(
-            converged=outcome.converged,
-            reason=outcome.reason,
-            bound=self.log_likelihood(),
-            iterations=outcome.iterations,
-            counts=(objective.evaluations, objective.evaluations),
-        )
+        counts = objective.evaluations, objective.evaluations
+        self.last_result = monitor.result(outcome, self.log_likelihood(), counts)
         return self.last_result
 
 

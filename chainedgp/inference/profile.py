@@ -196,7 +196,7 @@ def _choose_start(problem: Problem, monitor: Monitor, max_iters: int) -> None:
         problem.restore(given)
         for j, kernel in enumerate(problem.parts.kernels):
             _scale_lengthscales(kernel, first if j == 0 else others)
-        rough = Monitor("start", False, None)
+        rough = Monitor("start")
         try:
             found = _maximise(problem, rough, min(max_iters, 60), 0.3, ROUGH_STEPS)
             outcome = _settle(*found, cold=False, tolerance=ROUGH)

@@ -7,14 +7,19 @@ is never far below its log-likelihood.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from ..errors import NumericalError
 from ..parameters.domains import CONTINUOUS
+from .lbfgs import Outcome
 from .problem import Problem
+from .result import Monitor
 
 __all__ = [
     "NO_LIMIT",
-    "SMALL",
+    "begin_again_if_astray",
     "grows_without_limit",
     "rows_without_noise",
     "set_nearly_constant",
@@ -73,6 +78,39 @@ def worse_than_constants(problem: Problem) -> bool:
     starts, rows = problem.starts, problem.evaluator.num_rows
     worst = (starts.score - SLACK * starts.mean_weight) * rows
     return bool(np.isfinite(worst)) and problem.bound() < worst
+
+
+def begin_again_if_astray(
+    problem: Problem, monitor: Monitor, outcome: Outcome, fit: Callable[[], Outcome]
+) -> Outcome:
+    """Fit from nearly constant latents, if a fit that nobody stopped is worse than constant ones.
+
+    Then from ever more constant ones; the best fit is kept.
+    """
+
+    def astray(outcome: Outcome) -> bool:
+        stopped = monitor.stop_reason or outcome.reason == "interrupted"
+        return not stopped and worse_than_constants(problem)
+
+    if not astray(outcome):
+        return outcome
+    monitor.note("the fit was worse than constant latents: began again from nearly constant ones")
+    best, value, trace = problem.snapshot(), problem.objective(), monitor.trace[:]
+    for small in (SMALL, 0.0):
+        set_nearly_constant(problem, small)
+        monitor.trace.clear()
+        try:
+            again = fit()
+        except NumericalError:
+            continue
+        if problem.objective() <= value:
+            outcome, best, trace = again, problem.snapshot(), monitor.trace[:]
+            value = problem.objective()
+        if not astray(again):
+            break
+    problem.restore(best)
+    monitor.trace[:] = trace
+    return outcome
 
 
 def set_nearly_constant(problem: Problem, small: float = SMALL) -> None:

@@ -68,7 +68,7 @@ def fit_restarts(
     seeds = rng.spawn(num_restarts)
 
     def run(k: int) -> Restart:
-        one, quiet = copies[k], Monitor(f"restart {k}", False, None)
+        one, quiet = copies[k], Monitor(f"restart {k}")
         one.use_threads(1)
         if k > 0:
             perturb(one, seeds[k])

@@ -7,12 +7,13 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from ..errors import ConvergenceWarning
 from ..linalg import Array
+from .lbfgs import Outcome
 
 __all__ = ["FINISHED", "OUT_OF_PATIENCE", "Monitor", "OptimizationResult", "TracePoint"]
 
@@ -66,7 +67,7 @@ class OptimizationResult:
 
 
 class Monitor:
-    """Trace, progress bar, callback and time of one optimisation.
+    """Trace, progress bar, callback and time of one optimisation, inside a `with`.
 
     The bar shows when `messages` is true, or is None and a person is watching.
     """
@@ -74,8 +75,8 @@ class Monitor:
     def __init__(
         self,
         method: str,
-        messages: bool | None,
-        callback: Callable[[TracePoint], object] | None,
+        messages: bool | None = False,
+        callback: Callable[[TracePoint], object] | None = None,
         checkpoint: Callable[[], None] | None = None,
         every: int = 10,
     ) -> None:
@@ -125,22 +126,19 @@ class Monitor:
         if message not in self.notes:
             self.notes.append(message)
 
-    def close(self) -> None:
-        """Take the progress bar down."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.refresh()  # a short fit ends before the first look that the bar takes
             self._bar.close()
 
     def result(
-        self,
-        *,
-        converged: bool,
-        reason: str,
-        bound: float,
-        iterations: int,
-        counts: tuple[float, int],
+        self, outcome: Outcome, bound: float, counts: tuple[float, int]
     ) -> OptimizationResult:
         """The result object; warns if the optimisation did not converge."""
+        converged, reason = outcome.converged, outcome.reason
         status = "interrupted" if reason == "interrupted" else "stopped"
         status = "finished" if reason.startswith((FINISHED, OUT_OF_PATIENCE)) else status
         status = "converged" if converged else status
@@ -157,7 +155,7 @@ class Monitor:
             status,
             reason,
             bound,
-            iterations,
+            outcome.iterations,
             *counts,
             self.seconds,
             self.trace,

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from .profile import fit_profile, start_sites
 from .result import FINISHED, OUT_OF_PATIENCE, Monitor
 from .step_rules import RULES, Adam
 
-__all__ = ["Settings", "fit_batches", "read_settings"]
+__all__ = ["BatchArguments", "Settings", "fit_batches"]
 
 # A batch moves the natural parameters of q by this share ρ of the way to its own.
 NATURAL_STEP = 0.05
@@ -40,6 +41,45 @@ FINAL_STEPS, FINAL_GAP = 12, 1e-5
 BATCH_NODES = 20
 # The fit to a subset that natural gradients start from takes at most this share of all work.
 SUBSET_SHARE = 0.5
+
+
+class BatchArguments(NamedTuple):
+    """What a user says of batches, unchecked; None is the default."""
+
+    batch_size: int | None = None
+    epochs: float | None = None
+    rng: int | np.random.Generator | None = None
+    holdout: float | None = None
+    patience: int | None = None
+    learning_rate: float | None = None
+
+    @property
+    def any_given(self) -> bool:
+        """Whether the user said anything but a seed."""
+        return any(value is not None for value in self[:2] + self[3:])
+
+    def settings(self, N: int) -> Settings:
+        """Check what was given, for N rows."""
+        batch_size, epochs, rng, holdout, patience, learning_rate = self
+        batch = 1000 if batch_size is None else positive_int(batch_size, "batch_size")
+        epochs = 10.0 if epochs is None else positive_float(epochs, "epochs")
+        if holdout is not None:
+            held = round(N * holdout) if isinstance(holdout, float) and 0.0 < holdout < 1.0 else 0
+            if not 0 < held < N:
+                raise InputError(
+                    f"holdout must be a fraction of the rows in (0, 1), and leave one or more of "
+                    f"the {N} rows on either side; got {holdout!r}."
+                )
+        if patience is not None:
+            positive_int(patience, "patience")
+            if holdout is None:
+                raise InputError(
+                    "patience counts epochs without a better held-out score: give holdout."
+                )
+        if learning_rate is not None:
+            positive_float(learning_rate, "learning_rate")
+        generator = as_generator(rng)
+        return Settings(min(batch, N), float(epochs), generator, holdout, patience, learning_rate)
 
 
 @dataclass
@@ -309,7 +349,7 @@ def _subset_start(
         return float(start_sites(problem)), problem.evaluator.gaussians(problem.evaluator.gram())
     subset = problem.on(np.sort(settings.rng.choice(batches.rows, n0, replace=False)))
     most = max(20 if n0 < N else 100, int(SUBSET_SHARE * settings.epochs * N / n0))
-    watch = Monitor("subset", False, lambda point: point.likelihood_evaluations >= most)
+    watch = Monitor("subset", callback=lambda point: point.likelihood_evaluations >= most)
     fit_profile(subset, watch, 1000, tolerance=0.1)
     gram = subset.evaluator.gram()
     q = subset.evaluator.gaussians(mix((N / n0,), (gram,)))
@@ -328,35 +368,3 @@ def _settle(problem: Problem) -> None:
         return
     evaluator.commit()
     problem.parts.write_q(inner.state.q)
-
-
-def read_settings(
-    N: int,
-    batch_size: int | None,
-    epochs: float | None,
-    rng: int | np.random.Generator | None,
-    holdout: float | None,
-    patience: int | None,
-    learning_rate: float | None,
-) -> Settings:
-    """Check the arguments of a stochastic method."""
-    batch = min(1000, N) if batch_size is None else positive_int(batch_size, "batch_size")
-    epochs = 10.0 if epochs is None else positive_float(epochs, "epochs")
-    if holdout is not None:
-        held = round(N * holdout) if isinstance(holdout, float) and 0.0 < holdout < 1.0 else 0
-        if not 0 < held < N:
-            raise InputError(
-                f"holdout must be a fraction of the rows in (0, 1), and leave one or more of the "
-                f"{N} rows on either side; got {holdout!r}."
-            )
-    if patience is not None:
-        positive_int(patience, "patience")
-        if holdout is None:
-            raise InputError(
-                "patience counts epochs without a better held-out score: give holdout."
-            )
-    if learning_rate is not None:
-        positive_float(learning_rate, "learning_rate")
-    return Settings(
-        min(batch, N), float(epochs), as_generator(rng), holdout, patience, learning_rate
-    )

@@ -34,6 +34,7 @@ from ..inference.starts import (
     starts_from,
     warn_of_scaling,
 )
+from ..inference.stochastic import BatchArguments
 from ..kernels import Kernel, as_kernel
 from ..likelihoods import Likelihood
 from ..likelihoods.faults import check_density
@@ -457,12 +458,7 @@ class ChainedGP(ParamzModel):
             max_iters,
             tolerance=tolerance,
             only=only,
-            batch_size=batch_size,
-            epochs=epochs,
-            rng=rng,
-            holdout=holdout,
-            patience=patience,
-            learning_rate=learning_rate,
+            batches=BatchArguments(batch_size, epochs, rng, holdout, patience, learning_rate),
             callback=callback,
             save=save,
             save_every=checkpoint_every,
