@@ -28,7 +28,6 @@ __all__ = [
     "one_blas_thread",
     "pack_lower",
     "root_gram",
-    "scratch",
     "unpack_lower",
     "upper_product",
     "weighted_gram",
@@ -113,7 +112,6 @@ class Workspace:
 
 
 _work = Workspace()
-scratch = _work.array
 
 
 def lower_product(L: Array, K: Array, out: Array | None = None) -> Array:

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..linalg import Array, scratch
+from ..linalg import Array, Workspace
 
 __all__ = ["DistancesFrom"]
 
 EPS = np.finfo(float).eps
 #: rounding of r² beyond which differences are taken before squares
 ROUNDING = 1e-9
+
+_work = Workspace()
 
 #: W = dL/dr² (n, m), wrt_second -> Σ_ij W_ij; ½ dL/dX (n, D), both sides among the points
 #: themselves; ½ dL/dZ (m, D) or None; Σ_ij W_ij (x_id − z_jd)², (D,): all in scaled coordinates
@@ -82,12 +84,12 @@ class DistancesFrom:
         r2 = X @ X.T  # one array and its transpose: exactly symmetric
         r2 *= -2.0 * self.scale
         half = self.scale * x2 + 0.5 * self.shift
-        r2 += np.add(half[:, None], half, out=scratch("work", *r2.shape))
+        r2 += np.add(half[:, None], half, out=_work.array("squares", *r2.shape))
         np.fill_diagonal(r2, self.shift)
 
         def pull(W: Array, wrt_second: bool) -> tuple[float, Array, None, Array]:
             """As `Pull` says; there is no second side."""
-            W = np.add(W, W.T, out=scratch("both sides", *W.shape))
+            W = np.add(W, W.T, out=_work.array("both sides", *W.shape))
             rows = W.sum(1)
             dX = rows[:, None] * X - W @ X
             return float(rows.sum()) / 2, dX, None, np.einsum("ij,ij->j", X, dX)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..linalg import Array, scratch
+from ..linalg import Array, Workspace
 from ..parameters.roles import Role
 from .base import Columns, Evaluate, Kernel, Pullback, PullbackDiag, Values, constant_diag, positive
 from .distances import DistancesFrom
@@ -14,6 +14,8 @@ from .distances import DistancesFrom
 __all__ = ["RBF", "Matern12", "Matern32", "Matern52", "RationalQuadratic", "Stationary"]
 
 SQRT3, SQRT5 = np.sqrt(3.0), np.sqrt(5.0)
+
+_work = Workspace()
 
 
 class Stationary(Kernel):
@@ -109,7 +111,7 @@ class Stationary(Kernel):
             ) -> tuple[Array, Array, Array | None]:
                 """dL/dθ, dL/dX and dL/dZ from dL/dK."""
                 S, c = self.slope(memo, K, *shape)
-                W = np.multiply(dL_dK, S, out=scratch("work", *K.shape))
+                W = np.multiply(dL_dK, S, out=_work.array("dL_dr2", *K.shape))
                 total, dX, dZ, spread = pull(W, wrt_second)
                 dX *= 2.0 * c / lengthscale
                 if dZ is not None:
