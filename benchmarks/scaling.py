@@ -44,9 +44,9 @@ def on_disk(model: ChainedGP, folder: str) -> ChainedGP:
 def added_memory(model: ChainedGP) -> float:
     """MB that an evaluation adds at its peak, the rows' sites being there."""
     shard = model.problem.evaluator.shards[0]
-    shard.start_sites(len(model.latents))
-    for name in ("committed", "current", "proposal", "trial"):
-        shard.sites(name)[:] = 0.0  # so that the system has given the memory
+    model.problem.evaluator.start_sites(len(model.latents))
+    for sites in shard.sites.sets.values():
+        sites[:] = 0.0  # so that the system has given the memory
     reset_peak()
     before = memory("VmRSS")
     evaluate(model)

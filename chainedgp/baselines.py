@@ -32,7 +32,7 @@ from .model.chained_gp import JITTER, ChainedGP
 from .parameters.paramz_model import ParamzModel, add_prior_gradients
 from .parameters.parts import LatentList
 from .posterior.gaussian import Gaussian
-from .posterior.sparse import Prior, make_prior
+from .posterior.sparse import InducingPrior, make_prior
 from .predictive.predictor import Predictor
 
 __all__ = ["LaplaceGP", "collapsed_bound"]
@@ -239,7 +239,7 @@ class _Mode:
     """The Laplace approximation, whitened: f = m + L v, v ~ N(v̂, B⁻¹), B = I + Lᵀ W L."""
 
     rows: _Rows
-    prior: Prior
+    prior: InducingPrior
     v: Array  # (N,)
     f: Array  # (N,)
     W: Array  # (N,)
@@ -304,7 +304,7 @@ class _Mode:
         return d_kernel, d_mean, np.array(d_parameters)
 
 
-def _find_mode(rows: _Rows, prior: Prior, a: Array) -> _Mode:
+def _find_mode(rows: _Rows, prior: InducingPrior, a: Array) -> _Mode:
     """Newton's method for max log p(y | m + L v) − ½ vᵀv, from f = m + K a or m, the better.
 
     Every step is shortened until it gains enough; see `_newton_step` for W with negative entries.

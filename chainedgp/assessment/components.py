@@ -15,7 +15,8 @@ from ..likelihoods import Likelihood
 from ..linalg import Array, one_blas_thread
 from ..parameters.parts import latent_index
 from ..posterior.gaussian import Gaussian
-from ..posterior.sparse import VARIANCE_FLOOR, Prior
+from ..posterior.mean_field import VARIANCE_FLOOR
+from ..posterior.sparse import Projector
 from ..predictive.predictor import Predictor
 
 __all__ = ["component"]
@@ -38,7 +39,8 @@ def component(
     if part is None:
         mean, variance = (moment[:, j : j + 1] for moment in predictor.latents(Xnew))
     else:
-        prior, q = predictor.priors[j], predictor.q[j]
+        sizes = [len(prior.Z) for prior in predictor.priors]
+        prior, q = predictor.priors[j], predictor.family.by_latent(predictor.q, sizes)[j]
         kernel = _part(prior.kernel, part)
         mean, variance = _moments_of_part(kernel, prior, q, predictor.inputs(Xnew))
     if bands is None and not natural:
@@ -50,7 +52,9 @@ def component(
     return tuple(_natural_scale(likelihood, j, curves) if natural else curves)
 
 
-def _moments_of_part(kernel: Kernel, prior: Prior, q: Gaussian, X: Array) -> tuple[Array, Array]:
+def _moments_of_part(
+    kernel: Kernel, prior: Projector, q: Gaussian, X: Array
+) -> tuple[Array, Array]:
     """Mean and variance (n, 1) of the part that has this kernel."""
     mean, variance = np.empty((2, X.shape[0], 1))
     with one_blas_thread():

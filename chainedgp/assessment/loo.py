@@ -32,7 +32,7 @@ from ..inference.problem import Problem
 from ..linalg import Array, one_blas_thread
 from ..posterior.evaluator import Evaluator
 from ..posterior.shards import Shard
-from ..posterior.sparse import marginals, project
+from ..posterior.sparse import project
 from ..predictive.distribution import Predictive
 from .pareto import tail_shape
 
@@ -175,7 +175,7 @@ class LeftOut:
         self.evaluator.set_hyperparameters(problem.parts.theta())
         self.q = problem.parts.q()
         self.state = start_from_q(self.evaluator, self.q)
-        self.sites = self.shard.sites().copy()  # (2, b, N)
+        self.sites = self.shard.sites.current.copy()  # (2, b, N)
         self.means, self.variances = self.evaluator.marginals(self.q)  # (N, b)
 
     def without_sites(self) -> tuple[Array, Array, Array]:
@@ -190,7 +190,7 @@ class LeftOut:
 
     def _from_q(self, j: int) -> Array:
         """aᵀSa, (N,)."""
-        S, prior, parts = self.q[j].S, self.evaluator.task.priors[j], []
+        S, prior, parts = self.q[j].S, self.evaluator.setting.projectors[j], []
         for rows in self.rows.chunks(self.shard.chunk_rows):
             A = project(prior, self.rows.inputs(rows)).A  # (M, n)
             parts.append(np.einsum("ij,ij->j", A, S @ A))
@@ -205,11 +205,9 @@ class LeftOut:
         self.shard.rows = replace(self.rows, weights=weights)
         q = find_q(self.evaluator, TOLERANCE).state.q
         X = self.rows.inputs(slice(i, i + 1))
-        parts = [
-            marginals(project(prior, X), part)
-            for prior, part in zip(self.evaluator.task.priors, q, strict=True)
-        ]
-        return np.array([m[0] for m, _, _ in parts]), np.array([v[0] for _, v, _ in parts])
+        chunks = [project(projector, X) for projector in self.evaluator.setting.projectors]
+        found = self.evaluator.family.marginals(chunks, q)
+        return found.m[:, 0], found.V[:, 0]
 
 
 def influence(left: LeftOut, chosen: np.ndarray, rng: np.random.Generator, size: int) -> Array:

@@ -3,88 +3,88 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ..data.rows import Rows
 from ..errors import InputError
+from ..likelihoods import Likelihood
 from ..likelihoods.faults import check_density
 from ..linalg import Array, one_blas_thread
+from ..posterior.family import PosteriorFamily
 from ..posterior.shards import Shard
-from ..posterior.sparse import Prior
-from ..posterior.sums import Task
-from .ledger import MADE_IN, Origin
+from ..posterior.sites import Sites
+from ..posterior.sums import Setting, Task
+from .ledger import MADE_IN, Origin, Weights
+from .messages import Call, Parts, TaskMessage, pickled
 
-__all__ = ["ShardActor", "pickled"]
+__all__ = ["Reading", "ShardActor"]
+
+R = TypeVar("R")
 
 
-Step = tuple[Callable[..., Any], tuple[Any, ...]]  # a method of `ShardActor`, and its arguments
+class Reading(NamedTuple):
+    """How rows are read on a worker."""
 
-
-def pickled(message: object) -> bytes:
-    """A message between head and actors, which may hold functions and a user's own classes."""
-    import cloudpickle
-
-    return bytes(cloudpickle.dumps(message))
+    likelihood: Likelihood
+    missing: str  # "raise", or "drop" for rows without a target
+    columns: int | tuple[str, ...] | None
+    nodes: int | None
 
 
 class ShardActor:
     """An actor: some rows of the data as a `Shard`. Messages are pickled here, once for all."""
 
     def __init__(
-        self, X: Any, Y: Any, metadata: dict[str, Any], first: int, nodes: int | None, how: Any
+        self, X: Array, Y: Array, metadata: Mapping[str, Any], first: int, how: Reading
     ) -> None:
-        self.likelihood, missing, columns = how
+        self.likelihood = how.likelihood
         try:
             given = X, Y, metadata, self.likelihood
-            rows = Rows.read(*given, missing=missing, columns=columns)
+            rows = Rows.read(*given, missing=how.missing, columns=how.columns)
             check_density(self.likelihood, rows)
         except InputError as error:
             last = first + len(X) - 1
             raise InputError(f"In rows {first} to {last}, counted from 0 there: {error}") from None
-        self.shard = Shard(rows, nodes=nodes)
-        self.parts: Any = None  # kernels and means
-        self.priors: tuple[Prior, ...] = ()  # of the last task that had any
+        self.shard = Shard(rows, nodes=how.nodes)
+        self.parts: Parts = []
+        self.setting: Setting | None = None  # of the last task
 
     def run(self, message: bytes) -> bytes:
-        """Queued steps on the sites, then a pass; (True, its result) or (False, its error)."""
+        """Queued steps on the sites, then a call; (True, its result) or (False, its error)."""
+        answer: tuple[bool, Any]
         try:
             answer = True, self._run(*pickle.loads(message))
         except Exception as error:  # the head raises it: it is not the actor that failed
             answer = False, error
         return pickled(answer)
 
-    def _run(self, steps: list[Step], method: Callable[..., Any], *args: Any) -> Any:
+    def _run(self, *calls: Call) -> Any:
+        answer = None
         with one_blas_thread():
-            for step, given in steps:
-                step(self, *given)
-            return method(self, *args)
+            for method, args in calls:
+                answer = method(self, *args)
+        return answer
 
-    def take_step(self, step: Callable[..., Any], *args: Any) -> Any:
-        """A step of the shard on its sites, or a pass over its rows."""
-        return step(self.shard, *map(self._whole, args))
+    # ---- what messages may ask for --------------------------------------------------------------
 
-    def _whole(self, given: Any) -> Any:
-        """A task with what its message left out: likelihood, kernels, means, perhaps all priors."""
-        if not isinstance(given, Task):
-            return given
-        if given.priors:
-            for part, prior in zip(self.parts, given.priors, strict=True):
-                for own, values in zip(part, (prior.kernel, prior.mean), strict=True):
-                    for leaf, value in zip(own.flattened_parameters, values, strict=True):
-                        leaf[:] = value
-            self.priors = tuple(
-                replace(prior, kernel=kernel, mean=mean)
-                for prior, (kernel, mean) in zip(given.priors, self.parts, strict=True)
-            )
-        return replace(given, priors=self.priors, likelihood=self.likelihood)
-
-    def take_parts(self, parts: Any) -> None:
+    def take_parts(self, parts: Parts) -> None:
         """(kernel, mean) of every latent; later messages have the values of their parameters."""
         self.parts = parts
+
+    def step(self, step: Callable[..., None], *args: Any) -> None:
+        """Take a step with the shard."""
+        step(self.shard, *args)
+
+    def step_sites(self, step: Callable[..., None], *args: Any) -> None:
+        """Take a step with the sites of the shard."""
+        step(self.shard.sites, *args)
+
+    def make_pass(self, work: Callable[[Shard, Task], R], message: TaskMessage) -> R:
+        """Make a pass over the rows."""
+        return work(self.shard, self.task(message))
 
     def num_rows(self) -> int:
         """Number of rows, without those that were dropped."""
@@ -94,15 +94,17 @@ class ShardActor:
         """Every `step`-th row from `start`."""
         return self.shard.rows[start::step]
 
-    def rebuild(self, origin: Origin) -> None:
+    def rebuild(self, origin: Origin, family: PosteriorFamily) -> None:
         """Make all sets of sites again from where they came from."""
-        shard, b = self.shard, len(self.likelihood.latents)
+        if not self.parts:  # nothing was evaluated before
+            return
+        shard = self.shard
+        shard.start_sites(family.site_shape(len(self.parts)))
         made: dict[int, Array] = {}
         wanted: dict[int, Array] = {}
-        shard.start_sites(b)
 
-        def mixed(weights: dict[int, float]) -> Any:
-            return sum(weight * made[slot] for slot, weight in weights.items())
+        def write(sites: Array, weights: Weights) -> None:
+            sites[:] = sum(weight * made[slot] for slot, weight in weights.items())
 
         def use_levels(nodes: tuple[int, ...]) -> None:
             shard.freeze_nodes(bool(nodes))
@@ -110,17 +112,29 @@ class ShardActor:
                 shard.levels = np.maximum.reduce([wanted[slot] for slot in nodes])
 
         for slot, recipe in origin.recipes:
-            name = MADE_IN[recipe.method]
-            shard.sites(name)[:] = mixed(recipe.before)
+            sites = shard.sites.sets[MADE_IN[recipe.work]]
+            write(sites, recipe.before)
             use_levels(recipe.nodes)
-            task = [] if recipe.task is None else [self._whole(recipe.task)]
-            recipe.method(shard, *task)
-            made[slot] = shard.sites(name).copy()
-            if recipe.method is Shard.evaluate:
+            self.make_pass(recipe.work, recipe.task)
+            made[slot] = sites.copy()
+            if recipe.work is Shard.evaluate:
                 wanted[slot] = shard.wanted.copy()
-        for name, weights in origin.sets.items():
-            shard.sites(name)[:] = mixed(weights)
-        shard.forget()
-        for weights in origin.history:
-            shard._history.append(np.zeros_like(shard.sites()) + mixed(weights))
+        self._write_sets(shard.sites, origin, write)
         use_levels(origin.nodes)
+
+    @staticmethod
+    def _write_sets(sites: Sites, origin: Origin, write: Callable[[Array, Weights], None]) -> None:
+        for name, weights in origin.sets.items():
+            write(sites.sets[name], weights)
+        sites.forget()
+        for weights in origin.history:
+            sites.history.append(np.zeros_like(sites.current))
+            write(sites.history[-1], weights)
+
+    def task(self, message: TaskMessage) -> Task:
+        """A task with what its message left out."""
+        if message.setting is not None:
+            self.setting = message.setting.read(self.parts, self.likelihood)
+        if self.setting is None:
+            raise RuntimeError("the first task has a setting")
+        return Task(self.setting, message.request)

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Concatenate
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn
 
 import numpy as np
 
 from ..data.rows import Rows
 from ..errors import InputError
-from ..linalg import Array
+from ..likelihoods import Likelihood
 from ..parameters.parts import copy_of
-from ..posterior.evaluator import Evaluator, Hyperparameters, P, S
+from ..posterior.evaluator import Evaluator, Hyperparameters, P, R
+from ..posterior.family import PosteriorFamily
+from ..posterior.gaussian import Gaussian
+from ..posterior.mean_field import MEAN_FIELD
 from ..posterior.shards import Shard
-from ..posterior.sparse import Prior
-from ..posterior.sums import Task
-from .actor import ShardActor, Step, pickled
+from ..posterior.sites import Sites
+from ..posterior.sums import Request, Task
+from .actor import Reading, ShardActor
 from .blocks import as_dask, blocks_of, row_values, split_rows
 from .ledger import Ledger
+from .messages import Call, Parts, SettingMessage, TaskMessage, pickled, small
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -39,36 +42,38 @@ class DaskEvaluator(Evaluator):
 
     bytes_sent, bytes_received : of all messages so far; a message that goes to k shards counts k
     times. num_rebuilt : shards that were made again because their worker was lost.
+
+    Parameters
+    ----------
+    client : of the cluster.
+    parts : for each shard, what `ShardActor` is made of; inputs, targets and metadata are lazy.
+    family : what q may be.
     """
 
-    def __init__(self, client: Client, parts: Sequence[tuple[Any, ...]]) -> None:
-        from distributed import KilledWorker
-
-        super().__init__([])
-        # what a call to an actor raises when its worker is lost
-        self._lost = (OSError, RuntimeError, KeyError, CancelledError, KilledWorker)
+    def __init__(
+        self,
+        client: Client,
+        parts: Sequence[tuple[Any, ...]],
+        family: PosteriorFamily = MEAN_FIELD,
+    ) -> None:
+        super().__init__([], family)
         self.client, self._parts = client, list(parts)
-        self._ledger, self._steps = Ledger(), list[Step]()
+        self._ledger, self._steps = Ledger(), list[Call]()
         self._sent: list[int] = []  # kernels of which the workers have copies, by identity
-        self._copies: list[Any] = []
-        self._priors: tuple[Prior, ...] = ()  # as they are sent
+        self._copies: Parts = []
+        self._message: SettingMessage | None = None  # the current setting, as it is sent
         self._sent_key: int | None = None
         self._homes: list[str | None] = [None] * len(self._parts)
         self.bytes_sent = self.bytes_received = self.num_rebuilt = 0
         self._futures = [self._place(k) for k in range(len(self._parts))]
         self._actors = [future.result() for future in self._futures]
-        self._sizes: list[int] = self._ask(ShardActor.num_rows)
+        self._sizes: list[int] = self._ask((ShardActor.num_rows, ()))
 
     def __getstate__(self) -> dict[str, Any]:
         raise InputError(
             "a model on Dask arrays cannot be copied, pickled or fitted from several restarts: its "
             "rows are on the cluster. Save it by m.save(path, data=False), or build another model."
         )
-
-    def fix_nodes(self, nodes: int | None) -> None:
-        """Other quadrature nodes from now on, in shards that are made again too."""
-        self._parts = [(rows, start, nodes, how) for rows, start, _, how in self._parts]
-        super().fix_nodes(nodes)
 
     @property
     def num_rows(self) -> int:
@@ -83,20 +88,29 @@ class DaskEvaluator(Evaluator):
             parts = zip(theta.kernels, theta.means, strict=True)
             self._copies = [(copy_of(kernel), copy_of(mean)) for kernel, mean in parts]
             self._steps.append((ShardActor.take_parts, (self._copies,)))
-        self._priors = tuple(
-            replace(p, kernel=_values(p.kernel), mean=_values(p.mean), L=p.L[:0], pull_Kuu=len)
-            for p in self.task.priors
-        )
+        self._message = SettingMessage.of(self.setting)
 
-    def _each(
-        self, step: Callable[Concatenate[Shard, P], None], *args: P.args, **kw: P.kwargs
-    ) -> None:
-        """Queue a step of every shard on its sites; it travels with the next pass."""
-        given = tuple(self._small(a) if isinstance(a, Task) else a for a in args)
-        self._steps.append((ShardActor.take_step, (step, *given)))
-        self._ledger.note(step, *given)
+    def start_sites(self, b: int) -> None:
+        """All sites of b latents are 0: q is the prior."""
+        super().start_sites(b)
+        self._ledger.start()
 
-    def marginals(self, q: Any) -> tuple[Array, Array]:
+    def fix_nodes(self, nodes: int | None) -> None:
+        """Other quadrature nodes from now on, in shards that are made again too."""
+        self._parts = [(*rows, how._replace(nodes=nodes)) for *rows, how in self._parts]
+        super().fix_nodes(nodes)
+
+    def freeze_nodes(self, frozen: bool) -> None:
+        """Keep the numbers of quadrature nodes (within a line search), or choose them afresh."""
+        super().freeze_nodes(frozen)
+        self._ledger.freeze_nodes(frozen)
+
+    def raise_nodes(self) -> None:
+        """Give every row at least the nodes that it wanted in the last evaluation."""
+        super().raise_nodes()
+        self._ledger.raise_nodes()
+
+    def marginals(self, q: Sequence[Gaussian]) -> NoReturn:
         """Not here: they have the size of the data."""
         raise InputError("marginals of all rows stay on the cluster: use m.predict_latents(X).")
 
@@ -104,54 +118,56 @@ class DaskEvaluator(Evaluator):
         """About `most` rows, evenly over all, in their order."""
         step = max(1, self.num_rows // most)
         starts = -np.cumsum([0, *self._sizes[:-1]]) % step
-        return Rows.joined(self._ask(ShardActor.sample, *((int(start), step) for start in starts)))
+        calls = [(ShardActor.sample, (int(start), step)) for start in starts]
+        return Rows.joined(self._ask(*calls))
 
-    def _small(self, task: Task, with_S: bool = True) -> Task:
-        """A task without what shards do not read or have: L, S⁻¹, likelihood, kernels, means."""
-        q = tuple(
-            replace(p, precision=None, root=None, S=p.S if with_S else p.S[:0]) for p in task.q
+    def _each(
+        self, step: Callable[Concatenate[Shard, P], None], *args: P.args, **kw: P.kwargs
+    ) -> None:
+        """Queue a step of every shard; it travels with the next pass."""
+        self._steps.append((ShardActor.step, (step, *args)))
+
+    def _each_sites(
+        self, step: Callable[Concatenate[Sites, P], None], *args: P.args, **kw: P.kwargs
+    ) -> None:
+        """Queue a step of every shard's sites; it travels with the next pass."""
+        self._steps.append((ShardActor.step_sites, (step, *args)))
+        step(self._ledger.weights, *args, **kw)
+
+    def _passes(self, work: Callable[[Shard, Task], R], request: Request) -> Iterable[R]:
+        task = TaskMessage(self._message, small(request))
+        known = self.setting.key == self._sent_key
+        short = task._replace(setting=None) if known else task
+        parts = self._ask(
+            (ShardActor.make_pass, (work, short)), again=(ShardActor.make_pass, (work, task))
         )
-        return replace(task, priors=self._priors, q=q, likelihood=None)
-
-    def _sum(self, work: Callable[[Shard, Task], S], task: Task) -> S:
-        task = self._small(task, with_S=not task.S_mu_bar)
-        known = task.key == self._sent_key
-        short = replace(task, priors=()) if known else task
-        parts = self._ask(ShardActor.take_step, (work, short), again=(work, task))
-        self._sent_key = task.key
+        self._sent_key = self.setting.key
         self._ledger.note(work, task)
-        total = parts[0]
-        for part in parts[1:]:
-            total.add(part)
-        return total
+        return parts
 
     # ---- messages -------------------------------------------------------------------------------
 
-    def _ask(
-        self, method: Callable[..., Any], *args: tuple[Any, ...], again: Any = None
-    ) -> list[Any]:
+    def _ask(self, *calls: Call, again: Call | None = None) -> list[Any]:
         """Answers of all shards in the order of the rows.
 
-        args : one tuple for all, or one for each. again : for a shard that was made again.
+        calls : one for all, or one for each. again : for a shard that was made again.
         """
-        args, steps, self._steps = args or ((),), self._steps, []
-        messages = [pickled((steps, method, *given)) for given in args]
-        count = range(len(self._parts))
-        calls = [self._call(k, messages[k % len(args)]) for k in count]
-        answers = [
-            self._answer(k, calls[k], ([], method, *(again or args[k % len(args)]))) for k in count
-        ]
+        steps, self._steps = self._steps, []
+        messages = [pickled([*steps, call]) for call in calls]
+        count, each = range(len(self._parts)), len(calls)
+        waiting = [self._call(k, messages[k % each]) for k in count]
+        answers = [self._answer(k, waiting[k], again or calls[k % each]) for k in count]
         for fine, answer in answers:
             if not fine:
                 raise answer
         return [answer for _, answer in answers]
 
-    def _call(self, k: int, message: bytes) -> Callable[[], Any]:
+    def _call(self, k: int, message: bytes) -> Callable[[], bytes]:
         """Send a message; a function that waits for the answer, or fails."""
         self.bytes_sent += len(message)
         try:
             call = self._actors[k].run(message)
-        except self._lost:
+        except _lost():
             return _fail
         return lambda: self._wait(k, call)
 
@@ -164,34 +180,34 @@ class DaskEvaluator(Evaluator):
                 if self._futures[k].status != "finished":
                     raise OSError("the worker is lost") from None
 
-    def _answer(self, k: int, call: Callable[[], Any], again: Any) -> tuple[bool, Any]:
+    def _answer(self, k: int, call: Callable[[], bytes], again: Call) -> tuple[bool, Any]:
         """The answer to a call; a lost shard is made again and asked again."""
         for _ in range(ATTEMPTS):
             try:
                 answer = call()
                 self.bytes_received += len(answer)
                 return pickle.loads(answer)
-            except self._lost:
+            except _lost():
                 call = self._call_rebuilt(k, again)
         raise RuntimeError(
             f"shard {k} of {len(self._parts)} was lost {ATTEMPTS} times in one pass: its workers "
             "die, perhaps for want of memory. Look at their logs."
         )
 
-    def _call_rebuilt(self, k: int, again: Any) -> Callable[[], Any]:
+    def _call_rebuilt(self, k: int, again: Call) -> Callable[[], bytes]:
         self.num_rebuilt += 1
         self._wait_for_workers(self._homes[k])
         self._futures[k] = self._place(k, self._homes[k])
-        parts = (ShardActor.take_parts, (self._copies,))
-        rebuild = pickled(([parts], ShardActor.rebuild, self._ledger.origin()))
+        parts: Call = (ShardActor.take_parts, (self._copies,))
+        rebuild: Call = (ShardActor.rebuild, (self._ledger.origin(), self.family))
         try:
             self._actors[k] = self._futures[k].result()
-            fine, error = pickle.loads(self._call(k, rebuild)())
-        except self._lost:
+            fine, error = pickle.loads(self._call(k, pickled([parts, rebuild]))())
+        except _lost():
             return _fail
         if not fine:
             raise error
-        return self._call(k, pickled(again))
+        return self._call(k, pickled([again]))
 
     def _wait_for_workers(self, lost: str | None) -> None:
         """Give a replacement for a lost worker the time to start."""
@@ -215,12 +231,14 @@ class DaskEvaluator(Evaluator):
         )
 
 
-def _values(part: Any) -> list[Array]:
-    """Values of all parameters of a kernel or mean."""
-    return [np.array(leaf.values) for leaf in part.flattened_parameters]
+def _lost() -> tuple[type[BaseException], ...]:
+    """What a call to a lost actor raises."""
+    from distributed import KilledWorker
+
+    return OSError, RuntimeError, KeyError, CancelledError, KilledWorker
 
 
-def _fail() -> Any:
+def _fail() -> bytes:
     raise OSError("the worker is lost")
 
 
@@ -228,11 +246,12 @@ def distribute(
     X: Any,
     Y: Any,
     Y_metadata: Any,
-    likelihood: Any,
+    likelihood: Likelihood,
     missing: str,
-    columns: Any,
+    columns: int | tuple[str, ...] | None,
     *,
     nodes: int | None,
+    family: PosteriorFamily = MEAN_FIELD,
 ) -> tuple[Rows, Rows, DaskEvaluator]:
     """Divide rows among the workers and check them there.
 
@@ -257,9 +276,9 @@ def distribute(
     blocks = zip(
         blocks_of(X), blocks_of(Y, X), split_rows(values, X), first[:-1].tolist(), strict=True
     )
-    how = likelihood, missing, columns
-    parts = [((x, y, delayed(kw)), start, nodes, how) for x, y, kw, start in blocks]
-    evaluator = DaskEvaluator(client, parts)
+    how = Reading(likelihood, missing, columns, nodes)
+    parts = [((x, y, delayed(kw)), start, how) for x, y, kw, start in blocks]
+    evaluator = DaskEvaluator(client, parts, family)
     weights = values.pop("weights", None)
     y = Y[:, 0] if Y.ndim == 2 else Y
     return Rows(X, y, values, weights), evaluator.sample(SAMPLE_ROWS), evaluator

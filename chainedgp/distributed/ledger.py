@@ -8,34 +8,38 @@ from typing import Any
 
 import numpy as np
 
-from ..data.rows import Rows
 from ..linalg import Array
 from ..posterior.shards import Shard
+from ..posterior.sites import SetName, Sites
 from ..posterior.sums import Task
+from .messages import TaskMessage
 
-__all__ = ["MADE_IN", "Ledger", "Origin", "Recipe"]
+__all__ = ["MADE_IN", "Ledger", "Origin", "Pass", "Recipe"]
 
 SLOTS = 64  # sets of sites whose origin is remembered
 MOST_NODES = 8  # evaluations that frozen node levels are remembered by
 
-# the set of sites that a pass writes to; all other steps mix and copy sets
-MADE_IN: dict[Callable[..., Any], str] = {
+Pass = Callable[[Shard, Task], Any]  # over the rows of a shard
+Weights = dict[int, float]  # of slots: what their passes made is to be added up with these
+
+#: the passes that make sites, each with the set that it writes to; all other steps mix and copy
+MADE_IN: dict[Pass, SetName] = {
     Shard.evaluate: "trial",
     Shard.narrow: "current",
     Shard.clip: "current",
     Shard.positive_proposal: "proposal",
 }
-FROM_ITSELF = (Shard.clip, Shard.positive_proposal)  # which read what the set held before
+FROM_ITSELF = (Shard.clip, Shard.positive_proposal)  # passes that change what the set held before
 
 
 @dataclass(frozen=True)
 class Recipe:
     """How a pass makes a set of sites: its task, what the set held before, the nodes in force."""
 
-    method: Callable[..., Any]
-    task: Task | None
-    before: dict[int, float]
-    nodes: tuple[int, ...]  # evaluations whose wanted levels were kept; none: levels are free
+    work: Pass
+    task: TaskMessage
+    before: Weights
+    nodes: tuple[int, ...]  # slots of evaluations whose wanted levels were kept; none: free levels
 
 
 @dataclass(frozen=True)
@@ -43,46 +47,33 @@ class Origin:
     """All that a shard needs to make its sites again."""
 
     recipes: list[tuple[int, Recipe]]  # in the order in which they are made
-    sets: dict[str, dict[int, float]]
-    history: list[dict[int, float]]
+    sets: dict[SetName, Weights]
+    history: list[Weights]
     nodes: tuple[int, ...]
 
 
-class Ledger(Shard):
-    """A shard's steps on weights instead of sites: every set is Σ_k w_k (what pass k made).
+class Ledger:
+    """Every set of sites is Σ_k w_k (what the pass in slot k made): the weights w, and the passes.
 
-    Row k of this shard is not a row of data: it is the weight of slot k, whose recipe is known.
-    Mixing, swapping and remembering are then the shard's own code.
+    Steps from set to set are linear, so that the steps of `Sites` do to weights what they do to the
+    sites of a shard.
     """
 
     def __init__(self) -> None:
-        super().__init__(Rows(np.empty((SLOTS, 0)), np.empty(SLOTS)))
         self.recipes: dict[int, Recipe] = {}  # insertion is the order in which they are made
         self.nodes: tuple[int, ...] = ()
-        self.last: tuple[int, ...] = ()  # the last evaluation
-        self.start_sites()
+        self.last: tuple[int, ...] = ()  # the slot of the last evaluation
+        self.start()
 
-    def start_sites(self, b: int = 1) -> None:
-        """All weights 0."""
-        super().start_sites(1)
+    def start(self) -> None:
+        """All sites are 0."""
+        self.weights = Sites((SLOTS,))
 
-    def note(self, step: Callable[..., Any], *args: Any) -> None:
-        """What a step that every shard takes does to its sets of sites and to its nodes."""
-        if step in MADE_IN:
-            before = self._weights(MADE_IN[step]) if step in FROM_ITSELF else {}
-            task: Any = args[0] if args else None
-            if step is Shard.evaluate:
-                self.last = (self._make(step, replace(task, left=(), whitened=True)),)
-            else:
-                self._make(step, task, before)
-        elif step is Shard.freeze_nodes:
-            self.freeze_nodes(*args)
-        elif step is Shard.raise_nodes:
-            self.raise_nodes()
-        elif step is Shard.start_sites:
-            self.start_sites()
-        elif step not in (Shard.gram, Shard.gradient):
-            step(self, *args)
+    def note(self, work: Pass, task: TaskMessage) -> None:
+        """A pass was made over the rows of every shard."""
+        if work in MADE_IN:
+            slot = self._make(work, task)
+            self.last = (slot,) if work is Shard.evaluate else self.last
 
     def freeze_nodes(self, frozen: bool) -> None:
         """Levels stay at those of the last evaluation, unless they are frozen already."""
@@ -96,37 +87,35 @@ class Ledger(Shard):
     def origin(self) -> Origin:
         """Where the shards' sites came from."""
         self._sweep()
-        names = ("committed", "current", "proposal", "trial")
         return Origin(
             list(self.recipes.items()),
-            {name: self._weights(name) for name in names},
-            [_nonzero(old) for old in self._history],
+            {name: _nonzero(weights) for name, weights in self.weights.sets.items()},
+            [_nonzero(old) for old in self.weights.history],
             self.nodes,
         )
 
-    def _weights(self, name: str) -> dict[int, float]:
-        return _nonzero(self.sites(name))
+    def _arrays(self) -> list[Array]:
+        return [*self.weights.sets.values(), *self.weights.history]
 
-    def _make(
-        self,
-        method: Callable[..., Any],
-        task: Task | None,
-        before: dict[int, float] | None = None,
-    ) -> int:
-        before = before or {}
-        self._sites[MADE_IN[method]][:] = 0.0
+    def _make(self, work: Pass, task: TaskMessage) -> int:
+        """Remember a pass; the slot that it has from now on."""
+        made = self.weights.sets[MADE_IN[work]]
+        before = _nonzero(made) if work in FROM_ITSELF else {}
+        made[:] = 0.0
         self._sweep(before)
         if len(self.recipes) == SLOTS:
             self._merge_oldest()
         slot = next(k for k in range(SLOTS) if k not in self.recipes)
-        self.recipes[slot] = Recipe(method, task, before, self.nodes)
-        self._sites[MADE_IN[method]][0, 0, slot] = 1.0
+        # gradients are not sites
+        request = replace(task.request, left=(), whitened=True)
+        self.recipes[slot] = Recipe(work, task._replace(request=request), before, self.nodes)
+        made[slot] = 1.0
         return slot
 
     def _sweep(self, keep: Iterable[int] = ()) -> None:
         """Forget the recipes that nothing is made of."""
         todo = [*keep, *self.last, *self.nodes]
-        for array in (*self._sites.values(), *self._history):
+        for array in self._arrays():
             todo += _nonzero(array)
         needed: set[int] = set()
         while todo:
@@ -139,9 +128,9 @@ class Ledger(Shard):
     def _merge_oldest(self) -> None:
         """Free a slot: the weight of the oldest goes to the next. Close, where steps are short."""
         oldest, following = [k for k in self.recipes if not self._is_ingredient(k)][:2]
-        for array in (*self._sites.values(), *self._history):
-            array[..., following] += array[..., oldest]
-            array[..., oldest] = 0.0
+        for array in self._arrays():
+            array[following] += array[oldest]
+            array[oldest] = 0.0
         del self.recipes[oldest]
 
     def _is_ingredient(self, slot: int) -> bool:
@@ -149,6 +138,5 @@ class Ledger(Shard):
         return kept or any(slot in (*r.before, *r.nodes) for r in self.recipes.values())
 
 
-def _nonzero(array: Array) -> dict[int, float]:
-    weights = array[0, 0]
+def _nonzero(weights: Array) -> Weights:
     return {int(k): float(weights[k]) for k in np.flatnonzero(weights)}

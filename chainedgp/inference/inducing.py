@@ -6,7 +6,7 @@ import numpy as np
 
 from ..kernels import Kernel
 from ..linalg import Array
-from ..posterior.sparse import Prior, project
+from ..posterior.sparse import Projector, project
 from .starts import input_spread
 
 __all__ = ["more_inducing", "select_inducing"]
@@ -34,7 +34,7 @@ def select_inducing(kernel: Kernel, X: Array, num_inducing: int, rng: np.random.
     return X[_by_distance(X / input_spread(X), chosen, M)].copy()
 
 
-def more_inducing(prior: Prior, X: Array, count: int) -> Array:
+def more_inducing(prior: Projector, X: Array, count: int) -> Array:
     """Up to `count` rows of X, those least determined by the inducing inputs of a prior."""
     X = np.unique(np.asarray(X, dtype=float), axis=0)
     return X[_by_variance(prior.kernel, X, min(count, len(X)), project(prior, X).A)]

@@ -17,7 +17,7 @@ from ..posterior.evaluator import Evaluator, State
 from ..posterior.gaussian import Gaussian, symmetric_kl
 from ..posterior.sums import Gram
 
-__all__ = ["InnerResult", "find_q", "mix", "predicted_gap", "start_from_q"]
+__all__ = ["InnerResult", "find_q", "predicted_gap", "start_from_q"]
 
 # Steps are halved down to this length ρ; where that does not raise the bound, no step does.
 SHORTEST_STEP = 2.0**-12
@@ -163,7 +163,7 @@ def _step(
         if rho == 1.0:
             new = _try(evaluator, state, ahead, full)
         else:
-            new = _try(evaluator, state, mix((1.0 - rho, rho), (state.gram, ahead)))
+            new = _try(evaluator, state, Gram.mixed((1.0 - rho, rho), (state.gram, ahead)))
         if new is not None:
             return new, rho
         rho *= 0.5
@@ -177,19 +177,6 @@ def _positive_step(evaluator: Evaluator, state: State) -> tuple[State | None, fl
         evaluator.evaluate(state.q, state.gram)
         evaluator.accept(0.0)
     return new, rho
-
-
-def mix(weights: tuple[float, ...] | Array, grams: tuple[Gram, ...]) -> Gram:
-    """Σ_k c_k (Λ_k, b_k)."""
-
-    def combine(parts: list[Array]) -> Array:
-        return sum(c * part for c, part in zip(weights, parts, strict=True))
-
-    b = range(len(grams[0].b))
-    return Gram(
-        [combine([g.Lam[j] for g in grams]) for j in b],
-        [combine([g.b[j] for g in grams]) for j in b],
-    )
 
 
 class _Anderson:
@@ -215,7 +202,7 @@ class _Anderson:
             self.waiting = max(0, self.waiting - 1)
             return None
         weights = self._weights(state)
-        target = mix(weights, tuple(ahead for _, ahead in self.past))
+        target = Gram.mixed(weights, tuple(ahead for _, ahead in self.past))
         new = _try(self.evaluator, state, target)
         if new is None:
             self.past = deque([self.past[-1]], maxlen=ANDERSON_MEMORY)

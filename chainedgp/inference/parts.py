@@ -17,7 +17,9 @@ from ..likelihoods import Likelihood
 from ..linalg import Array
 from ..means import MeanFunction
 from ..posterior.evaluator import Gradient, Hyperparameters
-from ..posterior.gaussian import Gaussian, from_root, root_of
+from ..posterior.family import PosteriorFamily
+from ..posterior.gaussian import Gaussian, from_root
+from ..posterior.mean_field import MEAN_FIELD
 
 __all__ = ["Parts", "leaves_below"]
 
@@ -34,8 +36,10 @@ class Parts:
     kernels, means : one for each latent.
     Z : one leaf (M, D) for all latents, or one for each.
     q_mu, q_root : one leaf with a column for each latent, or a leaf (M_j,) for each where their
-        numbers of inducing inputs differ. Roots of covariances are packed, as `pack_lower` does.
+        numbers of inducing inputs differ. Roots of covariances are packed, as `pack_lower` does;
+        one for each group of latents that q correlates.
     jitter : is added to the diagonal of Kuu, relative to its mean.
+    family : what q may be.
     """
 
     kernels: Sequence[Kernel]
@@ -45,6 +49,7 @@ class Parts:
     Z: Sequence[Param] = field(default=())
     q_mu: Sequence[Param] = field(default=())
     q_root: Sequence[Param] = field(default=())
+    family: PosteriorFamily = field(default=MEAN_FIELD, kw_only=True)
 
     @property
     def leaves(self) -> list[Param]:
@@ -55,7 +60,7 @@ class Parts:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Number of inducing inputs M_j of each latent."""
-        return tuple(mu.size for mu in _by_latent(self.q_mu))
+        return tuple(mu.size for mu in _columns(self.q_mu))
 
     def theta(self) -> Hyperparameters:
         """The current hyperparameters. Z is copied: priors outlive a change of its leaves."""
@@ -70,11 +75,11 @@ class Parts:
         )
 
     def roots(self) -> tuple[list[Array], list[Array]]:
-        """Mean (M_j,) and packed root of q of each latent."""
-        return _by_latent(self.q_mu), _by_latent(self.q_root)
+        """Mean and packed root of q of each group of latents."""
+        return self.family.stacked(_columns(self.q_mu)), _columns(self.q_root)
 
     def q(self) -> tuple[Gaussian, ...]:
-        """The current q of each latent."""
+        """The current q of each group of latents."""
         return tuple(from_root(mu, root) for mu, root in zip(*self.roots(), strict=True))
 
     def q_is_prior(self) -> bool:
@@ -83,12 +88,12 @@ class Parts:
 
     def write_q(self, q: Sequence[Gaussian]) -> None:
         """Set the leaves of q."""
-        for leaf, value in self._of_q([part.mu for part in q], [root_of(part) for part in q]):
+        for leaf, value in self._of_q(*self.family.packed(q, self.sizes)):
             leaf[:] = value
 
     def reset_q(self) -> None:
         """Put q back to the prior N(0, I)."""
-        self.write_q([Gaussian(np.zeros(M), np.eye(M), 0.0) for M in self.sizes])
+        self.write_q(self.family.prior(self.sizes))
 
     def write_gradient(self, gradient: Gradient) -> None:
         """Put the gradient in θ into the leaves."""
@@ -103,8 +108,8 @@ class Parts:
             self.Z[0].gradient[:] = sum(part.Z for part in gradient.latents)
 
     def write_gradient_in_q(self, mu: Sequence[Array], root: Sequence[Array]) -> None:
-        """Put the gradients in the means and packed roots of q into the leaves."""
-        for leaf, value in self._of_q(mu, root):
+        """Put the gradients in the means and packed roots of each group into the leaves."""
+        for leaf, value in self._of_q(self.family.split(mu, self.sizes), root):
             leaf.gradient[:] = value
 
     def _of_q(self, mu: Sequence[Array], root: Sequence[Array]) -> list[tuple[Param, Array]]:
@@ -116,6 +121,6 @@ class Parts:
         return pairs
 
 
-def _by_latent(leaves: Sequence[Param]) -> list[Array]:
-    """The values of the leaves of q_mu or q_root, an array for each latent."""
+def _columns(leaves: Sequence[Param]) -> list[Array]:
+    """The values of the leaves of q_mu or q_root, an array for each latent or group."""
     return list(leaves[0].values.T) if leaves[0].ndim == 2 else [leaf.values for leaf in leaves]

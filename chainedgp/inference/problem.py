@@ -72,7 +72,7 @@ class Problem:
         """The problem of some of the rows, with the same parameters."""
         shard = self.shard(rows)
         given = self.parameters, self.parts, shard.rows, self.sample, self.starts
-        return Problem(*given, Evaluator([shard]), self.num_nodes)
+        return Problem(*given, Evaluator([shard], self.evaluator.family), self.num_nodes)
 
     # ---- rows -----------------------------------------------------------------------------------
 

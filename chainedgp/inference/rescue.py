@@ -62,9 +62,10 @@ def rows_without_noise(problem: Problem) -> np.ndarray:
     By the precision of their sites; none where a fit has no sites, or they are on a cluster.
     """
     shards = problem.evaluator.shards
-    if not shards or not shards[0].has_sites():
+    if not shards or not shards[0].has_sites:
         return np.empty(0, dtype=int)
-    precision = shards[0].sites()[1].T * np.square(problem.starts.scales)  # (n, b)
+    precision = problem.evaluator.family.precisions(shards[0].sites.current).T  # (n, b)
+    precision = precision * np.square(problem.starts.scales)
     weights = shards[0].rows.weights
     if weights is not None:
         precision = precision / np.maximum(weights, 1e-300)[:, None]

@@ -22,7 +22,7 @@ from ..posterior.shards import Shard
 from ..posterior.sums import Gram
 from ..predictive.distribution import Predictive
 from .lbfgs import Outcome
-from .natural_gradients import find_q, mix
+from .natural_gradients import find_q
 from .problem import Problem
 from .profile import fit_profile, start_sites
 from .result import FINISHED, OUT_OF_PATIENCE, Monitor
@@ -254,7 +254,7 @@ class PlainSteps:
         self.problem, self.method, self.rule = problem, method, RULES[method]()
         self.rate = rate or self.rule.learning_rate
         self.vector = problem.free_vector(with_q=True)
-        self.evaluator = Evaluator([])
+        self.evaluator = Evaluator([], problem.evaluator.family)
 
     def step(self, shard: Shard, scale: float, decay: float) -> float:
         """Move by the gradient of a batch; returns the bound that the batch estimates."""
@@ -280,10 +280,10 @@ class NaturalSteps:
     """Natural gradients on q, held by its natural parameters, and Adam on θ."""
 
     def __init__(self, problem: Problem, q: tuple[Gaussian, ...], rate: float | None) -> None:
-        self.problem, self.q, self.gram = problem, q, _natural(q)
+        self.problem, self.q, self.gram = problem, q, Gram.of(q)
         self.rate, self.rule = rate or THETA_RATE, Adam()
         self.vector = problem.free_vector()
-        self.evaluator = Evaluator([])
+        self.evaluator = Evaluator([], problem.evaluator.family)
         self.evaluator.set_hyperparameters(problem.parts.theta())
 
     def step(self, shard: Shard, scale: float, decay: float) -> float:
@@ -305,7 +305,7 @@ class NaturalSteps:
     def _move_q(self, ahead: Gram, rho: float) -> None:
         """(1 − ρ) λ + ρ λ⁺ on the sums, halved while q does not exist."""
         for _ in range(10):
-            mixed = mix((1.0 - rho, rho), (self.gram, ahead))
+            mixed = Gram.mixed((1.0 - rho, rho), (self.gram, ahead))
             try:
                 self.q = self.evaluator.gaussians(mixed)
             except NumericalError:
@@ -325,16 +325,6 @@ class NaturalSteps:
             self.evaluator.set_hyperparameters(self.problem.parts.theta())
 
 
-def _natural(q: tuple[Gaussian, ...]) -> Gram:
-    """Sums of the sites of a q: Λ = S⁻¹ − I, b = S⁻¹μ."""
-    Lam, b = [], []
-    for part in q:
-        precision = np.linalg.inv(part.S) if part.precision is None else part.precision
-        Lam.append(0.5 * (precision + precision.T) - np.eye(part.mu.size))
-        b.append(precision @ part.mu)
-    return Gram(Lam, b)
-
-
 def _subset_start(
     problem: Problem, monitor: Monitor, settings: Settings, batches: Batches
 ) -> tuple[float, tuple[Gaussian, ...]]:
@@ -352,7 +342,7 @@ def _subset_start(
     watch = Monitor("subset", callback=lambda point: point.likelihood_evaluations >= most)
     fit_profile(subset, watch, 1000, tolerance=0.1)
     gram = subset.evaluator.gram()
-    q = subset.evaluator.gaussians(mix((N / n0,), (gram,)))
+    q = subset.evaluator.gaussians(Gram.mixed((N / n0,), (gram,)))
     evaluations, _ = subset.counts
     monitor.note(f"started from a fit to {n0} rows: {evaluations} evaluations")
     return evaluations * n0 / N, q

@@ -286,8 +286,8 @@ class ChainedGP(ParamzModel):
             leaves=leaves_of(self),
             hyperpriors=self.hyperpriors,
             rows=StoredRows(self.X, self._data.y, self.Y_metadata) if data else None,
-            sites=np.concatenate([shard.sites() for shard in shards], 2)
-            if data and all(shard.has_sites() for shard in shards)
+            sites=np.concatenate([shard.sites.current for shard in shards], 2)
+            if data and all(shard.has_sites for shard in shards)
             else None,
             result=getattr(self, "last_result", None),
         )

@@ -1,55 +1,62 @@
-"""The bound and its gradients at given hyperparameters: what the model and every optimiser call.
-
-L(θ, q) = Σ_i E_q[log p(y_i | f_1(x_i), …, f_b(x_i))] − Σ_j KL(q(u_j) ‖ p(u_j))
-(Saul et al. 2016, eqs. 3 and 7)
-"""
+"""The bound and its gradients at given hyperparameters: what the model and every optimiser call."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from ..linalg import (
-    Array,
-    Workspace,
-    lower_product,
-    lower_triangle_product,
-    one_blas_thread,
-    upper_product,
-)
+from ..kernels.base import Kernel
+from ..likelihoods import Likelihood
+from ..linalg import Array, one_blas_thread
+from ..means import MeanFunction
+from .family import PosteriorFamily, SiteFactors
 from .gaussian import Gaussian, from_natural
+from .mean_field import MEAN_FIELD
 from .shards import Shard
-from .sparse import KernelGradient, Prior, make_prior, reverse_prior
-from .sums import Evaluation, Gram, Task
+from .sites import Sites
+from .sparse import InducingPrior, KernelGradient, make_prior, reverse_prior
+from .sums import Evaluation, Gradients, Gram, Request, S, Setting, Task
 
-__all__ = ["Evaluator", "Gradient", "Hyperparameters", "State"]
+__all__ = ["Evaluator", "Gradient", "Hyperparameters", "State", "bound"]
 
-WELL_CONDITIONED = 1e5  # tr(Kuu⁻¹) diag(Kuu) below which rounding by it stays near 1e-12
-MANY_ROWS = 8  # times M, from which a product less for each row outweighs three more of (M, M)
-LARGE = 200  # inducing inputs from which the (M, M) work of latents is worth a thread each
+# tr(Kuu⁻¹) times the mean of diag(Kuu): below it, products with Kuu⁻¹ are rounded by about 1e-12
+WELL_CONDITIONED = 1e5
+# With more than so many times M rows, doing without A saves more than three (M, M) products cost.
+MANY_ROWS = 8
+LARGE = 200  # inducing inputs: with more, the (M, M) work of each latent has a thread of its own
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
 _keys = itertools.count()  # names of hyperparameter settings, for the shards' caches
-
-_work = Workspace()
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
     """θ as the core sees it: kernels, means, Z per latent, the likelihood and its parameters."""
 
-    kernels: Sequence[Any]
-    means: Sequence[Any]
+    kernels: Sequence[Kernel]
+    means: Sequence[MeanFunction]
     Z: Sequence[Array]
-    likelihood: Any
+    likelihood: Likelihood
     parameters: dict[str, float]
     jitter: float
+
+
+def bound(evaluation: Evaluation, q: Sequence[Gaussian]) -> float:
+    """L(θ, q) = Σ_i E_q[log p(y_i | f(x_i))] − Σ_j KL(q(u_j) ‖ p(u_j)) (Saul et al. 2016, eq. 7).
+
+    A lower bound on log p(y) (Saul et al. 2016, eq. 3), with the integral over f done row by row.
+    j runs over the latents or, where q has correlations between latents, over their groups.
+    """
+    expected_log_likelihood = evaluation.E
+    divergence = sum(q_j.kl for q_j in q)
+    return expected_log_likelihood - divergence
 
 
 @dataclass
@@ -62,13 +69,14 @@ class State:
 
     @property
     def bound(self) -> float:
-        """L(θ, q) = Σ E − Σ KL (Saul et al. 2016, eq. 7)."""
-        return self.evaluation.E - sum(q.kl for q in self.q)
+        """L(θ, q)."""
+        return bound(self.evaluation, self.q)
 
     def proposal(self) -> Gram:
         """Natural parameters of the full (ρ = 1) natural-gradient step, without another pass.
 
-        Λ⁺ = A diag(λ2⁺) Aᵀ = −2 G and b⁺ = A (λ1⁺ − λ2⁺ mean) = A g_m − 2 G μ.
+        Λ⁺ = −2 G and b⁺ = A g_m − 2 G μ, which in the mean field are A diag(λ2⁺) Aᵀ and
+        A (λ1⁺ − λ2⁺ mean).
         """
         ev = self.evaluation
         Lam = [-2.0 * G for G in ev.G]
@@ -77,7 +85,7 @@ class State:
 
 @dataclass
 class Gradient:
-    """Gradient of the bound: per latent kernel, Z, mean; likelihood parameters; q where asked."""
+    """Gradient of the bound: kernel, Z, mean of each latent; likelihood parameters; q's groups."""
 
     latents: list[KernelGradient]
     parameters: Array
@@ -85,28 +93,27 @@ class Gradient:
     S_bar: list[Array]  # ∂E/∂S = G
 
 
-class Sum(Protocol):
-    """What a pass over rows returns: something to which the same of other rows is added."""
-
-    def add(self, other: Self) -> None:
-        """Add another part of the rows, in place."""
-
-
-S = TypeVar("S", bound=Sum)
-
-
 class Evaluator:
-    """Evaluates the bound over shards of rows. Holds rows and sites, never hyperparameters."""
+    """Evaluates the bound over shards of rows. Holds rows and sites, never hyperparameters.
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
-        self.shards = list(shards)
+    Parameters
+    ----------
+    shards : the rows, with their sites.
+    family : what q may be.
+    """
+
+    def __init__(self, shards: Sequence[Shard], family: PosteriorFamily = MEAN_FIELD) -> None:
+        self.shards, self.family = list(shards), family
         self.num_likelihood: float = 0  # passes over all rows that evaluated the likelihood
         self.num_theta = 0  # hyperparameter settings
-        self._task: Task | None = None
+        self._setting: Setting | None = None
+        self._priors: tuple[InducingPrior, ...] = ()  # of each latent
+        self._groups: list[tuple[InducingPrior, ...]] = []  # the same, by groups of latents
         self._large = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_task": None}  # holds closures; made anew when needed
+        # these hold closures, and are made anew when needed
+        return {**self.__dict__, "_setting": None, "_priors": (), "_groups": []}
 
     @property
     def num_rows(self) -> int:
@@ -117,69 +124,69 @@ class Evaluator:
         """Factorise the priors at θ; every later call is at this θ."""
         make = partial(make_prior, jitter=theta.jitter)
         self._large = max(len(Z) for Z in theta.Z) >= LARGE
-        priors = self.over_latents(make, theta.kernels, theta.means, theta.Z)
+        self._priors = tuple(self.over_latents(make, theta.kernels, theta.means, theta.Z))
+        self._groups = self.family.grouped(self._priors)
         self.num_theta += 1
-        self._task = Task(
-            tuple(priors), theta.likelihood, dict(theta.parameters), next(_keys), scale=scale
-        )
+        given = theta.likelihood, dict(theta.parameters), next(_keys)
+        self._setting = Setting(self.family, self._priors, *given, scale)
 
     def take(self, shard: Shard, scale: float) -> None:
         """Other rows from now on, at the same θ; `scale` multiplies their sums."""
         self.shards = [shard]
-        self._task = replace(self.task, scale=scale, key=next(_keys))
+        self._setting = replace(self.setting, scale=scale, key=next(_keys))
 
     @property
-    def task(self) -> Task:
+    def setting(self) -> Setting:
         """The current θ as it is sent to shards."""
-        if self._task is None:
+        if self._setting is None:
             raise RuntimeError("set_hyperparameters comes first")
-        return self._task
+        return self._setting
 
     # ---- steps on the sites and the quadrature nodes of all rows --------------------------------
 
     def start_sites(self, b: int) -> None:
         """All sites of b latents are 0: q is the prior."""
-        self._each(Shard.start_sites, b)
+        self._each(Shard.start_sites, self.family.site_shape(b))
 
     def accept(self, rho: float) -> None:
         """λ ← (1 − ρ) λ + ρ λ_proposal; the last evaluation's sites become the proposal."""
-        self._each(Shard.accept, rho)
+        self._each_sites(Sites.accept, rho)
 
     def accept_combination(self, weights: Array) -> None:
         """λ ← Σ_k c_k λ_proposal^(k) over the remembered proposals (Anderson acceleration)."""
-        self._each(Shard.accept_combination, weights)
+        self._each_sites(Sites.accept_combination, weights)
 
     def take_proposal(self) -> None:
         """The proposal becomes the current sites: rebuilds them after one evaluation at any q."""
-        self._each(Shard.take_proposal)
+        self._each_sites(Sites.take_proposal)
 
     def remember(self) -> None:
         """Keep a copy of the proposal for a later combination."""
-        self._each(Shard.remember)
+        self._each_sites(Sites.remember)
 
     def forget(self, keep: int = 0) -> None:
         """Drop all but the last `keep` remembered proposals."""
-        self._each(Shard.forget, keep)
+        self._each_sites(Sites.forget, keep)
 
     def commit(self) -> None:
         """The hyperparameters were accepted: later trials start from the current sites."""
-        self._each(Shard.commit)
+        self._each_sites(Sites.commit)
 
     def restore(self) -> None:
         """Start a trial from the sites of the last accepted hyperparameters."""
-        self._each(Shard.restore)
+        self._each_sites(Sites.restore)
 
     def clip(self) -> None:
         """Drop the sites of negative precision: a start from which q always exists."""
-        self._each(Shard.clip)
+        list(self._passes(Shard.clip, Request()))
 
     def clear(self) -> None:
         """Current sites are 0 and q is the prior; the committed ones stay."""
-        self._each(Shard.clear)
+        self._each_sites(Sites.clear)
 
     def narrow(self) -> None:
         """Current sites that hold every latent close to its mean function: a last resort."""
-        self._each(Shard.narrow, self.task)
+        list(self._passes(Shard.narrow, Request()))
 
     def fix_nodes(self, nodes: int | None) -> None:
         """Other quadrature nodes per dimension from now on, or None to choose them row by row."""
@@ -204,18 +211,25 @@ class Evaluator:
         for shard in self.shards:
             step(shard, *args, **kw)
 
+    def _each_sites(
+        self, step: Callable[Concatenate[Sites, P], None], *args: P.args, **kw: P.kwargs
+    ) -> None:
+        """Take a step from one set of sites to another with the sites of every shard."""
+        for shard in self.shards:
+            step(shard.sites, *args, **kw)
+
     # ---- passes over all rows -------------------------------------------------------------------
 
     def gram(self) -> Gram:
         """Λ and b of the current sites."""
-        return self._sum(Shard.gram, self.task)
+        return self._sum(Shard.gram, Request())
 
     def positive_proposal(self, q: Sequence[Gaussian]) -> Gram:
         """Natural parameters of a full step without the sites of negative precision."""
-        return self._sum(Shard.positive_proposal, replace(self.task, q=tuple(q)))
+        return self._sum(Shard.positive_proposal, Request(tuple(q)))
 
     def gaussians(self, gram: Gram) -> tuple[Gaussian, ...]:
-        """q of every latent from its natural parameters."""
+        """q of every group of latents from its natural parameters."""
         return tuple(self.over_latents(from_natural, gram.b, gram.Lam))
 
     def evaluate(
@@ -232,134 +246,90 @@ class Evaluator:
         count_unmet : count the rows whose integral no number of nodes serves.
         """
         self.num_likelihood += 1
-        task = replace(self.task, q=tuple(q), count_unmet=count_unmet)
+        request = Request(tuple(q), count_unmet=count_unmet)
         if not gradient:
-            return State(tuple(q), self._sum(Shard.evaluate, task), gram)
+            return State(tuple(q), self._sum(Shard.evaluate, request), gram)
         whitened = not self._needs_no_whitening()
-        task = replace(task, left=self._left(q, whitened), whitened=whitened)
-        sums = self._sum(Shard.evaluate, task)
+        request = replace(request, left=self._left(q, whitened), whitened=whitened)
+        sums = self._sum(Shard.evaluate, request)
         if not whitened:
-            pairs = self.over_latents(_whiten, task.priors, sums.G, sums.A_gm)
+            pairs = self.over_latents(self.family.whiten, self._groups, sums.G, sums.A_gm)
             sums.G, sums.A_gm = (list(part) for part in zip(*pairs, strict=True))
         return State(tuple(q), sums, gram)
 
     def _needs_no_whitening(self) -> bool:
         """Whether products with Kuu⁻¹ are exact enough, and rows enough to be worth them."""
-        priors = self.task.priors
-        if self.num_rows < MANY_ROWS * max(len(prior.Z) for prior in priors):
+        if self.num_rows < MANY_ROWS * max(len(prior.Z) for prior in self._priors):
             return False
         # tr(Kuu⁻¹) times the mean of diag(Kuu)
-        size = [np.vdot(p.L_inv, p.L_inv) * np.vdot(p.L, p.L) / len(p.Z) for p in priors]
+        size = [np.vdot(p.L_inv, p.L_inv) * np.vdot(p.L, p.L) / len(p.Z) for p in self._priors]
         return bool(max(size) < WELL_CONDITIONED)
 
     def marginals(self, q: Sequence[Gaussian]) -> tuple[Array, Array]:
-        """Means and variances of q(f_j(x_i)) over all rows, each (n, b)."""
-        task = replace(self.task, q=tuple(q))
+        """Means (n, b) of q(f(x_i)) of all rows, and variances (n, b) or covariances (n, b, b)."""
         with one_blas_thread():
-            parts = [shard.marginals(task) for shard in self.shards]
-        return np.concatenate([m for m, _ in parts]), np.concatenate([v for _, v in parts])
+            parts = list(self._passes(Shard.marginals, Request(tuple(q))))
+        return np.concatenate([m for m, _ in parts]), np.concatenate([V for _, V in parts])
 
     def gradient(self, state: State, *, sites_fixed: bool) -> Gradient:
         """Gradient at an accepted state: with q fixed, or with q = q(θ, sites) and sites fixed.
 
-        With μ̄ = A g_m − μ, S̄ = G − ½(I − S⁻¹), Π = −S(S̄ + ½(μ̄bᵀ + bμ̄ᵀ))S the second adds
-        (Sμ̄) rᵀ + 2 Π A diag(λ2) to ∂/∂A: exact for L(θ, q(θ, λ)) however far q is from optimal.
+        The second is exact for L(θ, q(θ, λ)) however far q is from optimal.
         """
         ev = state.evaluation
-        mu_bar = [a - q.mu for a, q in zip(ev.A_gm, state.q, strict=True)]
-        priors = self.task.priors
         with one_blas_thread():
             if sites_fixed:
-                H = self.over_latents(_through_A, state.q, ev.A_gm, ev.G)
-                left, S_mu_bar = self._site_factors(H, state, mu_bar)
-                task = replace(self.task, q=state.q, left=left, S_mu_bar=S_mu_bar)
-                sums = self._sum(Shard.gradient, task)
-                through_L = self.over_latents(reverse_prior, priors, H)
+                sums, through_L = self._gradient_at_sites(state)
             else:
                 sums = ev.gradients or self._sum(
-                    Shard.gradient, replace(self.task, q=state.q, left=self._left(state.q))
+                    Shard.gradient, Request(state.q, self._left(state.q))
                 )
-                through_L = self.over_latents(_through_L, priors, state.q, ev.A_gm, ev.G)
+                groups = self._groups, state.q, ev.A_gm, ev.G
+                by_group = self.over_latents(self.family.through_L, *groups)
+                through_L = [latent for group in by_group for latent in group]
         latents = [
             KernelGradient(part.kernel + d_theta, part.Z + d_Z, part.mean)
             for part, (d_theta, d_Z) in zip(sums.parts, through_L, strict=True)
         ]
+        mu_bar = [a - q.mu for a, q in zip(ev.A_gm, state.q, strict=True)]
         return Gradient(latents, ev.d_parameters, mu_bar, ev.G)
 
-    def over_latents(self, work: Callable[..., Any], *parts: Sequence[Any]) -> list[Any]:
-        """work(…) of every latent's parts, on the threads of the rows where it is long enough."""
+    def _gradient_at_sites(self, state: State) -> tuple[Gradients, list[tuple[Array, Array]]]:
+        """Sums over rows and the part through L of the gradient at fixed sites."""
+        if state.gram is None:
+            raise RuntimeError("this q was not made from sites")
+        ev, natural = state.evaluation, (state.gram.b, state.gram.Lam)
+        factors: list[SiteFactors] = self.over_latents(
+            self.family.site_factors, self._groups, state.q, ev.A_gm, ev.G, *natural
+        )
+        left, S_mu_bar, H = zip(*factors, strict=True)
+        sums = self._sum(Shard.gradient, Request(state.q, left, S_mu_bar))
+        of_latents = [latent for group in H for latent in group]
+        return sums, self.over_latents(reverse_prior, self._priors, of_latents)
+
+    def over_latents(self, work: Callable[..., R], *parts: Sequence[Any]) -> list[R]:
+        """work(…) of every latent's or group's parts, on threads where it is long enough."""
         jobs = list(zip(*parts, strict=True))
         with one_blas_thread():
             if self._large and len(self.shards) == 1:
-                return list(self.shards[0].in_threads(work, jobs))
+                return list(self.shards[0].threads.map(work, jobs))
             return [work(*job) for job in jobs]
 
     def _left(self, q: Sequence[Gaussian], whitened: bool = True) -> tuple[Array, ...]:
-        """[P, L⁻ᵀμ] of every latent: the gradient in Kuf at fixed q."""
-        return tuple(self.over_latents(partial(_fixed_left, whitened), self.task.priors, q))
+        """What turns slopes into the gradient in Kuf at fixed q, of every group."""
+        factors = partial(self.family.fixed_q_factors, whitened=whitened)
+        return tuple(self.over_latents(factors, self._groups, q))
 
-    def _site_factors(
-        self, H: list[Array], state: State, mu_bar: list[Array]
-    ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        """Left factors and Sμ̄ of the gradient at fixed sites; adds their part to H, in place."""
-        if state.gram is None:
-            raise RuntimeError("this q was not made from sites")
-        grams = state.evaluation.G, state.gram.b, state.gram.Lam
-        factors = self.over_latents(_add_site_factors, self.task.priors, H, state.q, mu_bar, *grams)
-        left, S_mu_bar = zip(*factors, strict=True)
-        return left, S_mu_bar
-
-    def _sum(self, work: Callable[[Shard, Task], S], task: Task) -> S:
-        """A pass of every shard over its rows; the sums are added in the shards' order."""
+    def _sum(self, work: Callable[[Shard, Task], S], request: Request) -> S:
+        """The sums of a pass over all rows, added in the shards' order."""
         with one_blas_thread():
-            total = work(self.shards[0], task)
-            for shard in self.shards[1:]:
-                total.add(work(shard, task))
+            parts = iter(self._passes(work, request))
+            total = next(parts)
+            for part in parts:
+                total.add(part)
         return total
 
-
-def _fixed_left(whitened: bool, prior: Prior, q: Gaussian) -> Array:
-    """[P, L⁻ᵀμ] (M, M + 1), with P = L⁻ᵀ(S − I), or L⁻ᵀ(S − I) L⁻¹ where A is not whitened."""
-    upper = prior.L_inv.T
-    left = np.empty((len(upper), len(upper) + 1))
-    upper_product(upper, q.S_minus_I, left[:, :-1])
-    if not whitened:
-        left[:, :-1] = upper_product(upper, left[:, :-1].T)
-    np.matmul(upper, q.mu, out=left[:, -1])
-    return left
-
-
-def _whiten(prior: Prior, G: Array, A_gm: Array) -> tuple[Array, Array]:
-    """L⁻¹ G L⁻ᵀ and L⁻¹ A_gm: sums with Kuf in the place of A become those with A."""
-    G = lower_product(prior.L_inv, lower_product(prior.L_inv, G).T)
-    return G, prior.L_inv @ A_gm
-
-
-def _through_A(q: Gaussian, A_gm: Array, G: Array, out: Array | None = None) -> Array:
-    """H = (∂/∂A) Aᵀ = μ (A g_m)ᵀ + 2 (S − I) G of one latent at fixed q, its lower triangle."""
-    H = lower_triangle_product(q.S_minus_I, G, out)
-    H *= 2.0
-    H += np.multiply(q.mu[:, None], A_gm, out=_work.array("work", *G.shape))
-    return H
-
-
-def _through_L(prior: Prior, q: Gaussian, A_gm: Array, G: Array) -> tuple[Array, Array]:
-    """Gradients through L of one latent at fixed q."""
-    return reverse_prior(prior, _through_A(q, A_gm, G, _work.array("H", *G.shape)))
-
-
-def _add_site_factors(
-    prior: Prior, H: Array, q: Gaussian, mu_bar: Array, G: Array, b: Array, Lam: Array
-) -> tuple[Array, Array]:
-    """Left factors (M, 2M + 2) and Sμ̄ (M,) of one latent; adds to H, in place. b = S⁻¹μ."""
-    if q.precision is None:
-        raise RuntimeError("this q was not made from sites")
-    S_bar = G + 0.5 * q.precision
-    S_bar.flat[:: S_bar.shape[0] + 1] -= 0.5
-    outer = 0.5 * np.outer(mu_bar, q.precision @ q.mu)
-    Pi = -(q.S @ (S_bar + outer + outer.T) @ q.S)
-    S_mu_bar = q.S @ mu_bar
-    H += np.outer(S_mu_bar, b)
-    H += lower_triangle_product(2.0 * Pi, Lam)
-    factors = np.column_stack([q.S_minus_I, q.mu, Pi, S_mu_bar])
-    return upper_product(prior.L_inv.T, factors), S_mu_bar
+    def _passes(self, work: Callable[[Shard, Task], R], request: Request) -> Iterable[R]:
+        """What a pass of every shard over its rows returns, in the shards' order."""
+        task = Task(self.setting, request)
+        return (work(shard, task) for shard in self.shards)

@@ -1,4 +1,4 @@
-"""The whitened Gaussian q(v) = N(μ, S) of one latent: from sites or a root; its KL, its root."""
+"""The whitened Gaussian q(v) = N(μ, S) of one latent, or of several: its KL, its root."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _work = Workspace()
 
 @dataclass(frozen=True)
 class Gaussian:
-    """q(v) = N(μ, S) of the whitened inducing values v of one latent, S of shape (M, M).
+    """q(v) = N(μ, S) of the whitened inducing values v of a group of latents, S of shape (M, M).
 
     `precision` is S⁻¹ where q came from sites, `root` is R where it came from S = R Rᵀ.
     """

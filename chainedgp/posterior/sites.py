@@ -1,8 +1,8 @@
-"""Sites: two numbers per row i and latent j that stand for the likelihood, of which q is made.
+"""Sites: a few numbers per row that stand for its likelihood, of which q is made.
 
-In absolute form λ2 = −2 ∂E/∂v, λ1 = ∂E/∂m + λ2 m. There are four sets of them, each (2, b, n):
-`committed` at the last accepted hyperparameters, `current` (they define q), `proposal` (from the
-gradients at the current q) and `trial` (from the last evaluation).
+What these are is told by the family of posteriors (`family`); here they are mixed and copied. There
+are four sets of them: `committed` at the last accepted hyperparameters, `current` (they define q),
+`proposal` (from the slopes at the current q) and `trial` (from the last evaluation).
 """
 
 from __future__ import annotations
@@ -12,50 +12,56 @@ import os
 import tempfile
 from collections import deque
 from contextlib import suppress
+from typing import Literal, get_args
 
 import numpy as np
 
 from ..linalg import Array
 
-__all__ = ["Sites"]
+__all__ = ["SetName", "Sites"]
 
-DISK_BYTES = 2**26  # of a set of sites, from which it is kept on disk where the rows are
+DISK_BYTES = 2**26  # a set of sites of this size goes to disk, if the rows are on disk too
+SetName = Literal["committed", "current", "proposal", "trial"]
 
 
 class Sites:
-    """The four sets of sites of some rows, and the steps between them."""
+    """The four sets of sites of some rows, and the steps between them.
 
-    def __init__(self) -> None:
-        self._sites: dict[str, Array] = {}
-        self._history: deque[Array] = deque(maxlen=8)
+    Parameters
+    ----------
+    shape : of every set; its last axis are the rows.
+    on_disk : whether large sets are kept in temporary files.
+    """
 
-    def start_sites(self, b: int) -> None:
-        """All sites 0: q is the prior."""
-        raise NotImplementedError(f"{type(self).__name__} must implement start_sites")
+    def __init__(self, shape: tuple[int, ...], *, on_disk: bool = False) -> None:
+        make = _on_disk if on_disk else np.zeros
+        names: tuple[SetName, ...] = get_args(SetName)
+        self.sets: dict[SetName, Array] = {name: make(shape) for name in names}
+        self.history: deque[Array] = deque(maxlen=8)  # remembered proposals
 
-    def make_sites(self, b: int, n: int, *, on_disk: bool = False) -> None:
-        """All sites 0: q is the prior. on_disk : in temporary files, where they are large."""
-        for name in ("committed", "current", "proposal", "trial"):
-            self._sites[name] = _on_disk((2, b, n)) if on_disk else np.zeros((2, b, n))
-        self._history.clear()
+    @property
+    def current(self) -> Array:
+        """The sites that define q."""
+        return self.sets["current"]
 
-    def has_sites(self) -> bool:
-        """Whether sites have been started."""
-        return bool(self._sites)
+    @property
+    def proposal(self) -> Array:
+        """The sites of a full natural-gradient step from the current q."""
+        return self.sets["proposal"]
 
-    def sites(self, name: str = "current") -> Array:
-        """One of the four sets of sites, (2, b, n)."""
-        return self._sites[name]
+    @property
+    def trial(self) -> Array:
+        """The sites of a full step from the q of the last evaluation."""
+        return self.sets["trial"]
 
-    def load_sites(self, sites: Array) -> None:
-        """Set current and committed sites from an array (2, b, n)."""
-        self.start_sites(sites.shape[1])
-        self._sites["current"][:] = sites
-        self._sites["committed"][:] = sites
+    def load(self, sites: Array) -> None:
+        """Set current and committed sites from an array of their shape."""
+        self.sets["current"][:] = sites
+        self.sets["committed"][:] = sites
 
     def accept(self, rho: float) -> None:
         """λ ← (1 − ρ) λ + ρ λ_proposal, then the last evaluation's sites become the proposal."""
-        current, proposal = self._sites["current"], self._sites["proposal"]
+        current, proposal = self.current, self.proposal
         if rho == 1.0:
             current[:] = proposal
         elif rho > 0.0:
@@ -65,45 +71,38 @@ class Sites:
 
     def accept_combination(self, weights: Array) -> None:
         """λ ← Σ_k c_k λ_proposal^(k) over the remembered proposals (Anderson acceleration)."""
-        combined = sum(c * old for c, old in zip(weights, self._history, strict=True))
-        self._sites["current"][:] = combined
+        combined = sum(c * old for c, old in zip(weights, self.history, strict=True))
+        self.sets["current"][:] = combined
         self._swap_trial()
 
     def _swap_trial(self) -> None:
-        s = self._sites
+        s = self.sets
         s["proposal"], s["trial"] = s["trial"], s["proposal"]
 
     def remember(self) -> None:
         """Keep a copy of the proposal for a later combination."""
-        self._history.append(self._sites["proposal"].copy())
+        self.history.append(self.sets["proposal"].copy())
 
     def forget(self, keep: int = 0) -> None:
         """Drop all but the last `keep` remembered proposals."""
-        while len(self._history) > keep:
-            self._history.popleft()
+        while len(self.history) > keep:
+            self.history.popleft()
 
     def commit(self) -> None:
         """The hyperparameters were accepted: later trials start from these sites."""
-        self._sites["committed"][:] = self._sites["current"]
+        self.sets["committed"][:] = self.sets["current"]
 
     def restore(self) -> None:
         """Start a trial from the sites of the last accepted hyperparameters."""
-        self._sites["current"][:] = self._sites["committed"]
-
-    def clip(self) -> None:
-        """Drop the sites of negative precision: a start from which q always exists."""
-        lam1, lam2 = self._sites["current"]
-        negative = lam2 < 0.0
-        lam1[negative] = 0.0
-        lam2[negative] = 0.0
+        self.sets["current"][:] = self.sets["committed"]
 
     def clear(self) -> None:
         """Current sites 0, q the prior; the committed ones stay."""
-        self._sites["current"][:] = 0.0
+        self.sets["current"][:] = 0.0
 
     def take_proposal(self) -> None:
         """The proposal becomes the current sites: rebuilds them after one evaluation at any q."""
-        self._sites["current"][:] = self._sites["proposal"]
+        self.sets["current"][:] = self.sets["proposal"]
 
 
 def _on_disk(shape: tuple[int, ...]) -> Array:

@@ -2,38 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeVar
 
+import numpy as np
+
+from ..likelihoods import Likelihood
 from ..linalg import Array
 from .gaussian import Gaussian
-from .sparse import KernelGradient, Prior
+from .sparse import KernelGradient, Projector
 
-__all__ = ["Evaluation", "Gradients", "Gram", "Task"]
+if TYPE_CHECKING:
+    from .family import PosteriorFamily
+
+__all__ = ["Evaluation", "Gradients", "Gram", "Request", "Setting", "Sum", "Task"]
 
 
 @dataclass(frozen=True)
-class Task:
-    """What an evaluation sends to every shard. `key` names the hyperparameters, for the cache."""
+class Setting:
+    """The hyperparameters θ as shards use them; the same for many tasks."""
 
-    priors: tuple[Prior, ...]
-    likelihood: Any
-    parameters: Mapping[str, float]
-    key: int
+    family: PosteriorFamily
+    projectors: tuple[Projector, ...]  # of each latent
+    likelihood: Likelihood
+    parameters: Mapping[str, float]  # of the likelihood
+    key: int  # the name of this setting, for caches
+    scale: float = 1.0  # multiplies the sums over rows: N / B for a minibatch
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a pass over the rows is to compute with; tuples have an entry for each group."""
+
     q: tuple[Gaussian, ...] = ()
-    # what turns gradients in m and v into gradients in Kuf: [P, L⁻ᵀμ] at fixed q, P = L⁻ᵀ(S − I),
-    # and [P, L⁻ᵀμ, L⁻ᵀΠ, L⁻ᵀSμ̄] with Sμ̄ where q follows the hyperparameters at fixed sites
+    # what turns slopes into gradients in Kuf: at fixed q, or with Sμ̄ at fixed sites
     left: tuple[Array, ...] = ()
-    whitened: bool = True  # else P = L⁻ᵀ(S − I) L⁻¹, and sums come back with Kuf in the place of A
     S_mu_bar: tuple[Array, ...] = ()
-    scale: float = 1.0  # N / B for a minibatch
-    count_unmet: bool = False  # takes trials with more nodes
+    whitened: bool = True  # else `left` is for Kuf in the place of A, and sums come back with Kuf
+    count_unmet: bool = False  # whether to count rows that no number of nodes serves: takes trials
+
+
+class Task(NamedTuple):
+    """What an evaluation sends to every shard; nothing in it has the size of the data."""
+
+    setting: Setting
+    request: Request
+
+
+class Sum(Protocol):
+    """What a pass over rows returns: something to which the same of other rows is added."""
+
+    def add(self, other: Self) -> None:
+        """Add another part of the rows, in place."""
+
+
+S = TypeVar("S", bound=Sum)
 
 
 @dataclass
 class Evaluation:
-    """Sums over rows at one (θ, q): E = Σ E_q[log p], and per latent G = A diag(g_v) Aᵀ, A g_m."""
+    """Sums over rows at one (θ, q): E = Σ E_q[log p], and G = ∂E/∂S, A g_m = ∂E/∂μ of each group.
+
+    In the mean field G = A diag(g_v) Aᵀ.
+    """
 
     E: float
     abs_E: float
@@ -60,7 +92,10 @@ class Evaluation:
 
 @dataclass
 class Gram:
-    """Per latent Λ = A diag(λ2) Aᵀ (M, M) and b = A (λ1 − λ2 mean) (M,) of a set of sites."""
+    """Natural parameters that sites add to the prior's, of each group: S⁻¹ = I + Λ, S⁻¹μ = b.
+
+    In the mean field Λ = A diag(λ2) Aᵀ (M, M) and b = A (λ1 − λ2 mean) (M,).
+    """
 
     Lam: list[Array]
     b: list[Array]
@@ -70,6 +105,27 @@ class Gram:
         for mine, yours in ((self.Lam, other.Lam), (self.b, other.b)):
             for a, c in zip(mine, yours, strict=True):
                 a += c
+
+    @classmethod
+    def of(cls, q: Sequence[Gaussian]) -> Gram:
+        """Those of a given q: Λ = S⁻¹ − I, b = S⁻¹μ."""
+        Lam, b = [], []
+        for part in q:
+            precision = np.linalg.inv(part.S) if part.precision is None else part.precision
+            Lam.append(0.5 * (precision + precision.T) - np.eye(part.mu.size))
+            b.append(precision @ part.mu)
+        return cls(Lam, b)
+
+    @classmethod
+    def mixed(cls, weights: Sequence[float] | Array, grams: Sequence[Gram]) -> Gram:
+        """Σ_k c_k (Λ_k, b_k): the natural parameters of sites that are mixed by these weights."""
+
+        def mix(parts: Sequence[Array]) -> Array:
+            return sum(c * part for c, part in zip(weights, parts, strict=True))
+
+        by_group = zip(*(gram.Lam for gram in grams), strict=True)
+        Lam = [mix(parts) for parts in by_group]
+        return cls(Lam, [mix(parts) for parts in zip(*(gram.b for gram in grams), strict=True)])
 
 
 @dataclass

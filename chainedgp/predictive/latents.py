@@ -1,6 +1,6 @@
 """q(f*) of the latent functions at new inputs: marginals, covariances and joint draws.
 
-Every function takes `priors` and `q`, one for each latent, and X (n, D).
+Every function takes the projectors of all latents, q of their groups, the family of q and X (n, D).
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import numpy as np
 
 from ..errors import NumericalError
 from ..linalg import Array, cholesky, one_blas_thread
+from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian
-from ..posterior.sparse import Prior, marginals, project
+from ..posterior.sparse import Projector, project
 
 __all__ = ["covariances_at", "draws_at", "marginals_at"]
 
@@ -20,24 +21,27 @@ BLOCK_ROWS = 4096  # rows whose marginals are computed at once, so that memory s
 JOINT_ROWS = 2048  # rows that are drawn jointly, given the inducing values: (n, n) covariances
 
 
-def marginals_at(priors: Sequence[Prior], q: Sequence[Gaussian], X: Array) -> tuple[Array, Array]:
+def marginals_at(
+    priors: Sequence[Projector], q: Sequence[Gaussian], family: PosteriorFamily, X: Array
+) -> tuple[Array, Array]:
     """Means and variances of q(f*), each (n, b) (Saul et al. 2016, eqs. 4 and 5)."""
-    n, b = X.shape[0], len(priors)
-    m, v = np.empty((b, n)), np.empty((b, n))
+    parts = []
     with one_blas_thread():
-        for start in range(0, n, BLOCK_ROWS):
-            rows = slice(start, start + BLOCK_ROWS)
-            block = np.ascontiguousarray(X[rows], dtype=float)
-            for j, (prior, part) in enumerate(zip(priors, q, strict=True)):
-                m[j, rows], v[j, rows], _ = marginals(project(prior, block), part)
-    return m.T, v.T
+        for start in range(0, X.shape[0], BLOCK_ROWS):
+            block = np.ascontiguousarray(X[start : start + BLOCK_ROWS], dtype=float)
+            parts.append(family.marginals([project(prior, block) for prior in priors], q))
+    m = np.concatenate([part.m for part in parts], axis=-1)
+    return m.T, np.concatenate([part.V for part in parts], axis=-1).T
 
 
-def covariances_at(priors: Sequence[Prior], q: Sequence[Gaussian], X: Array) -> tuple[Array, Array]:
+def covariances_at(
+    priors: Sequence[Projector], q: Sequence[Gaussian], family: PosteriorFamily, X: Array
+) -> tuple[Array, Array]:
     """Means (n, b) and covariances (b, n, n) of q(f*): K** + Aᵀ(S − I)A of every latent."""
     means, covariances = [], []
+    by_latent = family.by_latent(q, [len(prior.Z) for prior in priors])
     with one_blas_thread():
-        for prior, part in zip(priors, q, strict=True):
+        for prior, part in zip(priors, by_latent, strict=True):
             chunk = project(prior, X)
             C = prior.kernel.K(X) + chunk.A.T @ (part.S_minus_I @ chunk.A)
             means.append(chunk.mean + part.mu @ chunk.A)
@@ -46,8 +50,9 @@ def covariances_at(priors: Sequence[Prior], q: Sequence[Gaussian], X: Array) -> 
 
 
 def draws_at(
-    priors: Sequence[Prior],
+    priors: Sequence[Projector],
     q: Sequence[Gaussian],
+    family: PosteriorFamily,
     X: Array,
     size: int,
     rng: np.random.Generator,
@@ -57,19 +62,28 @@ def draws_at(
     f = mean(x) + Aᵀv + r with v ~ q(v) and r ~ N(0, K** − AᵀA), in blocks of JOINT_ROWS rows.
     """
     draws = np.empty((X.shape[0], len(priors), size))
-    for j, (prior, part) in enumerate(zip(priors, q, strict=True)):
+    for group, part in zip(family.groups(len(priors)), q, strict=True):
         root = cholesky(part.S, "the covariance of q(u)")
         v = part.mu[:, None] + root @ rng.standard_normal((len(root), size))
-        for start in range(0, X.shape[0], JOINT_ROWS):
-            block = np.ascontiguousarray(X[start : start + JOINT_ROWS], dtype=float)
-            chunk = project(prior, block)
-            C = prior.kernel.K(block) - chunk.A.T @ chunk.A
-            C = 0.5 * (C + C.T)
-            # only for rounding: often the inducing values leave nothing open, and C is 0
-            C.flat[:: len(C) + 1] += 1e-9 * chunk.kff.mean() + 1e-300
-            noise = _root(C) @ rng.standard_normal((len(C), size))
-            draws[start : start + len(C), j] = chunk.mean[:, None] + chunk.A.T @ v + noise
+        ends = np.cumsum([len(priors[j].Z) for j in group])
+        for j, v_j in zip(group, np.split(v, ends[:-1]), strict=True):
+            _write_draws(draws[:, j], priors[j], v_j, X, rng)
     return draws
+
+
+def _write_draws(
+    draws: Array, prior: Projector, v: Array, X: Array, rng: np.random.Generator
+) -> None:
+    """Set draws (n, size) of one latent, given those of its inducing values v (M, size)."""
+    for start in range(0, X.shape[0], JOINT_ROWS):
+        block = np.ascontiguousarray(X[start : start + JOINT_ROWS], dtype=float)
+        chunk = project(prior, block)
+        C = prior.kernel.K(block) - chunk.A.T @ chunk.A
+        C = 0.5 * (C + C.T)
+        # only for rounding: often the inducing values leave nothing open, and C is 0
+        C.flat[:: len(C) + 1] += 1e-9 * chunk.kff.mean() + 1e-300
+        noise = _root(C) @ rng.standard_normal((len(C), v.shape[1]))
+        draws[start : start + len(C)] = chunk.mean[:, None] + chunk.A.T @ v + noise
 
 
 def _root(C: Array) -> Array:

@@ -17,8 +17,10 @@ from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..linalg import Array
 from ..parameters.parts import copy_of
+from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian
-from ..posterior.sparse import Prior
+from ..posterior.mean_field import MEAN_FIELD
+from ..posterior.sparse import Projector
 from .distribution import Predictive
 from .latents import covariances_at, draws_at, marginals_at
 
@@ -34,14 +36,17 @@ class Predictor:
     Parameters
     ----------
     likelihood : of the targets, with its current parameters.
-    priors, q : of every latent: the prior at the inducing inputs and q(v).
+    priors : of every latent, at the inducing inputs.
+    q : q(v) of every group of latents.
     columns : how many columns new inputs must have, or the names of those that a frame must have.
+    family : what q may be.
     """
 
     likelihood: Likelihood
-    priors: tuple[Prior, ...]
+    priors: tuple[Projector, ...]
     q: tuple[Gaussian, ...]
     columns: int | tuple[str, ...]
+    family: PosteriorFamily = MEAN_FIELD
 
     def inputs(self, X: Any, name: str = "Xnew") -> Array:
         """X as (n, D) with the model's columns."""
@@ -60,10 +65,10 @@ class Predictor:
                 raise InputError(
                     "full_cov needs its rows in memory: give some, as X[:1000].compute()."
                 )
-            mean, variance = self._on_blocks(Predictor.latents, Xnew, [len(self.q)] * 2)
+            mean, variance = self._on_blocks(Predictor.latents, Xnew, [len(self.priors)] * 2)
             return mean, variance
         return (covariances_at if full_cov else marginals_at)(
-            self.priors, self.q, self.inputs(Xnew)
+            self.priors, self.q, self.family, self.inputs(Xnew)
         )
 
     def distribution(self, Xnew: Any, Y_metadata: Any = None) -> Predictive:
@@ -71,7 +76,8 @@ class Predictor:
         check_order(Xnew, rows_by_name(None, Y_metadata))
         X = self.inputs(Xnew)
         metadata, _ = as_metadata(without_weights(Y_metadata), self.likelihood, X.shape[0])
-        return Predictive(self.likelihood, *marginals_at(self.priors, self.q, X), metadata)
+        marginals = marginals_at(self.priors, self.q, self.family, X)
+        return Predictive(self.likelihood, *marginals, metadata)
 
     def moments(self, Xnew: Any, Y_metadata: Any = None) -> tuple[Array, Array]:
         """Mean and variance of the targets at Xnew, each (n, 1)."""
@@ -135,7 +141,7 @@ class Predictor:
     def latent_draws(self, Xnew: Any, size: int, rng: Any) -> Array:
         """Joint draws of the latent functions at Xnew from q: (n, b, size)."""
         size, rng = positive_int(size, "size"), as_generator(rng)
-        return draws_at(self.priors, self.q, self.inputs(Xnew), size, rng)
+        return draws_at(self.priors, self.q, self.family, self.inputs(Xnew), size, rng)
 
     # ---- Dask arrays ----------------------------------------------------------------------------
 
@@ -152,8 +158,7 @@ class Predictor:
     ) -> list[Any]:
         """A method on every block of Xnew; what goes there is small, and part of no model."""
         priors = tuple(
-            replace(p, kernel=copy_of(p.kernel), mean=copy_of(p.mean), L=p.L[:0], pull_Kuu=len)
-            for p in self.priors
+            Projector.at(copy_of(p.kernel), copy_of(p.mean), p.Z, p.L_inv) for p in self.priors
         )
         small = replace(self, likelihood=copy_of(self.likelihood), priors=priors)
         return map_blocks(partial(method, small), Xnew, widths, Y_metadata, **by_row)

@@ -7,9 +7,7 @@ import logging
 import os
 import pickle
 import signal
-from dataclasses import replace
 from threading import Timer
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,15 +16,20 @@ import chainedgp as cgp
 from chainedgp.errors import InputError
 from chainedgp.likelihoods import HetGaussian, HetStudentT, LogLogisticSurvival
 from chainedgp.posterior.evaluator import Evaluator
+from chainedgp.posterior.gaussian import Gaussian
+from chainedgp.posterior.mean_field import MEAN_FIELD
 from chainedgp.posterior.shards import Shard
+from chainedgp.posterior.sites import Sites
+from chainedgp.posterior.sums import Request
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
 from chainedgp.distributed import evaluator as head  # noqa: E402
-from chainedgp.distributed.actor import ShardActor  # noqa: E402
-from chainedgp.distributed.ledger import MADE_IN, SLOTS, Ledger  # noqa: E402
+from chainedgp.distributed.actor import Reading, ShardActor  # noqa: E402
+from chainedgp.distributed.ledger import SLOTS, Ledger  # noqa: E402
+from chainedgp.distributed.messages import SettingMessage, TaskMessage  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -266,75 +269,84 @@ def test_without_a_cluster(monkeypatch):
 
 def rows_of(n=60):
     X, y = data(n)
-    likelihood = HetStudentT()
-    return ShardActor(X, y, {}, 0, None, (likelihood, "raise", None)), likelihood
+    return ShardActor(X, y, {}, 0, Reading(HetStudentT(), "raise", None, None))
+
+
+def messages(actor, rng):
+    """Three tasks for the rows of an actor, at three settings; it takes their kernels and means."""
+    rows = actor.shard.rows
+    local = cgp.ChainedGP(rows.X, rows.y, actor.likelihood, num_inducing=6)
+    actor.take_parts(list(zip(local.kernels, local.mean_functions, strict=True)))
+    evaluator = local.problem.evaluator
+    for scale, width in ((0.5, 0.7), (1.0, 6.0), (2.0, 61.0)):
+        local.kernels[0].variance = scale
+        evaluator.set_hyperparameters(local._theta())
+        q = tuple(Gaussian(rng.normal(size=6), width * np.eye(6), 0.0) for _ in range(2))
+        yield TaskMessage(SettingMessage.of(evaluator.setting), Request(q))
 
 
 def test_a_shard_is_made_again_exactly():
     """Every step that the inner loop can take, in a long random order, with frozen nodes or not."""
     rng = np.random.default_rng(0)
-    rows, likelihood = rows_of()
-    local = cgp.ChainedGP(rows.shard.rows.X, rows.shard.rows.y, likelihood, num_inducing=6)
-    shard, ledger = rows.shard, Ledger()
-    shard.start_sites(2)
-    evaluator = local.problem.evaluator
-    tasks = []
-    for scale, widening in ((0.5, -0.3), (1.0, 5.0), (2.0, 60.0)):
-        local.kernels[0].variance = scale
-        evaluator.set_hyperparameters(local._theta())
-        q = [
-            SimpleNamespace(mu=rng.normal(size=6), S_minus_I=widening * np.eye(6), precision=None)
-            for _ in range(2)
-        ]
-        tasks.append(replace(evaluator.task, q=tuple(q)))
+    actor, ledger = rows_of(), Ledger()
+    shard, tasks = actor.shard, list(messages(actor, rng))
+    shard.start_sites(MEAN_FIELD.site_shape(2))
+    passes = [Shard.evaluate, Shard.narrow, Shard.positive_proposal]
+    simple = [Sites.commit, Sites.restore, Sites.take_proposal, Sites.clear, Sites.remember]
 
-    def do(method, *args):
-        step = getattr(Shard, method)
-        step(shard, *args)
-        ledger.note(step, *args)
+    def make_pass(work, task):
+        actor.make_pass(work, task)
+        ledger.note(work, task)
 
-    do("evaluate", tasks[0])
-    simple = ["commit", "restore", "take_proposal", "clip", "clear", "remember", "raise_nodes"]
+    def step(method, *args):
+        method(shard.sites, *args)
+        method(ledger.weights, *args)
+
+    def freeze(frozen):
+        shard.freeze_nodes(frozen)
+        ledger.freeze_nodes(frozen)
+
+    make_pass(Shard.evaluate, tasks[0])
     for _ in range(300):
-        name = rng.choice(
-            ["evaluate", "accept", "narrow", "positive_proposal", "freeze_nodes"] * 2 + simple
-        )
-        if name in ("evaluate", "narrow", "positive_proposal"):
-            do(name, tasks[rng.integers(3)])
-        elif name == "accept":
-            do(name, float(rng.choice([0.0, 0.5, 1.0])))
-        elif name == "freeze_nodes":
-            do(name, bool(rng.integers(2)))
+        kind = rng.integers(17)
+        if kind < 7:
+            make_pass([*passes, *passes, Shard.clip][kind], tasks[rng.integers(3)])
+        elif kind < 9:
+            step(Sites.accept, float(rng.choice([0.0, 0.5, 1.0])))
+        elif kind < 11:
+            freeze(bool(rng.integers(2)))
+        elif kind == 11:
+            shard.raise_nodes()
+            ledger.raise_nodes()
         else:
-            do(name)
-        if len(shard._history) > 2:
-            do("accept_combination", rng.normal(size=len(shard._history)))
-            do("forget", 1)
+            step(simple[kind - 12])
+        if len(shard.sites.history) > 2:
+            step(Sites.accept_combination, rng.normal(size=len(shard.sites.history)))
+            step(Sites.forget, 1)
         assert len(ledger.recipes) <= SLOTS
-    do("freeze_nodes", False)
-    do("evaluate", tasks[0])
-    do("freeze_nodes", True)
-    do("evaluate", tasks[2])
+    freeze(False)
+    make_pass(Shard.evaluate, tasks[0])
+    freeze(True)
+    make_pass(Shard.evaluate, tasks[2])
     assert (shard.wanted > shard.levels).any()  # so that frozen levels matter
     assert len(ledger.recipes) < SLOTS  # so that nothing was merged, and all is exact
-    other, _ = rows_of()
-    other._whole = lambda task: task
-    other.rebuild(ledger.origin())
-    for name in {*MADE_IN.values(), "committed"}:
-        np.testing.assert_allclose(other.shard.sites(name), shard.sites(name), rtol=1e-9, atol=1e-9)
-    for a, b in zip(other.shard._history, shard._history, strict=True):
+    other = rows_of()
+    other.take_parts(actor.parts)
+    other.rebuild(ledger.origin(), MEAN_FIELD)
+    for name, made in other.shard.sites.sets.items():
+        np.testing.assert_allclose(made, shard.sites.sets[name], rtol=1e-9, atol=1e-9)
+    for a, b in zip(other.shard.sites.history, shard.sites.history, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
     np.testing.assert_array_equal(other.shard.levels, shard.levels)
 
 
 def test_a_ledger_of_many_short_steps_stays_short():
-    ledger, task = Ledger(), SimpleNamespace(left=())
-    ledger.evaluate = lambda: setattr(ledger, "last", (ledger._make(Shard.evaluate, task),))
-    ledger.evaluate()
-    ledger.accept(0.0)
+    ledger, task = Ledger(), TaskMessage(None, Request())
+    ledger.note(Shard.evaluate, task)
+    ledger.weights.accept(0.0)
     for _ in range(3 * SLOTS):
-        ledger.evaluate()
-        ledger.accept(0.01)
+        ledger.note(Shard.evaluate, task)
+        ledger.weights.accept(0.01)
     weights = ledger.origin().sets["current"]
     assert SLOTS // 2 < len(weights) <= len(ledger.recipes) <= SLOTS
     assert sum(weights.values()) == pytest.approx(1.0 - 0.99 ** (3 * SLOTS))

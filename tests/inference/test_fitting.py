@@ -534,7 +534,7 @@ def test_sites_of_rows_on_disk_are_on_disk(tmp_path, monkeypatch, room):
     results = [one.optimize(only="variational") for one in (m, again)]
     assert results[0].bound == results[1].bound
     for one, on_disk in ((m, False), (again, room)):
-        array = one.problem.evaluator.shards[0].sites()
+        array = one.problem.evaluator.shards[0].sites.current
         assert np.abs(array).max() > 0.0 and isinstance(array.base, np.memmap) == on_disk
     assert copy.deepcopy(again).log_likelihood() == again.log_likelihood()
 
@@ -930,7 +930,8 @@ def test_rows_at_which_the_noise_vanishes_are_told_of():
     m = cgp.ChainedGP(X, y, likelihoods.HetGaussian(), num_inducing=20)
     bound = m.optimize().bound
     assert rows_without_noise(m.problem).size == 0 and not grows_without_limit(m.problem, bound)
-    m.problem.evaluator.shards[0].sites()[1, 0, [3, 7]] = 1e27 / m.problem.starts.scales[0] ** 2
+    sites = m.problem.evaluator.shards[0].sites.current
+    sites[1, 0, [3, 7]] = 1e27 / m.problem.starts.scales[0] ** 2
     assert rows_without_noise(m.problem).tolist() == [3, 7]
     assert grows_without_limit(m.problem, bound)
     assert not grows_without_limit(m.problem, -1e6)  # a start with far too little noise

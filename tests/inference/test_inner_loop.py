@@ -87,7 +87,7 @@ def test_plain_gradients_gain_nothing_at_the_fixed_point(name):
 def test_sites_are_negative_where_theory_says_so(name):
     m = model(name)
     m.optimize(only="variational")
-    lam2 = m.problem.evaluator.shards[0].sites()[1]
+    lam2 = m.problem.evaluator.shards[0].sites.current[1]
     assert (lam2 < -1e-3).any()
 
 
@@ -97,7 +97,7 @@ def test_sites_are_never_negative_where_theory_says_so(name):
     if name == "Uncensored":
         m.set_data(m.X, m.Y)
     m.optimize(only="variational")
-    assert (m.problem.evaluator.shards[0].sites()[1] > 0).all()
+    assert (m.problem.evaluator.shards[0].sites.current[1] > 0).all()
 
 
 class ClippedStudentT(L.HetStudentT):
@@ -124,7 +124,7 @@ def test_clipped_sites_have_another_fixed_point():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         clipped.optimize(only="variational", max_iters=200)
-    assert (clipped.problem.evaluator.shards[0].sites()[1] >= 0).all()
+    assert (clipped.problem.evaluator.shards[0].sites.current[1] >= 0).all()
     assert clipped.log_likelihood() < honest.log_likelihood() - 1e-4
 
 

@@ -29,12 +29,10 @@ import chainedgp as cgp
 from chainedgp import linalg
 from chainedgp.errors import NumericalError
 from chainedgp.inference import problem as problem_module
-from chainedgp.model import chained_gp as model_module
 from chainedgp.posterior import evaluator as evaluator_module
-from chainedgp.posterior import shards as shards_module
-from chainedgp.posterior import sparse
+from chainedgp.posterior import mean_field, sparse
 from chainedgp.posterior.gaussian import from_natural, root_of
-from chainedgp.posterior.shards import Shard
+from chainedgp.posterior.mean_field import MeanField
 
 
 def rbf(A, B, variance, lengthscale):
@@ -250,6 +248,9 @@ def test_gradient_with_weights():
     assert not wrong_leaves(bound_gradient_errors(m))
 
 
+_reverse_chunk, _reverse_sites = mean_field.reverse_chunk, mean_field.reverse_sites
+
+
 def _negative_prior(prior, H):
     d_theta, d_Z = sparse.reverse_prior(prior, H)
     return -d_theta, -d_Z
@@ -267,22 +268,22 @@ def _jitter_is_constant(prior, H):
 
 def _double_variance(chunk, g_m, g_v, left, PA):
     doubled = chunk._replace(pull_kff=lambda d: chunk.pull_kff(2.0 * d))
-    return sparse.reverse_chunk(doubled, g_m, g_v, left, PA)
+    return _reverse_chunk(doubled, g_m, g_v, left, PA)
 
 
 def _forgotten_factor_2(chunk, g_m, g_v, left, PA):
-    return sparse.reverse_chunk(chunk, g_m, g_v, left, 0.5 * PA)
+    return _reverse_chunk(chunk, g_m, g_v, left, 0.5 * PA)
 
 
 def _forgotten_mean(chunk, g_m, g_v, left, PA):
-    part = sparse.reverse_chunk(chunk, g_m, g_v, left, PA)
+    part = _reverse_chunk(chunk, g_m, g_v, left, PA)
     return part._replace(mean=0.0 * part.mean)
 
 
 def _forgotten_alpha(chunk, g_m, g_v, left, PA):
     left = left.copy()
     left[:, -1] = 0.0
-    return sparse.reverse_chunk(chunk, g_m, g_v, left, PA)
+    return _reverse_chunk(chunk, g_m, g_v, left, PA)
 
 
 def _one_entry_of_Z(prior, H):
@@ -310,14 +311,14 @@ def _one_triangle(q, G):
 
 
 MUTANTS = {
-    "sign through L": (evaluator_module, "reverse_prior", _negative_prior, "kernels"),
-    "no Jacobian of L": (evaluator_module, "reverse_prior", _no_jacobian_of_cholesky, "Z"),
-    "jitter held fixed": (evaluator_module, "reverse_prior", _jitter_is_constant, "kernels"),
-    "factor 2 of kff": (shards_module, "reverse_chunk", _double_variance, "kernels"),
-    "no factor 2 of S": (shards_module, "reverse_chunk", _forgotten_factor_2, "Z"),
-    "forgotten mean": (shards_module, "reverse_chunk", _forgotten_mean, "mean_functions"),
-    "forgotten L⁻ᵀμ": (shards_module, "reverse_chunk", _forgotten_alpha, "Z"),
-    "one entry of Z by 1 %": (evaluator_module, "reverse_prior", _one_entry_of_Z, "Z"),
+    "sign through L": (mean_field, "reverse_prior", _negative_prior, "kernels"),
+    "no Jacobian of L": (mean_field, "reverse_prior", _no_jacobian_of_cholesky, "Z"),
+    "jitter held fixed": (mean_field, "reverse_prior", _jitter_is_constant, "kernels"),
+    "factor 2 of kff": (mean_field, "reverse_chunk", _double_variance, "kernels"),
+    "no factor 2 of S": (mean_field, "reverse_chunk", _forgotten_factor_2, "Z"),
+    "forgotten mean": (mean_field, "reverse_chunk", _forgotten_mean, "mean_functions"),
+    "forgotten L⁻ᵀμ": (mean_field, "reverse_chunk", _forgotten_alpha, "Z"),
+    "one entry of Z by 1 %": (mean_field, "reverse_prior", _one_entry_of_Z, "Z"),
     "one entry of q_sqrt by 1 %": (problem_module, "root_gradient", _one_entry_of_root, "q_sqrt"),
     "no log|S|": (problem_module, "root_gradient", _no_log_determinant, "q_sqrt"),
     "half of S": (problem_module, "root_gradient", _one_triangle, "q_sqrt"),
@@ -333,12 +334,12 @@ def test_wrong_gradients_are_caught(name, monkeypatch):
     assert any(where in leaf for leaf in wrong), wrong
 
 
-def _left_as_sums(prior, G, A_gm):
+def _left_as_sums(self, priors, G, A_gm):
     return G, A_gm
 
 
-def _whitened_once(prior, G, A_gm):
-    return prior.L_inv @ G, prior.L_inv @ A_gm
+def _whitened_once(self, priors, G, A_gm):
+    return priors[0].L_inv @ G, priors[0].L_inv @ A_gm
 
 
 @pytest.mark.parametrize("likelihood", ["HetGaussian", "HetStudentT", "AdditivePoisson"])
@@ -365,7 +366,7 @@ def test_gradients_without_whitening(likelihood, monkeypatch):
 
 @pytest.mark.parametrize("mutant", [_left_as_sums, _whitened_once])
 def test_wrong_gradients_without_whitening_are_caught(mutant, monkeypatch):
-    monkeypatch.setattr(evaluator_module, "_whiten", mutant)
+    monkeypatch.setattr(MeanField, "whiten", mutant)
     wrong = wrong_leaves(bound_gradient_errors(small_model("HetGaussian", n=40)))
     assert any("q_sqrt" in leaf for leaf in wrong) and any("Z" in leaf for leaf in wrong), wrong
 
@@ -386,19 +387,6 @@ def test_ill_conditioned_priors_are_whitened():
     assert m.log_likelihood() == pytest.approx(bound, rel=1e-10)  # from A itself
 
 
-class _MarginalsWithoutMean(Shard):
-    """Recovers ∂E/∂m from the sites with m = Aᵀμ instead of mean + Aᵀμ."""
-
-    def _gradient_chunk(self, task, rows):
-        self._projections(task, rows)
-        kept = self._cache[task.key, rows.start]
-        self._cache[task.key, rows.start] = [c._replace(mean=0.0 * c.mean) for c in kept]
-        try:
-            return super()._gradient_chunk(task, rows)
-        finally:
-            self._cache[task.key, rows.start] = kept
-
-
 class _DoubledVariances(L.HetGaussian):
     """∂E/∂v without its ½."""
 
@@ -408,7 +396,13 @@ class _DoubledVariances(L.HetGaussian):
 
 
 def test_forgotten_mean_in_the_marginals_is_caught(monkeypatch):
-    monkeypatch.setattr(model_module, "Shard", _MarginalsWithoutMean)
+    """∂E/∂m recovered from the sites with m = Aᵀμ instead of mean + Aᵀμ."""
+    slopes = MeanField.slopes
+
+    def wrong(self, chunks, q, sites):
+        return slopes(self, [chunk._replace(mean=0.0 * chunk.mean) for chunk in chunks], q, sites)
+
+    monkeypatch.setattr(MeanField, "slopes", wrong)
     m = small_model("HetGaussian")
     assert wrong_leaves(sites_fixed_errors(m, random_sites(m)))
 
@@ -468,7 +462,7 @@ def test_sites_fixed_gradient_partly_converged(likelihood):
     m.problem.evaluator.set_hyperparameters(m._theta())
     m.problem.evaluator.evaluate(m._q())
     m.problem.evaluator.accept(0.0)
-    sites = 0.5 * m.problem.evaluator.shards[0].sites("proposal")
+    sites = 0.5 * m.problem.evaluator.shards[0].sites.proposal
     assert not wrong_leaves(sites_fixed_errors(m, np.array(sites)))
 
 
@@ -486,26 +480,27 @@ def test_plain_gradient_is_not_the_sites_fixed_one(monkeypatch):
         assert any(part in leaf for leaf in wrong)
 
 
-def _sites_forget_mean(chunk, g_m, g_v, left, lam2, r, S_mu_bar):
-    return sparse.reverse_sites(chunk, g_m, g_v, left, lam2, r + lam2 * chunk.mean, S_mu_bar)
+def _sites_forget_mean(chunk, g_m, g_v, left, lam1, lam2, S_mu_bar):
+    lam1 = lam1 + lam2 * chunk.mean
+    return _reverse_sites(chunk, g_m, g_v, left, lam1, lam2, S_mu_bar)
 
 
 def _sites_do_not_move_the_mean(chunk, g_m, *rest):
-    part = sparse.reverse_sites(chunk, g_m, *rest)
+    part = _reverse_sites(chunk, g_m, *rest)
     return part._replace(mean=chunk.pull_mean(g_m))
 
 
 def _sites_factor_2(chunk, g_m, g_v, left, *rest):
     M, left = left.shape[0], left.copy()
     left[:, M + 1 : 2 * M + 1] *= 0.5
-    return sparse.reverse_sites(chunk, g_m, g_v, left, *rest)
+    return _reverse_sites(chunk, g_m, g_v, left, *rest)
 
 
 @pytest.mark.parametrize(
     "mutant", [_sites_forget_mean, _sites_do_not_move_the_mean, _sites_factor_2]
 )
 def test_wrong_sites_fixed_gradients_are_caught(mutant, monkeypatch):
-    monkeypatch.setattr(shards_module, "reverse_sites", mutant)
+    monkeypatch.setattr(mean_field, "reverse_sites", mutant)
     m = small_model("HetGaussian", means="linear")
     assert wrong_leaves(sites_fixed_errors(m, random_sites(m)))
 
@@ -518,7 +513,7 @@ def test_at_the_optimal_q_the_two_gradients_agree():
     evaluator.set_hyperparameters(m._theta())
     evaluator.evaluate(state_q)
     evaluator.accept(0.0)
-    sites = np.array(evaluator.shards[0].sites("proposal"))
+    sites = np.array(evaluator.shards[0].sites.proposal)
     evaluator.shards[0].load_sites(sites)
     gram = evaluator.gram()
     state = evaluator.evaluate(evaluator.gaussians(gram), gram)

@@ -39,7 +39,7 @@ def inducing_inputs(e: Evidence) -> Finding:
         some = part.rows.X[e.rng.permutation(len(rows))[: PAIRS[1]]]
         added = [
             more_inducing(prior, some, min(len(prior.Z), MOST_ADDED))
-            for prior in evaluator.task.priors
+            for prior in evaluator.setting.projectors
         ]
         Z = [np.vstack(pair) for pair in zip(theta.Z, added, strict=True)]
         evaluator.set_hyperparameters(replace(theta, Z=Z), scale)
