@@ -16,12 +16,14 @@ import numpy as np
 
 from ..data.arguments import as_generator, fraction, positive_int, thread_count
 from ..data.frames import check_order, column_names, frame_rows, rows_by_name
-from ..data.rows import as_inputs, as_row_values, as_targets, rows_of
+from ..data.rows import WEIGHTS, as_inputs, as_row_values, as_targets, rows_of
 from ..data.tables import Table
 from ..errors import InputError, MomentWarning
+from ..likelihoods.observation import EXACT, RIGHT
 from ..linalg import Array, one_blas_thread
 from ..predictive.distribution import Predictive
-from . import metrics
+from .censoring import Censoring, codes_of, known_rows
+from .metrics import inside_interval, mean_of, median_of
 
 __all__ = ["CrossValidation", "cross_validate"]
 
@@ -45,7 +47,12 @@ class Validated(Protocol):
 class CrossValidation(Table):
     """Scores of held-out rows, a row for each fold, their mean printed below.
 
-    Columns: rows, nlpd, mae (of the median), rmse (of the mean), coverage, width, seconds.
+    Columns: rows, nlpd, mae (of the median), rmse (of the mean), coverage, width, seconds. They
+    are means over the rows, by the rows' weights where there are some.
+
+    Right-censored rows enter mae and rmse by weights, up to a horizon of all folds: see
+    `metrics.crps`. With left- or interval-censored rows these two are nan; nlpd, which is the
+    score to compare such models by, and coverage take every row.
 
     Attributes
     ----------
@@ -104,6 +111,7 @@ def cross_validate(
     }
     level = fraction(level, "level")
     splits = _splits(folds, N, rng)
+    followed, tau = _censoring(y, metadata)
     lock = threading.Lock()
     fit = fit or (lambda model: model.optimize(messages=False))
 
@@ -117,8 +125,10 @@ def cross_validate(
         start = time.perf_counter()
         fit(model)
         seconds = time.perf_counter() - start
-        predictive = model.predictive(frame_rows(X, test), rows_of(metadata, test))
-        return _scores(predictive, y[test], level, seconds)
+        held = rows_of(metadata, test)
+        weights = held.pop(WEIGHTS, np.ones(len(test)))
+        predictive = model.predictive(frame_rows(X, test), held)
+        return _scores(predictive, y[test], weights, level, seconds, followed, tau)
 
     log_density = np.full(N, np.nan)
     workers = min(len(splits), thread_count(num_threads))
@@ -141,23 +151,49 @@ def cross_validate(
     return CrossValidation(index, columns, footer, log_density)
 
 
+def _censoring(y: Array, metadata: Mapping[str, Array]) -> tuple[tuple[Any, ...] | None, Any]:
+    """Rows from which to estimate the censoring, and the horizon, where some are right-censored."""
+    censored = metadata.get("censored", np.zeros(len(y)))
+    if not (np.isin(censored, (EXACT, RIGHT)).all() and (censored == RIGHT).any()):
+        return None, None
+    train = (y, censored, metadata.get("entry"), metadata.get(WEIGHTS))
+    return train, Censoring(*train).horizon
+
+
 def _scores(
-    predictive: Predictive, y: Array, level: float, seconds: float
+    predictive: Predictive,
+    y: Array,
+    weights: Array,
+    level: float,
+    seconds: float,
+    train: tuple[Any, ...] | None,
+    tau: float | None,
 ) -> tuple[list[float], Array]:
     """One row of the table, and log p(y) of the held-out rows."""
     log_density = predictive.logpdf(y[:, None])[:, 0]
-    ends = predictive.ppf(np.array([0.5 - 0.5 * level, 0.5, 0.5 + 0.5 * level]))  # (n, 3)
-    inside = (ends[:, 0] <= y) & (y <= ends[:, 2])
+    lower, upper = predictive.interval(level)
+    code, absolute, square = codes_of(predictive), np.nan, np.nan
+    some_known = (code == EXACT).any() or (y >= (np.inf if tau is None else tau)).any()
+    if some_known and np.isin(code, (EXACT, RIGHT)).all():
+        known = known_rows(predictive, y, "cross_validate", train, tau)
+        total = weights * known.weights
+        absolute = _mean(np.abs(median_of(predictive, known) - known.y), total)
+        square = _mean((mean_of(predictive, known) - known.y) ** 2, total)
     row = [
         len(y),
-        -log_density.mean(),
-        metrics.mae(ends[:, 1], y),
-        metrics.rmse(predictive.mean, y),
-        inside.mean(),
-        (ends[:, 2] - ends[:, 0]).mean(),
+        -_mean(log_density, weights),
+        absolute,
+        np.sqrt(square),
+        _mean(inside_interval(predictive, y, level), weights),
+        _mean((upper - lower)[:, 0], weights),
         seconds,
     ]
     return [float(value) for value in row], log_density
+
+
+def _mean(values: Array, weights: Array) -> float:
+    """The weighted mean, nan where no row has a weight."""
+    return float(np.average(values, weights=weights)) if weights.any() else np.nan
 
 
 def _splits(folds: int | Sequence[Split], N: int, rng: Any) -> list[Split]:

@@ -26,14 +26,16 @@ import numpy as np
 
 from ..data.arguments import as_generator, positive_int
 from ..data.tables import Table
-from ..errors import ChainedGPWarning, InputError
-from ..inference.natural_gradients import find_q, start_from_q
+from ..errors import ChainedGPWarning, ConvergenceWarning, InputError
+from ..inference.natural_gradients import find_q, predicted_gap, start_from_q
 from ..inference.problem import Problem
+from ..likelihoods.observation import INTERVAL
 from ..linalg import Array, one_blas_thread
 from ..posterior.evaluator import Evaluator
 from ..posterior.shards import Shard
 from ..posterior.sparse import project
 from ..predictive.distribution import Predictive
+from ..predictive.survival import CENSORING
 from .pareto import tail_shape
 
 __all__ = ["LOO", "LeftOut", "compare", "influence", "loo"]
@@ -41,6 +43,7 @@ __all__ = ["LOO", "LeftOut", "compare", "influence", "loo"]
 BLOCK = 128  # rows whose Pareto k are found at once, by (BLOCK, size) draws of every latent
 REFIT = 200  # rows, by default, for which q is found anew
 TOLERANCE = 1e-9  # nats of the bound to which q is found anew
+FAR, FAR_PER_ROW = 1.0, 1e-3  # nats, in all and for each row, from its best at which q is no fit
 CAVITY_FLOOR = 1e-6  # the least 1 − λ2 s: below it q without the site is no distribution
 
 
@@ -54,9 +57,10 @@ class LOO:
     pareto_k : (N,) influence of each row on q. Above `threshold` the density of a row that is not
         in `refitted` is not to be trusted.
     refitted : (N,) whether q was found anew without the row.
-    p_loo : effective number of parameters, Σ_i log p(y_i | y) − log p(y_i | y_−i).
+    p_loo : effective number of parameters, Σ_i w_i (log p(y_i | y) − log p(y_i | y_−i)).
     threshold : min(1 − 1/log10(size), 0.7).
-    weights : (N,) row weights, or None.
+    weights : (N,) row weights w_i, or None.
+    observed : what the densities are of, name -> (N,): "Y" and the metadata; None if not known.
     """
 
     pointwise: Array
@@ -65,6 +69,7 @@ class LOO:
     p_loo: float
     threshold: float
     weights: Array | None = None
+    observed: Mapping[str, Array] | None = None
 
     @property
     def contributions(self) -> Array:
@@ -119,6 +124,15 @@ def loo(problem: Problem, refit: int | bool = REFIT, rng: Any = 0, size: int = 4
     if not isinstance(refit, int | np.integer) or refit < 0:
         raise InputError(f"refit must be a number of rows, True or False; got {refit!r}.")
     left = LeftOut(problem)
+    gap = left.gap
+    if not gap <= FAR + FAR_PER_ROW * N:
+        warnings.warn(
+            f"q is {gap:.2g} nats from the best one at these hyperparameters: the model was not "
+            "fitted, or was changed since, and the leave-one-out densities are not those of a fit. "
+            'Call m.optimize(), or m.optimize(only="variational") to keep the hyperparameters.',
+            ConvergenceWarning,
+            stacklevel=3,
+        )
     k = influence(left, np.arange(N), generator, size)
     means, variances, proper = left.without_sites()
     order = np.argsort(np.where(proper, -k, -np.inf), kind="stable")
@@ -131,8 +145,9 @@ def loo(problem: Problem, refit: int | bool = REFIT, rng: Any = 0, size: int = 4
     within = Predictive(left.likelihood, left.means, left.variances, metadata).logpdf(y)[:, 0]
     threshold = min(1.0 - 1.0 / np.log10(size), 0.7)
     refitted = np.isin(np.arange(N), chosen)
-    p_loo = float((within - pointwise).sum())
-    result = LOO(pointwise, k, refitted, p_loo, threshold, problem.rows.weights)
+    p_loo = float(left.weights @ (within - pointwise))
+    weights, observed = problem.rows.weights, {"Y": y[:, 0], **metadata}
+    result = LOO(pointwise, k, refitted, p_loo, threshold, weights, observed)
     if result.num_bad:
         warnings.warn(
             f"The Pareto k of {result.num_bad} of {N} rows is above {threshold:.2f}: their "
@@ -149,6 +164,10 @@ class Compared(Protocol):
     @property
     def Y(self) -> Array:
         """The targets (N, 1)."""
+
+    @property
+    def Y_metadata(self) -> dict[str, Array]:
+        """Per-row values, (N,) each, weights included."""
 
     def loo(self, refit: int | bool = REFIT, rng: Any = 0, size: int = 4000) -> LOO:
         """Log-densities of each row when it is left out."""
@@ -177,6 +196,13 @@ class LeftOut:
         self.state = start_from_q(self.evaluator, self.q)
         self.sites = self.shard.sites.current.copy()  # (2, b, N)
         self.means, self.variances = self.evaluator.marginals(self.q)  # (N, b)
+
+    @property
+    def gap(self) -> float:
+        """About how many nats the bound is below its maximum over q, at these hyperparameters."""
+        precisions = [np.linalg.inv(part.S).astype(float) for part in self.q]
+        q = tuple(replace(part, precision=P) for part, P in zip(self.q, precisions, strict=True))
+        return float(predicted_gap(self.evaluator, replace(self.state, q=q)))
 
     def without_sites(self) -> tuple[Array, Array, Array]:
         """Means and variances (N, b) of q without each row's own sites, and whether that is one."""
@@ -238,13 +264,8 @@ def compare(models: Mapping[str, Compared | LOO], **options: Any) -> Table:
     """
     if not isinstance(models, Mapping) or not models:
         raise InputError(f"models must be a dict of named models; got {models!r}.")
-    targets = [np.asarray(m.Y) for m in models.values() if not isinstance(m, LOO)]
-    if any(not np.array_equal(y, targets[0]) for y in targets[1:]):
-        raise InputError("models must be of the same targets in the same order; they differ.")
+    _check_same_rows({name: _observed(model) for name, model in models.items()})
     results = {k: m if isinstance(m, LOO) else m.loo(**options) for k, m in models.items()}
-    lengths = {len(result.pointwise) for result in results.values()}
-    if len(lengths) > 1:
-        raise InputError(f"models must be of the same rows; their numbers are {sorted(lengths)}.")
     names = sorted(results, key=lambda name: -results[name].elpd)
     ranked = [results[name] for name in names]
     gaps = [result.contributions - ranked[0].contributions for result in ranked]
@@ -257,6 +278,42 @@ def compare(models: Mapping[str, Compared | LOO], **options: Any) -> Table:
         "bad_k": [result.num_bad for result in ranked],
     }
     return Table(tuple(names), {k: np.array(v, dtype=float) for k, v in columns.items()}, {})
+
+
+def _observed(model: Compared | LOO) -> dict[str, Array]:
+    """What the leave-one-out densities of a model, or of a `LOO`, are of; at least the weights.
+
+    Metadata that say how rows were seen are there also where no row has them.
+    """
+    if isinstance(model, LOO):
+        rows, weights, size = dict(model.observed or {}), model.weights, len(model.pointwise)
+    else:
+        rows, size = {"Y": np.asarray(model.Y)[:, 0], **model.Y_metadata}, len(model.Y)
+        weights = rows.pop("weights", None)
+    if "Y" in rows:
+        rows = {**{key: np.zeros(size) for key in CENSORING}, **rows}
+        rows["y_upper"] = np.where(rows["censored"] == INTERVAL, rows["y_upper"], 0.0)
+    return {**rows, "weights": np.ones(size) if weights is None else weights}
+
+
+def _check_same_rows(observed: Mapping[str, dict[str, Array]]) -> None:
+    """Refuse models whose rows differ in number, in targets, in how they were seen or in weight.
+
+    Metadata that only one of two models has, such as an exposure, are a matter of modelling.
+    """
+    (first, one), *others = observed.items()
+    for name, other in others:
+        for key in (key for key in one if key in other):
+            a, b = one[key], other[key]
+            if len(a) != len(b):
+                sizes = f"{first!r} has {len(a)} and {name!r} {len(b)}"
+                raise InputError(f"models must be of the same rows; {sizes}.")
+            if not np.array_equal(a, b):
+                what = "targets in the same order" if key == "Y" else f"{key} in every row"
+                raise InputError(
+                    f"models must be of the same rows, with the same {what}; {first!r} and "
+                    f"{name!r} differ in {int((a != b).sum())} of {len(a)}."
+                )
 
 
 def _standard_error(contributions: Array) -> float:

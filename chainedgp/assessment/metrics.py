@@ -1,7 +1,9 @@
 """How good predictions are: scores of distributions, calibration, and measures for survival.
 
 `predictive` is a `Predictive` of n rows (`m.predictive(Xnew, Y_metadata)`) and y their targets,
-(n,) or (n, 1). Survival functions take times and `censored` (0 seen, 1 right-censored).
+(n,) or (n, 1). How the rows were seen (`censored`, `y_upper`, `entry`) is in its metadata, and a
+score respects that or refuses the rows. Where there is an entry, a score is that of the law of y
+given y > entry. Survival functions take times and `censored` (0 seen, 1 right-censored).
 """
 
 from __future__ import annotations
@@ -11,13 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import chdtrc
 
-from ..data.arguments import as_generator
+from ..data.arguments import as_generator, fraction
 from ..data.rows import as_targets
 from ..errors import InputError
+from ..likelihoods.observation import EXACT, LEFT, RIGHT
 from ..linalg import Array
 from ..predictive.distribution import Predictive
-from ..predictive.quantiles import DISCRETE
-from ..predictive.survival import pit_ends
+from ..predictive.observed import ObservedLaw, pit_ends
+from .censoring import Censoring, Known, codes_of, events_and_times, known_rows
+from .crps import mean_up_to, ranked_probability_score
 
 __all__ = [
     "DCalibration",
@@ -35,13 +39,8 @@ __all__ = [
     "rmse",
 ]
 
-LOWER = (1e-6, 1e-3, 0.05, 0.25)
-LEVELS = (*LOWER, 0.5, *(1.0 - level for level in reversed(LOWER)))
-"""Quantile levels between which the integral of the CRPS is taken by Gauss–Legendre nodes."""
-NODES = 8  # Gauss–Legendre nodes between two neighbouring levels
-COUNTS = 512  # counts whose terms of the CRPS are added up at once
 PAIRS = 4_000_000  # pairs of rows that are compared at once, so that memory stays bounded
-TIED = 1e-8  # risks that differ by less than this count as equal
+TIED = 1e-12  # difference of two risks, relative to the larger, that is rounding: they are tied
 RISKS = "a number for each row, higher for earlier events, such as -predictive.ppf(0.5)"
 
 
@@ -57,7 +56,9 @@ def nlpd(predictive: Predictive, y: Any) -> float:
     return float(-np.mean(predictive.logpdf(y[:, None])))
 
 
-def crps(predictive: Predictive, y: Any) -> Array:
+def crps(
+    predictive: Predictive, y: Any, train: tuple[Any, ...] | None = None, tau: float | None = None
+) -> Array:
     """Continuous ranked probability score of each row, (n,): lower is better, in units of y.
 
         CRPS = ∫ (F(z) − [y ≤ z])² dz = ∫_{−∞}^y F² dz + ∫_y^∞ (1 − F)² dz,
@@ -66,49 +67,44 @@ def crps(predictive: Predictive, y: Any) -> Array:
     1 − 1e-6, in panels that end at quantiles, at atoms and at y, over log z for positive targets.
     For a point forecast it is the absolute error. It exists where E[min(y, y')] does: for a
     log-logistic with a shape over ½, without a mean.
+
+    Where rows are right-censored the integral ends at the horizon τ, and the score of a row is
+    multiplied by [known]/G(min(y, τ)), divided by the mean of these weights, where a row is known
+    if its event was seen or it was followed to τ, and G is the Kaplan–Meier estimate of the
+    survival function of the censoring. The mean over the rows is then what it would be without
+    censoring; the score of a single row means little. Other censoring is an error: use `nlpd`.
+
+    Parameters
+    ----------
+    train : (y, censored) of the rows from which G is estimated; None takes the given rows.
+    tau : the horizon τ; None takes the last time up to which a tenth of the rows is followed.
     """
     y = _targets(predictive, y)
-    if predictive._likelihood.support in DISCRETE:
-        return _crps_counts(predictive, y)
-    quantiles = predictive.ppf(np.array(LEVELS))
-    fixed = np.array([a for a in predictive._likelihood.atoms if np.isfinite(a)])
-    fixed = np.clip(fixed, quantiles[:, :1], quantiles[:, -1:])  # (n, atoms)
-    edges = np.sort(np.concatenate([quantiles, fixed, y[:, None]], axis=1), axis=1)
-    x, w = np.polynomial.legendre.leggauss(NODES)
-    # a positive target's upper tail may be as heavy as that of a log-logistic: decades of z
-    decades = predictive._likelihood.support == "positive" and edges.min() > 0.0
-    edges = np.log(edges) if decades else edges
-    half = 0.5 * np.diff(edges, axis=1)[:, :, None]  # (n, panels, 1)
-    z = (edges[:, :-1, None] + half * (1.0 + x)).reshape(len(y), -1)
-    dz = (half * w).reshape(len(y), -1)
-    if decades:
-        z = np.exp(z)
-        dz = dz * z
-    gap = predictive.cdf(z) - (z >= y[:, None])
-    return np.einsum("ij,ij->i", gap * gap, dz)
-
-
-def _crps_counts(predictive: Predictive, y: Array) -> Array:
-    """Σ_k (F(k) − [y ≤ k])² from the smaller to the larger of y and the extreme quantiles."""
-    ends = predictive.ppf(np.array([LEVELS[0], LEVELS[-1]]))
-    low, high = np.minimum(ends[:, 0], y), np.maximum(ends[:, 1], y)
-    total = np.zeros(len(y))
-    for start in range(0, int((high - low).max()) + 1, COUNTS):
-        span = min(COUNTS, int((high - low).max()) + 1 - start)
-        k = low[:, None] + start + np.arange(span)
-        gap = predictive.cdf(k) - (k >= y[:, None])
-        total += np.where(k <= high[:, None], gap * gap, 0.0).sum(axis=1)
-    return total
+    known = known_rows(predictive, y, "crps", train, tau)
+    return known.weights * ranked_probability_score(predictive, known.y, known.horizon)
 
 
 def interval_coverage(predictive: Predictive, y: Any, level: float = 0.95) -> float:
     """Fraction of targets inside the central interval: mean_i [l_i ≤ y_i ≤ u_i], nominally `level`.
 
-    For counts, whose intervals hold more than `level`, it is above it even for the true model.
+    For counts, whose intervals hold more than `level`, it is above it even for the true model. A
+    censored row counts with the probability that it is inside, given what was seen of it.
     """
-    y = _targets(predictive, y)
-    lower, upper = predictive.interval(level)
-    return float(np.mean((lower[:, 0] <= y) & (y <= upper[:, 0])))
+    return float(np.mean(inside_interval(predictive, _targets(predictive, y), level)))
+
+
+def inside_interval(predictive: Predictive, y: Array, level: float) -> Array:
+    """Whether each row is inside the central interval, (n,), or how probably where it is censored.
+
+    With the ends of the PIT, F(y⁻) and F(y), a seen row is inside if F(y) ≥ α/2 and
+    F(y⁻) < 1 − α/2, α = 1 − level. A censored one has the share of its ends that is between these.
+    """
+    margin = 0.5 - 0.5 * fraction(level, "level")
+    lower, upper = pit_ends(predictive, y)
+    inside = 1.0 * ((upper >= margin) & (lower < 1.0 - margin))
+    shared = np.clip(upper, margin, 1.0 - margin) - np.clip(lower, margin, 1.0 - margin)
+    wide = (codes_of(predictive) != EXACT) & (upper > lower)
+    return np.divide(shared, upper - lower, out=inside, where=wide)
 
 
 def interval_width(predictive: Predictive, level: float = 0.95) -> float:
@@ -130,18 +126,57 @@ def pit(predictive: Predictive, y: Any, rng: Any = 0) -> Array:
     return lower + as_generator(rng).uniform(size=len(y)) * np.maximum(upper - lower, 0.0)
 
 
-def mae(prediction: Any, y: Any) -> float:
-    """Mean absolute error, mean_i |ŷ_i − y_i|; ŷ (n,) or (n, 1), or a predictive's median."""
-    if isinstance(prediction, Predictive):
-        prediction = prediction.ppf(0.5)
-    return float(np.mean(np.abs(_errors(prediction, y))))
+def mae(
+    prediction: Any, y: Any, train: tuple[Any, ...] | None = None, tau: float | None = None
+) -> float:
+    """Mean absolute error, mean_i |ŷ_i − y_i|; ŷ (n,) or (n, 1), or a predictive's median.
+
+    Where rows of a predictive are right-censored, that of min(ŷ, τ) and min(y, τ), weighted as
+    in `crps`, which has `train` and `tau` too. Predictions (n,) are taken as of targets all seen.
+    """
+    return _mean_error(prediction, y, "mae", train, tau)
 
 
-def rmse(prediction: Any, y: Any) -> float:
-    """Root mean squared error, sqrt(mean_i (ŷ_i − y_i)²); ŷ (n,), (n, 1) or a predictive's mean."""
+def rmse(
+    prediction: Any, y: Any, train: tuple[Any, ...] | None = None, tau: float | None = None
+) -> float:
+    """Root mean squared error, sqrt(mean_i (ŷ_i − y_i)²); ŷ (n,), (n, 1) or a predictive's mean.
+
+    Where rows of a predictive are right-censored, that of E[min(y, τ)] and min(y, τ), weighted as
+    in `crps`, which has `train` and `tau` too. Predictions (n,) are taken as of targets all seen.
+    """
+    return float(np.sqrt(_mean_error(prediction, y, "rmse", train, tau)))
+
+
+def _mean_error(prediction: Any, y: Any, name: str, train: Any, tau: float | None) -> float:
+    """The mean absolute error for "mae", the mean square for "rmse"."""
+    weights: Any = 1.0
     if isinstance(prediction, Predictive):
-        prediction = prediction.mean
-    return float(np.sqrt(np.mean(_errors(prediction, y) ** 2)))
+        known = known_rows(prediction, _targets(prediction, y), name, train, tau)
+        point = median_of if name == "mae" else mean_of
+        prediction, y, weights = point(prediction, known), known.y, known.weights
+    elif train is not None or tau is not None:
+        raise InputError(
+            f"{name}: train and tau are for a Predictive whose rows are censored; predictions "
+            f"(n,) are scored against targets that were all seen."
+        )
+    errors = np.abs(_errors(prediction, y))
+    return float(np.mean(weights * (errors if name == "mae" else errors**2)))
+
+
+def median_of(predictive: Predictive, known: Known) -> Array:
+    """The best guess of min(y, τ) by absolute error, (n,): its median."""
+    return np.minimum(ObservedLaw(predictive).ppf(np.array([0.5]))[:, 0], known.horizon)
+
+
+def mean_of(predictive: Predictive, known: Known) -> Array:
+    """The best guess of min(y, τ) by squared error, (n,): its mean."""
+    if known.horizon < np.inf:
+        return mean_up_to(predictive, known.horizon)
+    mean = predictive.mean[:, 0]
+    if not ObservedLaw(predictive).entered.any():
+        return mean
+    return np.where(np.isfinite(mean), mean_up_to(predictive, np.inf), mean)
 
 
 # ---- survival ------------------------------------------------------------------------------------
@@ -158,13 +193,13 @@ def concordance_harrell(risk: Any, y: Any, censored: Any) -> float:
     risk : (n,) or (n, 1), higher for earlier events, such as −median of a predictive.
     y, censored : (n,) times, and 1 where the event comes after y.
     """
-    y, censored = _survival(y, censored)
+    y, censored = events_and_times(y, censored)
     risk = _one_per_row(risk, len(y), "risk", RISKS)
     return _concordance(risk, y, censored, np.ones(len(y)))
 
 
 def concordance_uno(
-    risk: Any, y: Any, censored: Any, train: tuple[Any, Any] | None = None, tau: float | None = None
+    risk: Any, y: Any, censored: Any, train: tuple[Any, ...] | None = None, tau: float | None = None
 ) -> float:
     """Uno's concordance: pairs as Harrell's, weighted 1/G(y_i)², so that censoring does not matter.
 
@@ -176,9 +211,9 @@ def concordance_uno(
     train : (y, censored) of the rows from which G is estimated; None takes the given rows.
     tau : pairs whose first event is at tau or later are left out.
     """
-    y, censored = _survival(y, censored)
+    y, censored = events_and_times(y, censored)
     risk = _one_per_row(risk, len(y), "risk", RISKS)
-    G = _Censoring(*((y, censored) if train is None else train))
+    G = Censoring(*((y, censored) if train is None else train))
     used = ~censored if tau is None else ~censored & (y < tau)
     at = G(y)
     if (at[used] <= 0.0).any():
@@ -191,38 +226,48 @@ def concordance_uno(
 
 
 def brier_score(
-    survival: Any, times: Any, y: Any, censored: Any, train: tuple[Any, Any] | None = None
+    survival: Any, times: Any, y: Any, censored: Any, train: tuple[Any, ...] | None = None
 ) -> Array:
     """Brier score at each time, (k,), with inverse probability of censoring weights (Graf 1999).
 
         BS(t) = mean_i S_i(t)² [y_i ≤ t, seen]/G(y_i) + (1 − S_i(t))² [y_i > t]/G(t)
+
+    For a predictive whose rows have an entry e_i, S_i(t) is given T > e_i, and the weights are
+    multiplied by G(e_i).
 
     Parameters
     ----------
     survival : S_i(t), (n, k), or a predictive of a survival likelihood.
     times : (k,), ascending.
     y, censored : (n,).
-    train : (y, censored) for the Kaplan–Meier estimate G of the censoring; None takes the rows.
+    train : (y, censored), or (y, censored, entry), for the Kaplan–Meier estimate G of the
+        censoring; None takes the rows.
     """
     times = np.atleast_1d(np.asarray(times, dtype=float))
     if times.ndim != 1 or not (np.diff(times) > 0.0).all():
         raise InputError("times must be (k,), ascending.")
-    S = np.asarray(survival.sf(times) if isinstance(survival, Predictive) else survival, float)
-    y, censored = _survival(y, censored)
+    entry = None
+    if isinstance(survival, Predictive):
+        survival._check_survival("brier_score")
+        law, censored = ObservedLaw(survival), codes_of(survival, censored)
+        entry, survival = law.entry if law.entered.any() else None, 1.0 - law.cdf(times)
+    y, censored = events_and_times(y, censored)
+    S = np.asarray(survival, dtype=float)
     if S.shape != (len(y), len(times)):
         raise InputError(
             f"survival must be ({len(y)}, {len(times)}), rows and times; got {S.shape}."
         )
-    G = _Censoring(*((y, censored) if train is None else train))
+    G = Censoring(*((y, censored, entry) if train is None else train))
     at_y, at_t = G(y), G(times)
     at_y[at_y == 0.0] = at_t[at_t == 0.0] = np.inf  # no weight where nothing can be known
     died = (y[:, None] <= times) & ~censored[:, None]
     alive = y[:, None] > times
-    return np.mean(died * S**2 / at_y[:, None] + alive * (1.0 - S) ** 2 / at_t, axis=0)
+    score = died * S**2 / at_y[:, None] + alive * (1.0 - S) ** 2 / at_t
+    return np.mean(score if entry is None else G(entry)[:, None] * score, axis=0)
 
 
 def integrated_brier_score(
-    survival: Any, times: Any, y: Any, censored: Any, train: tuple[Any, Any] | None = None
+    survival: Any, times: Any, y: Any, censored: Any, train: tuple[Any, ...] | None = None
 ) -> float:
     """∫ BS(t) dt / (t_k − t_1) over the times, by the trapezium rule; see `brier_score`."""
     times = np.atleast_1d(np.asarray(times, dtype=float))
@@ -240,51 +285,58 @@ class DCalibration(NamedTuple):
     counts: Array
 
 
-def d_calibration(survival: Any, y: Any, censored: Any, bins: int = 10) -> DCalibration:
+def d_calibration(survival: Any, y: Any, censored: Any = None, bins: int = 10) -> DCalibration:
     """D-calibration (Haider et al. 2020): S_i(y_i) is uniform on (0, 1) if the model is right.
 
-    A seen row adds 1 to the bin of s = S_i(y_i). A censored one, whose S_i(T_i) is uniform on
-    (0, s), adds to each bin the part of (0, s) that lies in it. The statistic Σ (O − n/B)²/(n/B)
-    is compared with χ² of B − 1 degrees of freedom: a small p-value says not calibrated.
+    A seen row adds 1 to the bin of s = S_i(y_i). A right-censored one, whose S_i(T_i) is uniform
+    on (0, s), adds to each bin the part of (0, s) that lies in it; so do a left-censored one with
+    (s, 1) and an interval with its own ends. Where a row has an entry, S_i is given T_i > entry.
+    The statistic Σ (O − n/B)²/(n/B) is compared with χ² of B − 1 degrees of freedom: a small
+    p-value says not calibrated.
 
     Parameters
     ----------
     survival : S_i(y_i), (n,) or (n, 1), or a predictive of a survival likelihood.
-    y, censored : (n,).
+    y : (n,).
+    censored : (n,), 0 seen, 1 right- or −1 left-censored, of a predictive also 2, an interval;
+        None takes what a predictive was told.
     bins : number B of bins.
     """
     if isinstance(survival, Predictive):
-        survival = survival.sf(_targets(survival, y)[:, None])
-    y, censored = _survival(y, censored)
-    s = _one_per_row(
-        survival, len(y), "survival", "a Predictive, or S_i(y_i) of each row at its own time"
-    )
-    if not ((s >= 0.0) & (s <= 1.0)).all():
-        raise InputError("survival must lie between 0 and 1.")
-    own = np.minimum((s * bins).astype(int), bins - 1)
-    counts = np.bincount(own[~censored], minlength=bins).astype(float)
-    s, edges = np.maximum(s[censored], np.finfo(float).tiny), np.arange(bins) / bins
-    covered = np.clip(s[:, None] - edges, 0.0, 1.0 / bins)  # (rows, B)
-    counts += (covered / s[:, None]).sum(axis=0)
-    expected = len(own) / bins
+        survival._check_survival("d_calibration")
+        codes = codes_of(survival, censored)
+        first, last = pit_ends(survival, _targets(survival, y), codes)
+        ends = 1.0 - last, 1.0 - first
+    else:
+        ends = _ends_of_survival(survival, y, censored)
+    low, high = (np.clip(s, 0.0, 1.0) for s in ends)
+    width, edges = high - low, np.arange(bins) / bins
+    point = width < np.finfo(float).tiny
+    own = np.minimum((high[point] * bins).astype(int), bins - 1)
+    counts = np.bincount(own, minlength=bins).astype(float)
+    low, high, width = (a[~point, None] for a in (low, high, width))
+    covered = np.clip(high, edges, edges + 1.0 / bins) - np.clip(low, edges, edges + 1.0 / bins)
+    counts += (covered / width).sum(axis=0)
+    expected = len(point) / bins
     statistic = float(((counts - expected) ** 2).sum() / expected)
     return DCalibration(statistic, float(chdtrc(bins - 1, statistic)), counts)
 
 
-class _Censoring:
-    """Kaplan–Meier G(t) = Π_{s ≤ t} (1 − c_s/(r_s − d_s)), c, d, r censored, died, at risk at s."""
-
-    def __init__(self, y: Any, censored: Any) -> None:
-        y, censored = _survival(y, censored)
-        self.times, which = np.unique(y, return_inverse=True)
-        lost = np.bincount(which, weights=censored)
-        total = np.bincount(which)
-        at_risk = len(y) - np.cumsum(total) + lost  # without those that died at s
-        steps = 1.0 - np.divide(lost, at_risk, out=np.zeros(len(lost)), where=at_risk > 0)
-        self.values = np.concatenate([[1.0], np.cumprod(steps)])
-
-    def __call__(self, t: Array) -> Array:
-        return self.values[np.searchsorted(self.times, t, side="right")]
+def _ends_of_survival(survival: Any, y: Any, censored: Any) -> tuple[Array, Array]:
+    """The ends (n,) between which S_i(T_i) lies, from S_i(y_i) and how the rows were seen."""
+    rows = np.size(y)
+    s = _one_per_row(
+        survival, rows, "survival", "a Predictive, or S_i(y_i) of each row at its own time"
+    )
+    code = as_targets(censored, rows, "censored")
+    if not np.isin(code, (EXACT, RIGHT, LEFT)).all():
+        raise InputError(
+            "censored must be 0 (event seen), 1 (right-censored) or -1 (left-censored) here; for "
+            "intervals give a Predictive."
+        )
+    if not ((s >= 0.0) & (s <= 1.0)).all():
+        raise InputError("survival must lie between 0 and 1.")
+    return np.where(code == RIGHT, 0.0, s), np.where(code == LEFT, 1.0, s)
 
 
 def _concordance(risk: Array, y: Array, censored: np.ndarray, weights: Array) -> float:
@@ -296,7 +348,7 @@ def _concordance(risk: Array, y: Array, censored: np.ndarray, weights: Array) ->
         i = events[start : start + step]
         comparable = (y > y[i, None]) | ((y == y[i, None]) & censored)  # (rows, n)
         ahead = risk[i, None] - risk
-        tied = np.abs(ahead) <= TIED
+        tied = np.abs(ahead) <= TIED * np.maximum(np.abs(risk[i, None]), np.abs(risk))
         score = np.where(tied, 0.5, ahead > 0.0)
         right += float(weights[i] @ (score * comparable).sum(axis=1))
         total += float(weights[i] @ comparable.sum(axis=1))
@@ -326,16 +378,6 @@ def _errors(prediction: Any, y: Any) -> Array:
             f"{y.shape}."
         )
     return prediction.ravel() - y.ravel()
-
-
-def _survival(y: Any, censored: Any) -> tuple[Array, np.ndarray]:
-    """Times (n,), and whether they are censored (n,) bool."""
-    y = np.asarray(y, dtype=float)
-    y = as_targets(y, y.size, "y")
-    codes = as_targets(censored, len(y), "censored")
-    if not np.isin(codes, (0.0, 1.0)).all():
-        raise InputError("censored must be 0 (event seen) or 1 (right-censored) here.")
-    return y, codes == 1.0
 
 
 def _one_per_row(value: Any, rows: int, name: str, expected: str) -> Array:

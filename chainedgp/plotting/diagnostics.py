@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..data.rows import as_metadata, as_targets
 from ..errors import InputError
 from ..linalg import Array
 from ..predictive.fitted import FittedModel
-from ..predictive.survival import pit_ends
+from ..predictive.observed import pit_ends
 from . import grids, style
 
 if TYPE_CHECKING:
@@ -134,14 +135,21 @@ def plot_trace(
     return style.tidy(ax, against, "bound")
 
 
-def plot_relevance(model: FittedModel, *, ax: Any = None) -> Axes:
+def plot_relevance(
+    model: FittedModel, *, groups: Mapping[str, Sequence[int | str]] | None = None, ax: Any = None
+) -> Axes:
     """How much each input matters to each latent: one bar per input and latent.
 
     The bar is how much the posterior mean of the latent changes per standard deviation of the
-    input, root mean square over the rows of the data. An input with short bars for all latents
-    could be left out: `loo` of a model without it tells.
+    input, between values that the data have, root mean square over the rows of the data. An input
+    with short bars for all latents could be left out: `loo` of a model without it tells.
+
+    groups : inputs that belong together, {name: indices or names of columns}, such as the columns
+        of 0 and 1 that code one category. A group has one bar: how much the latent varies (its
+        standard deviation) over the combinations that the data have of these columns.
     """
-    table = grids.relevances(model)  # (D, b)
+    names, columns = grids.grouped(model, groups)
+    table = grids.relevances(model, columns)  # (D, b)
     D, b = table.shape
     ax = style.one_axes(ax, (style.SIZE[0], 0.9 + D * (0.14 + 0.14 * b)))
     height = 0.8 / b
@@ -156,7 +164,7 @@ def plot_relevance(model: FittedModel, *, ax: Any = None) -> Axes:
             lw=0.0,
             label=style.words(latent),
         )
-    ax.set_yticks(np.arange(D), grids.input_names(model))
+    ax.set_yticks(np.arange(D), names)
     ax.set_ylim(D - 0.5, -0.5)  # the axis points down, so that the first input is on top
     style.legend_above(ax)
     return style.tidy(ax, "relevance (change of the latent per sd of the input)")
@@ -176,6 +184,6 @@ def _transform(model: FittedModel, X: Any, Y: Any, Y_metadata: Any, rng: Any) ->
     given, _ = as_metadata(Y_metadata, model.likelihood, len(X))
     model.likelihood.check_rows(y, **given)
     predictive = model.predictive(X, given)
-    lower, upper = pit_ends(predictive, y, given)
+    lower, upper = pit_ends(predictive, y)
     draw = as_generator(rng).uniform(size=len(y))
     return np.clip(lower + draw * (upper - lower), 0.0, 1.0)

@@ -19,7 +19,8 @@ __all__ = ["input_names", "relevances", "target_name"]
 
 MARGIN = 0.02  # a grid reaches so far beyond the data on either side, in ranges of the data
 SAMPLE_ROWS = 200  # rows of the data, at most, over which relevances are averaged
-STEP = 0.1  # an input is moved by so many of its standard deviations to see what the latents do
+STEP = 0.1  # least change of an input, in its standard deviations, by which a slope is taken
+MOST_PATTERNS = 50  # combinations of several columns, at most, that are tried
 MOST_NAMED = 4  # inputs at rest, at most, that are named on an axis
 
 
@@ -128,23 +129,83 @@ def metadata_at_rest(model: FittedModel, Y_metadata: Any = None) -> dict[str, An
     return {**typical, **(Y_metadata or {})}
 
 
-def relevances(model: FittedModel) -> Array:
-    """How fast each fitted latent changes with each input, (D, b).
+def relevances(model: FittedModel, groups: Sequence[Sequence[int]] | None = None) -> Array:
+    """How much each fitted latent changes with each input, or group of inputs, (groups, b).
 
-        r_dj = mean[(m_j(x + h s_d e_d) − m_j(x − h s_d e_d))²]^½ / 2h
+    Of a single column d it is the slope between values that the data have, times the column's
+    standard deviation s_d, root mean square over rows of the data:
 
-    m_j the posterior mean of latent j, s_d the standard deviation of input d, with a small h,
-    averaged over rows of the data.
+        r_dj = s_d mean_i[((m_j(x_i; x_d = u_i) − m_j(x_i; x_d = l_i))/(u_i − l_i))²]^½,
+
+    m_j the posterior mean of latent j; u_i and l_i the nearest values of the column that are h s_d
+    or more above and below x_id, and x_id itself where there are none. So a column of 0 and 1 is
+    judged by the step from one to the other, whatever the functions do between them.
+
+    Of several columns it is the standard deviation of m_j, root mean square over rows, when the
+    columns run through the combinations that the data have, all others as they are. For one column
+    of two values the two are the same.
+
+    groups : columns that are changed together, each an index or several; None is each alone.
     """
-    every = max(1, len(model.X) // SAMPLE_ROWS)
-    X = np.array(model.X[::every][:SAMPLE_ROWS], dtype=float)
-    result = np.empty((X.shape[1], len(model.latents)))
-    for d, s in enumerate(np.std(np.asarray(model.X), axis=0)):
-        shift = np.zeros(X.shape[1])
-        shift[d] = STEP * s
-        change = model.predict_latents(X + shift)[0] - model.predict_latents(X - shift)[0]
-        result[d] = np.sqrt(np.mean(change**2, axis=0)) / (2.0 * STEP)
-    return result
+    data = np.asarray(model.X, dtype=float)
+    every = max(1, len(data) // SAMPLE_ROWS)
+    X = data[::every][:SAMPLE_ROWS]
+    groups = [[d] for d in range(X.shape[1])] if groups is None else groups
+    return np.stack([
+        _slopes(model, X, data, columns[0])
+        if len(columns) == 1
+        else _spread_over(model, X, data[:, list(columns)], list(columns))
+        for columns in groups
+    ])  # fmt: skip
+
+
+def grouped(
+    model: FittedModel, groups: Mapping[str, Sequence[int | str]] | None
+) -> tuple[list[str], list[list[int]]]:
+    """Names and columns of the groups of inputs, each that is in no group alone, in their order."""
+    names = input_names(model)
+    members = {
+        name: [column_index(model, input) for input in inputs]
+        for name, inputs in (groups or {}).items()
+    }
+    taken = [d for columns in members.values() for d in columns]
+    if not all(members.values()) or len(set(taken)) < len(taken):
+        raise InputError(
+            f"groups must be {{name: inputs}}, each input in one group at most; got {groups!r}."
+        )
+    alone = {names[d]: [d] for d in range(len(names)) if d not in taken}
+    ordered = sorted({**alone, **members}.items(), key=lambda pair: min(pair[1]))
+    return [name for name, _ in ordered], [columns for _, columns in ordered]
+
+
+def _slopes(model: FittedModel, X: Array, data: Array, d: int) -> Array:
+    """Root mean square of s_d times the slope of each latent between observed values, (b,)."""
+    values, s = np.unique(data[:, d]), float(np.std(data[:, d]))
+    if len(values) == 1:
+        return np.zeros(len(model.latents))
+    x, step = X[:, d], STEP * s
+    above = np.searchsorted(values, x + step, side="left")
+    below = np.searchsorted(values, x - step, side="right") - 1
+    ends = np.tile(X, (2, 1, 1))
+    ends[0, :, d] = np.where(above < len(values), values[np.minimum(above, len(values) - 1)], x)
+    ends[1, :, d] = np.where(below >= 0, values[np.maximum(below, 0)], x)
+    high, low = (model.predict_latents(rows)[0] for rows in ends)
+    slope = (high - low) / (ends[0, :, d] - ends[1, :, d])[:, None]
+    return s * np.sqrt(np.mean(slope**2, axis=0))
+
+
+def _spread_over(model: FittedModel, X: Array, seen: Array, columns: list[int]) -> Array:
+    """Root mean square over rows of the sd of each latent over combinations of columns, (b,)."""
+    patterns, counts = np.unique(seen, axis=0, return_counts=True)
+    if len(patterns) > MOST_PATTERNS:  # those of a few rows instead, each as often as any
+        patterns = seen[np.linspace(0, len(seen) - 1, MOST_PATTERNS).astype(int)]
+        counts = np.ones(MOST_PATTERNS, dtype=int)
+    rows = np.tile(X, (len(patterns), 1, 1))  # (patterns, n, D)
+    rows[:, :, columns] = patterns[:, None, :]
+    means = np.stack([model.predict_latents(part)[0] for part in rows])  # (patterns, n, b)
+    share = counts / counts.sum()
+    centred = means - np.einsum("p,pnb->nb", share, means)
+    return np.sqrt(np.einsum("p,pnb->b", share, centred**2) / len(X))
 
 
 def most_relevant(model: FittedModel) -> int:

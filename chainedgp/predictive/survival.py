@@ -12,11 +12,10 @@ from ..errors import InputError
 from ..expectations import quadrature
 from ..likelihoods.observation import OBSERVATION
 from ..likelihoods.wrappers.constant import innermost
-from ..parameters.domains import CONTINUOUS
 from .mixtures import GaussianLatents
 from .nodes import log_expectation
 
-__all__ = ["BAND_NODES", "CENSORING", "SurvivalCurves", "pit_ends"]
+__all__ = ["BAND_NODES", "CENSORING", "SurvivalCurves"]
 
 CENSORING = OBSERVATION
 """Metadata that say what was seen of an event: they enter `logpdf`, not the event's own law."""
@@ -152,28 +151,3 @@ def _panels(horizon: float, jumps: Sequence[float]) -> tuple[np.ndarray, np.ndar
     edges = np.union1d(edges, [t for t in jumps if 0.0 < t < horizon])
     half = 0.5 * np.diff(edges)[:, None]
     return (edges[:-1, None] + half * (1.0 + x)).ravel(), (half * w).ravel()
-
-
-def pit_ends(
-    predictive: Any, y: np.ndarray, metadata: dict[str, Any] | None = None
-) -> tuple[Any, Any]:
-    """The ends, (n,) each, between which the probability integral transform of each row lies.
-
-    Both are F(y) for a continuous target that was seen; F(y⁻) and F(y) at a jump, F(y) and 1 for a
-    right-censored one, and so on; given T > entry where there is an `entry`. metadata : how the
-    rows were observed, where the predictive distribution was not told.
-    """
-    metadata = predictive._seen.kw if metadata is None else metadata
-    lower = upper = predictive.cdf(y[:, None])[:, 0]
-    likelihood = predictive._likelihood
-    if likelihood.atoms or likelihood.support not in CONTINUOUS:
-        lower = predictive.cdf(np.nextafter(y[:, None], -np.inf))[:, 0]  # below a jump
-    censored = metadata.get("censored", np.zeros(len(y)))
-    if (censored == 2).any():
-        end = predictive.cdf(metadata["y_upper"][:, None])[:, 0]
-        upper = np.where(censored == 2, end, upper)
-    upper = np.where(censored == 1, 1.0, upper)
-    if "entry" in metadata:
-        start = predictive.cdf(metadata["entry"][:, None])[:, 0]
-        lower, upper = ((ends - start) / (1.0 - start) for ends in (lower, upper))
-    return np.where(censored == -1, 0.0, lower), upper

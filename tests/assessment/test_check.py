@@ -256,6 +256,24 @@ def test_hyperparameters():
     assert_tripped(finding(m, "hyperparameters"), "logit has a prior sd of 1e+03")
 
 
+@pytest.mark.parametrize("likelihood", [L.Gaussian, L.StudentT, L.HetGaussian, L.HetLaplace])
+def test_the_unit_of_y_raises_no_alarm(likelihood):
+    X, y = wave(60)
+    levels = {}
+    for unit in (1e-4, 1.0, 1e4):
+        m = build(X, unit * y, likelihood())
+        m.optimize(messages=False)
+        levels[unit] = {found.name: found.level for found in m.check().findings}
+        assert "prior sd" not in finding(m, "hyperparameters").message
+        # a variance without a limit is one in every unit
+        kernel = m.kernels[0]
+        kernel.variance[:] = 1e6 * (unit * y.std()) ** 2
+        assert_tripped(finding(m, "hyperparameters"), "has a prior sd of")
+        kernel.variance[:] = 1e2 * (unit * y.std()) ** 2
+        assert "prior sd" not in finding(m, "hyperparameters").message
+    assert levels[1e-4] == levels[1.0] == levels[1e4]
+
+
 def test_scaling():
     X, y = wave(40)
     ones, few = np.ones(40), np.zeros(40)

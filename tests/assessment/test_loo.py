@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from chainedgp import ChainedGP, kernels, likelihoods, means
+from chainedgp import ChainedGP, kernels, likelihoods, means, metrics
+from chainedgp.assessment.censoring import Censoring
 from chainedgp.assessment.components import _flat
 from chainedgp.assessment.cross_validation import cross_validate
 from chainedgp.assessment.loo import LOO, compare
 from chainedgp.assessment.pareto import fit_pareto, tail_shape
-from chainedgp.errors import ChainedGPWarning, InputError
+from chainedgp.errors import ChainedGPWarning, ConvergenceWarning, InputError
 
 
 def wave(n, seed=3):
@@ -257,7 +258,75 @@ def test_comparison_of_models():
     other = ChainedGP(X, -y, likelihoods.Gaussian(), num_inducing=10)
     with pytest.raises(InputError, match="same targets"):
         compare({"a": fitted["hom"], "b": other})
-    assert isinstance(other.loo(0), LOO)
+
+
+@pytest.mark.filterwarnings("ignore:The Pareto k")
+def test_models_of_other_rows_are_not_compared():
+    X, y = wave(30)
+    times, ones, half = np.exp(y), np.ones(30), np.arange(30) % 2.0
+    end = {"censored": 2.0 * half, "y_upper": np.where(half, times + 1.0, 5.0)}
+
+    def model(rows=slice(None), likelihood=None, **metadata):
+        likelihood = likelihood or likelihoods.LogLogisticSurvival()
+        m = ChainedGP(X[rows], times[rows], likelihood, num_inducing=6, Y_metadata=metadata)
+        m.optimize(only="variational", messages=False)
+        return m
+
+    for wrong, words in (
+        (model(censored=half), "same censored.*differ in 15 of 30"),
+        (model(entry=0.5 * times), "same entry.*differ in 30 of 30"),
+        (model(weights=1.0 + half), "same weights.*differ in 15 of 30"),
+        (model(slice(None, None, -1)), "same targets"),
+        (model(slice(20)), "'a' has 30 and 'b' 20"),
+    ):
+        for a in (model(), model().loo(0)):
+            for b in (wrong, wrong.loo(0)):
+                with pytest.raises(InputError, match=words):
+                    compare({"a": a, "b": b}, refit=0)
+    one, two = model(**end), model(**{**end, "y_upper": end["y_upper"] + half})
+    with pytest.raises(InputError, match=r"same y_upper.*differ in 15 of 30"):
+        compare({"a": one, "b": two})
+    # the same rows: what is said of them in other words, and what only one model asks for
+    same = {"censored": 0 * half, "entry": 0 * half, "weights": ones}
+    table = compare({"a": model(), "b": model(**same)}, refit=0)
+    assert table["difference"][1] == pytest.approx(0.0, abs=1e-9)
+    other = model(**{**end, "y_upper": np.where(half, times + 1.0, 9.0)})
+    compare({"a": one, "b": other}, refit=0)
+
+
+@pytest.mark.filterwarnings("ignore:The Pareto k")
+def test_effective_parameters_count_a_row_by_its_weight():
+    """Every row three times is every row with weight 3: Σ w (log p(y | y) − log p(y | y_−i))."""
+    X, y = wave(40)
+    kernel = kernels.RBF(1, 1.0, 2.0)
+    given = {"Y_metadata": {"weights": np.full(40, 3.0)}}
+    m = ChainedGP(X, y, likelihoods.Gaussian(variance=0.2), kernel, num_inducing=8, **given)
+    m.optimize(only="variational", messages=False)
+    found = m.loo(0)
+    within = m.log_predictive_density(X, y)[:, 0]
+    assert found.p_loo == pytest.approx(3.0 * (within - found.pointwise).sum(), rel=1e-9)
+    # w log p behaves as noise of a third of the variance, whose effective parameters are known
+    thrice = ChainedGP(
+        np.repeat(X, 3, axis=0), np.repeat(y, 3), likelihoods.Gaussian(variance=0.2), kernel, Z=m.Z
+    )
+    thrice.optimize(only="variational", messages=False)
+    assert thrice.log_likelihood() == pytest.approx(m.log_likelihood(), abs=1e-6)
+    whole = thrice.log_predictive_density(np.repeat(X, 3, axis=0), np.repeat(y, 3)).sum()
+    assert found.elpd + found.p_loo == pytest.approx(whole, abs=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:The Pareto k")
+def test_a_model_that_was_not_fitted_says_so():
+    X, y = wave(40)
+    m = ChainedGP(X, y, likelihoods.Gaussian(), num_inducing=8)
+    with pytest.warns(ConvergenceWarning, match=r"not fitted.*optimize\(\)"):
+        assert isinstance(m.loo(0), LOO)
+    m.optimize(messages=False)
+    m.loo(0)  # no warning, which would be an error here
+    m.kernels[0].variance[:] = 1e3 * float(m.kernels[0].variance[0])
+    m.kernels[0].lengthscale[:] = 1e-2 * float(m.kernels[0].lengthscale[0])
+    with pytest.warns(ConvergenceWarning, match=r"nats from the best"):
+        m.loo(0)
 
 
 # ---- parts of a latent ---------------------------------------------------------------------------
@@ -446,3 +515,60 @@ def test_errors_of_a_fold_reach_the_caller():
         cross_validate(make, X, y, 3, fit=fail)
     with pytest.raises(InputError, match="level"):
         cross_validate(make, X, y, 3, level=95)
+
+
+def censored_rows(n=60, seed=6):
+    """Inputs, times and codes of right-censored rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0.0, 3.0, (n, 1))
+    times, ends = np.exp(X[:, 0]) * rng.exponential(size=n), rng.exponential(6.0, n)
+    return X, np.minimum(times, ends), 1.0 * (ends < times)
+
+
+def times_model(X, Y, Y_metadata):
+    Z = np.linspace(0.0, 3.0, 5)[:, None]
+    parts = {"kernels": kernels.RBF(1, 1.0, 1.0), "mean_functions": means.Constant(1.0), "Z": Z}
+    return ChainedGP(X, Y, likelihoods.LogLogistic(), Y_metadata=Y_metadata, **parts)
+
+
+def find_q(model):
+    model.likelihood.log_shape[:] = 0.3
+    model.optimize(only="variational", messages=False)
+
+
+def test_folds_do_not_take_censoring_times_for_events():
+    X, y, censored = censored_rows()
+    folds = [(np.arange(30), np.arange(30, 60)), (np.arange(30, 60), np.arange(30))]
+    options = {"fit": find_q, "num_threads": 1}
+    table = cross_validate(times_model, X, y, folds, Y_metadata={"censored": censored}, **options)
+    tau = Censoring(y, censored).horizon
+    for k, (train, test) in enumerate(folds):
+        m = times_model(X[train], y[train], {"censored": censored[train]})
+        find_q(m)
+        p = m.predictive(X[test], {"censored": censored[test]})
+        rows = (y, censored)  # all rows tell the censoring
+        assert table["mae"][k] == pytest.approx(metrics.mae(p, y[test], rows, tau))
+        assert table["rmse"][k] == pytest.approx(metrics.rmse(p, y[test], rows, tau))
+        assert table["coverage"][k] == pytest.approx(metrics.interval_coverage(p, y[test]))
+    # what no score of a point can say is not said
+    left = {"censored": -censored}
+    table = cross_validate(times_model, X, y, folds, Y_metadata=left, **options)
+    assert np.isnan(table["mae"]).all() and np.isnan(table["rmse"]).all()
+    assert np.isfinite(table["nlpd"]).all() and (table["coverage"] > 0.5).all()
+
+
+def test_a_row_of_weight_two_is_two_rows_in_folds():
+    X, y, censored = censored_rows()
+    weights = 1.0 + np.arange(60) % 3
+    many = np.repeat(np.arange(60), weights.astype(int))
+    folds = [(np.arange(30), np.arange(30, 60)), (np.arange(30, 60), np.arange(30))]
+    repeated = [tuple(np.flatnonzero(np.isin(many, part)) for part in fold) for fold in folds]
+    options = {"fit": find_q, "num_threads": 1}
+    given = {"censored": censored, "weights": weights}
+    one = cross_validate(times_model, X, y, folds, Y_metadata=given, **options)
+    given = {"censored": censored[many]}
+    two = cross_validate(times_model, X[many], y[many], repeated, Y_metadata=given, **options)
+    plain = cross_validate(times_model, X, y, folds, Y_metadata={"censored": censored}, **options)
+    for column in ("nlpd", "mae", "rmse", "coverage", "width"):
+        np.testing.assert_allclose(one[column], two[column], rtol=1e-6)
+        assert (np.abs(one[column] - plain[column]) > 1e-4).all()

@@ -152,6 +152,207 @@ def test_pit_of_censored_times_is_uniform():
     assert stats.kstest(metrics.pit(untold, seen), "uniform").pvalue < 1e-6
 
 
+def weibull_rows(n=2000, seed=4, v=(0.8, 0.3)):
+    """Latents drawn from a wide q, times above an entry, and the predictive that is told of it."""
+    rng = np.random.default_rng(seed)
+    f, g = (np.sqrt(v[j]) * rng.standard_normal(n) + (0.3, 0.2)[j] for j in range(2))
+    entry = rng.exponential(1.0, n)
+    # T given T > e: (T/e^f)^{e^g} − (e/e^f)^{e^g} is a standard exponential
+    times = np.exp(f) * ((entry / np.exp(f)) ** np.exp(g) + rng.exponential(size=n)) ** np.exp(-g)
+    means, variances = np.tile([0.3, 0.2], (n, 1)), np.tile(v, (n, 1))
+    given = likelihoods.WeibullSurvival(), means, variances
+    return entry, times, lambda **told: Predictive(*given, {"entry": entry, **told})
+
+
+def after_entry(y, entry, v=(0.8, 0.3)):
+    """E[1 − S(y)/S(e)] of `weibull_rows` by the trapezium rule on 601² nodes."""
+    x = np.linspace(-9.0, 9.0, 601)
+    w = np.exp(-0.5 * x * x) / np.exp(-0.5 * x * x).sum()
+    f, k = 0.3 + np.sqrt(v[0]) * x[:, None], np.exp(0.2 + np.sqrt(v[1]) * x)
+    hazard = [np.exp(np.minimum(k * (np.log(t) - f), 700.0)) for t in (entry, y)]
+    return w @ -np.expm1(hazard[0] - hazard[1]) @ w
+
+
+def test_pit_belongs_to_the_density_given_an_entry():
+    entry, times, told = weibull_rows()
+    u = metrics.pit(told(), times)
+    assert stats.kstest(u, "uniform").pvalue > 0.01
+    for i in range(5):
+        assert u[i] == pytest.approx(after_entry(times[i], entry[i]), abs=1e-7)
+    # the law of T conditioned as a whole, which moves q, is another
+    free = told()
+    F, F_entry = free.cdf(times[:, None])[:, 0], free.cdf(entry[:, None])[:, 0]
+    assert stats.kstest((F - F_entry) / (1.0 - F_entry), "uniform").pvalue < 1e-6
+    # and its density is the predictive's, between two times after the entry
+    first = Predictive(free._likelihood, free._means[:1], free._variances[:1], {"entry": entry[:1]})
+    start, end = entry[0] + np.array([0.3, 1.0]) * (times[0] - entry[0])
+    x, w = np.polynomial.legendre.leggauss(40)
+    density = first.pdf(start + 0.5 * (end - start) * (1.0 + x))[0]
+    between = u[0] - metrics.pit(first, [start])[0]
+    assert 0.5 * (end - start) * w @ density == pytest.approx(between, abs=1e-6)
+
+
+def test_calibration_respects_an_entry():
+    _, times, told = weibull_rows()
+    seen = np.zeros(len(times))
+    assert metrics.d_calibration(told(), times, seen).p_value > 0.01
+    assert metrics.interval_coverage(told(), times, 0.8) == pytest.approx(0.8, abs=0.03)
+    few, y, told_few = weibull_rows(40)
+    conditional = [1.0 - after_entry(t, e) for t, e in zip(y, few, strict=True)]
+    by_hand = metrics.d_calibration(conditional, y, np.zeros(40))
+    np.testing.assert_array_equal(metrics.d_calibration(told_few(), y).counts, by_hand.counts)
+    untold = Predictive(likelihoods.WeibullSurvival(), told()._means, told()._variances)
+    assert metrics.d_calibration(untold, times, seen).p_value < 1e-6
+    with pytest.raises(InputError, match=r"censored differs .* in 2000 of 2000 rows"):
+        metrics.d_calibration(told(censored=seen), times, seen + 1.0)
+
+
+def right_censored(n=400, seed=5, rate=0.5):
+    """Exponential times of mean 3 e^x, censored by others; truth, times, codes."""
+    rng = np.random.default_rng(seed)
+    f = np.log(3.0) + 0.5 * rng.standard_normal(n)
+    times, ends = np.exp(f) * rng.exponential(size=n), rng.exponential(1.0 / rate, n)
+    censored = 1.0 * (ends < times)
+
+    def told(shift=0.0, **metadata):
+        likelihood = likelihoods.WeibullSurvival().with_constant("log_shape", 0.0)
+        metadata = metadata or {"censored": censored}
+        return point(likelihood, f[:, None] + shift, metadata=metadata)
+
+    return told, np.minimum(times, ends), censored, times
+
+
+def naive_weights(y, censored, tau):
+    """[known]/G(min(y, τ)−), divided by their mean."""
+    weights = [
+        1.0 / kaplan_meier_censoring(y, censored, np.nextafter(min(t, tau), 0.0))
+        if not c or t >= tau
+        else 0.0
+        for t, c in zip(y, censored, strict=True)
+    ]
+    return np.array(weights) / np.mean(weights)
+
+
+def test_scores_of_censored_rows_are_those_of_a_naive_loop():
+    told, y, censored, _ = right_censored(60)
+    tau, scale = 2.0, np.exp(told()._means[:, 0])
+    weights = naive_weights(y, censored, tau)
+    assert (weights == 0.0).sum() > 10 and weights.max() > 1.5
+    scores, absolute, square = [], [], []
+    for t, s in zip(np.minimum(y, tau), scale, strict=True):
+        known = t if t < tau else np.inf
+        scores.append(
+            quad(
+                lambda z, s=s, t=known: (-np.expm1(-z / s) - (z >= t)) ** 2,
+                0.0,
+                tau,
+                points=[min(known, tau)],
+                epsabs=1e-11,
+            )[0]
+        )
+        absolute.append(abs(min(s * np.log(2.0), tau) - t))
+        square.append((s * -np.expm1(-tau / s) - t) ** 2)  # E[min(T, τ)] of an exponential
+    np.testing.assert_allclose(metrics.crps(told(), y, tau=tau), weights * scores, atol=2e-6)
+    assert metrics.mae(told(), y, tau=tau) == pytest.approx(np.mean(weights * absolute))
+    assert metrics.rmse(told(), y, tau=tau) == pytest.approx(
+        np.mean(weights * square) ** 0.5, rel=1e-5
+    )
+    # rows from elsewhere for the censoring; the last time with a tenth of them left is the horizon
+    train = right_censored(300, 6)[1:3]
+    left = [kaplan_meier_censoring(*train, np.nextafter(t, 0.0)) for t in np.sort(train[0])]
+    horizon = np.sort(train[0])[np.array(left) >= 0.1][-1]
+    given, whole = metrics.crps(told(), y, train), metrics.crps(told(), y, train, horizon)
+    np.testing.assert_array_equal(given, whole)
+    # nobody is censored: the plain scores
+    plain = told(entry=np.zeros(60))
+    assert metrics.mae(plain, y) == pytest.approx(np.abs(plain.ppf(0.5)[:, 0] - y).mean())
+
+
+def test_the_true_model_scores_best_under_heavy_censoring():
+    """With 77 % censored: a sixth of the true median must not score better."""
+    told, y, censored, _ = right_censored(1000, rate=1.2)
+    assert 0.7 < censored.mean() < 0.85
+    assert metrics.interval_coverage(told(), y) == pytest.approx(0.95, abs=0.02)
+    for score in (metrics.mae, metrics.rmse, lambda p, y: metrics.crps(p, y).mean()):
+        best = score(told(), y)
+        for shift in (-np.log(6.0), -0.7, 0.7, np.log(6.0)):
+            assert score(told(shift), y) > best
+    assert metrics.interval_coverage(told(-np.log(6.0)), y) < 0.87
+
+
+def test_scores_refuse_what_they_cannot_know():
+    told, y, censored, _ = right_censored(30)
+    end = {"y_upper": y + 1.0}
+    for codes in (-censored, 2.0 * censored):
+        p = told(censored=codes, **end)
+        for score in (metrics.crps, metrics.mae, metrics.rmse):
+            words = f"{score.__name__} needs times.*{int(censored.sum())} of 30 rows.*nlpd"
+            with pytest.raises(InputError, match=words):
+                score(p, y)
+        assert np.isfinite(metrics.nlpd(p, y)) and metrics.pit(p, y).shape == (30,)
+        assert metrics.d_calibration(p, y).counts.sum() == pytest.approx(30.0)
+    with pytest.raises(InputError, match="y_upper"):
+        metrics.d_calibration(told(entry=0 * y), y, 2.0 * censored)
+    endless = told(censored=2.0 * censored, y_upper=np.full(30, np.inf))  # right-censored
+    np.testing.assert_allclose(metrics.crps(endless, y), metrics.crps(told(), y))
+    for tau in (0.0, -1.0, [1.0, 2.0]):
+        with pytest.raises(InputError, match="tau"):
+            metrics.crps(told(), y, tau=tau)
+    with pytest.raises(InputError, match="train and tau"):
+        metrics.mae(y, y, tau=1.0)
+    with pytest.raises(InputError, match="every row is censored before"):
+        metrics.crps(told(censored=np.ones(30)), y, (np.full(30, 99.0), np.ones(30)), tau=50.0)
+
+
+def test_crps_of_counts_of_any_size():
+    """Against the sum over every count; the law may have gaps, atoms far out and no smoothness."""
+
+    class Even(likelihoods.Likelihood):
+        latents, support = ("log_rate",), "counts"
+
+        def log_density(self, y, f):
+            return np.where(y % 2 == 0, stats.poisson.logpmf(y / 2, np.exp(f)), -np.inf)
+
+        def cdf(self, y, f):
+            return stats.poisson.cdf(np.floor(y / 2), np.exp(f))
+
+        def ppf(self, q, f):
+            return 2.0 * stats.poisson.ppf(q, np.exp(f))
+
+    atom = likelihoods.Inflated(likelihoods.Poisson(), at=(700.0,))
+    cases = (
+        (likelihoods.Poisson(), [np.log(665.0)], 0.0),
+        (likelihoods.Poisson(), [np.log(665.0)], 0.02),
+        (likelihoods.NegativeBinomial().with_constant(1, 1.0), [np.log(400.0)], 0.0),
+        (Even(), [np.log(300.0)], 0.0),
+        (atom, [np.log(500.0), -1.0], 0.0),
+    )
+    for likelihood, latents, v in cases:
+        predictive = point(likelihood, [latents] * 4, v)
+        y = np.array([0.0, 480.0, 701.0, 3000.0])
+        k = np.arange(float(max(3000, predictive.ppf(1.0 - 1e-6).max())) + 1.0)
+        F = point(likelihood, latents, v).cdf(k)[0]
+        expected = ((F - (k >= y[:, None])) ** 2).sum(axis=1)
+        np.testing.assert_allclose(metrics.crps(predictive, y), expected, rtol=1e-6)
+
+
+def test_crps_of_counts_evaluates_few_of_them(monkeypatch):
+    predictive, seen = point(likelihoods.Poisson(), [[np.log(1e5)]] * 3, 0.3), []
+    cdf = Predictive.cdf
+    monkeypatch.setattr(Predictive, "cdf", lambda self, y: seen.append(y) or cdf(self, y))
+    y = np.array([3e4, 1e5, 4e5])
+    got = metrics.crps(predictive, y)
+    assert sum((table >= 0).sum(axis=1).max() for table in seen) < 400
+    # a log-normal, from which such a Poisson hardly differs
+    m, s = np.log(1e5), 0.3**0.5
+    z = (np.log(y) - m) / s
+    mean = np.exp(m + 0.5 * s * s)
+    exact = y * (2 * stats.norm.cdf(z) - 1) - 2 * mean * (
+        stats.norm.cdf(z - s) + stats.norm.cdf(s / 2**0.5) - 1.0
+    )
+    np.testing.assert_allclose(got, exact, rtol=1e-4)
+
+
 def test_errors_of_a_point():
     predictive, m, _, y = gaussian(30)
     assert metrics.mae(predictive, y) == pytest.approx(np.abs(y - m).mean(), abs=1e-7)
@@ -254,6 +455,18 @@ def test_concordance_is_that_of_a_naive_loop(ties):
         uno = metrics.concordance_uno(risk, y, censored, given, tau)
         assert uno == pytest.approx(naive_concordance(y, censored, risk, inverse.get), rel=1e-10)
         assert uno != pytest.approx(harrell, abs=1e-4)
+
+
+def test_ties_of_risks_are_relative():
+    y, censored, risk = lifetimes(ties=True)
+    whole = metrics.concordance_harrell(risk, y, censored)
+    for unit in (1e-9, 1e-300, 1e9):
+        assert metrics.concordance_harrell(unit * risk, y, censored) == whole
+        noisy = unit * risk * (1.0 + 1e-15 * np.arange(len(risk)))  # rounding makes no order
+        assert metrics.concordance_harrell(noisy, y, censored) == whole
+    assert metrics.concordance_uno(1e-9 * risk, y, censored) == metrics.concordance_uno(
+        risk, y, censored
+    )
 
 
 def test_pairs_are_compared_in_blocks(monkeypatch):

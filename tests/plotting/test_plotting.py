@@ -514,6 +514,62 @@ def test_relevances_of_the_fitted_functions():
     assert labels(ax) == ["mean", "log variance"]
 
 
+def with_categories(n=150):
+    """y = 0.1 z + 5 [c] + an effect of one of three kinds: columns z, c, kind_a, kind_b, kind_c."""
+    rng = np.random.default_rng(0)
+    z, c, kind = rng.normal(size=n), (rng.uniform(size=n) < 0.4) * 1.0, rng.integers(3, size=n)
+    effect = np.array([0.0, 1.0, 3.0])[kind]
+    X = np.column_stack([z, c, np.eye(3)[kind]])
+    y = 0.1 * z + 5.0 * c + effect + 0.05 * rng.normal(size=n)
+    # a length of 0.1 makes a function of c flat at 0 and at 1, where its slope says nothing
+    lengthscale = [5.0, 0.1, 0.7, 0.7, 0.7]
+    kernel = K.RBF(5, variance=9.0, lengthscale=lengthscale, ARD=True)
+    m = cgp.ChainedGP(X, y, L.Gaussian(variance=0.0025), kernels=kernel, Z=X, jitter=1e-8)
+    m.optimize(only="variational", messages=False)
+    m.input_names = ["z", "c", "kind_a", "kind_b", "kind_c"]
+    return m, X, effect
+
+
+def test_a_column_of_two_values_is_judged_by_the_step_between_them():
+    m, X, _ = with_categories()
+    found = grids.relevances(m)[:, 0]
+    assert found[1] == pytest.approx(5.0 * X[:, 1].std(), rel=0.05)
+    assert found[0] == pytest.approx(0.1 * X[:, 0].std(), rel=0.3)
+    assert grids.most_relevant(m) == 1
+    assert m.plot(num=5).get_xlabel().startswith("c\n(")
+    # the unit of a column says nothing, nor does a constant column
+    scaled = cgp.ChainedGP(
+        X * [1.0, 1e3, 1.0, 1.0, 1.0],
+        m.Y,
+        L.Gaussian(variance=0.0025),
+        kernels=K.RBF(5, variance=9.0, lengthscale=[5.0, 100.0, 0.7, 0.7, 0.7], ARD=True),
+        Z=X * [1.0, 1e3, 1.0, 1.0, 1.0],
+        jitter=1e-8,
+    )
+    scaled.optimize(only="variational", messages=False)
+    np.testing.assert_allclose(grids.relevances(scaled)[:, 0], found, rtol=1e-3)
+    flat = cgp.ChainedGP(np.c_[X[:, 0], np.ones(len(X))], m.Y, L.Gaussian(), num_inducing=5)
+    assert grids.relevances(flat)[1, 0] == 0.0
+
+
+def test_columns_of_one_category_have_one_bar():
+    m, _, effect = with_categories()
+    ax = m.plot_relevance(groups={"kind": ["kind_a", 3, "kind_c"]})
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["z", "c", "kind"]
+    widths = [bar.get_width() for bar in ax.patches]
+    assert widths[2] == pytest.approx(effect.std(), rel=0.05)
+    np.testing.assert_allclose(widths[:2], grids.relevances(m)[:2, 0])
+    # one column of two values is a group of itself; many combinations are thinned out
+    alone = grids.relevances(m, [[1, 1]])
+    np.testing.assert_allclose(alone[0], grids.relevances(m)[1], rtol=1e-6)
+    assert np.isfinite(grids.relevances(m, [[0, 1], [2]])).all()
+    for wrong in ({"a": []}, {"a": [0], "b": ["z"]}):
+        with pytest.raises(InputError, match="groups must be"):
+            m.plot_relevance(groups=wrong)
+    with pytest.raises(InputError, match="kind_d"):
+        m.plot_relevance(groups={"kind": ["kind_d"]})
+
+
 # ---- methods, names, style ----------------------------------------------------------------------
 
 

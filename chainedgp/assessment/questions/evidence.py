@@ -13,7 +13,7 @@ from ...inference.problem import Problem
 from ...inference.result import OptimizationResult
 from ...linalg import Array
 from ...predictive.distribution import Predictive
-from ...predictive.survival import pit_ends
+from ...predictive.observed import pit_ends
 from ..loo import LeftOut
 
 __all__ = ["Evidence", "Finding", "graded", "listed", "worst"]
@@ -103,7 +103,7 @@ class Evidence:
 
     def pit(self, rows: np.ndarray) -> tuple[Array, Array]:
         """Ends of the leave-one-out PIT of some rows."""
-        return pit_ends(self.left_out(rows), self.y[rows], self.metadata(rows))
+        return pit_ends(self.left_out(rows), self.y[rows])
 
 
 def graded(value: float, look: float, problem: float) -> str:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from ...inference.natural_gradients import predicted_gap
 from .evidence import Evidence, Finding, graded, listed, worst
 
 __all__ = ["convergence", "negative_sites", "quadrature"]
@@ -17,10 +14,7 @@ def convergence(e: Evidence) -> Finding:
     e.problem.take_gradient()
     slopes = np.abs(e.problem.free_vector().slopes())
     steepest = float(slopes.max()) if slopes.size else 0.0
-    precisions = [np.linalg.inv(part.S).astype(float) for part in e.left.q]
-    q = tuple(replace(part, precision=P) for part, P in zip(e.left.q, precisions, strict=True))
-    gap = predicted_gap(e.problem.evaluator, replace(e.left.state, q=q))
-    result = e.result
+    gap, result = e.left.gap, e.result
     values = {"gradient": steepest, "gap": gap}
     told = (
         "it was never optimised" if result is None else f"its last fit ended as {result.status!r}"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ...inference.inducing import more_inducing
 from ...inference.natural_gradients import find_q, start_from_q
-from ...inference.starts import latent_scales
 from ...kernels import Kernel
-from ...linalg import one_blas_thread
+from ...likelihoods import Likelihood
+from ...linalg import Array, one_blas_thread
 from ...parameters.leaves import named_leaves
 from ...parameters.paramz_model import ParamzModel
 from ...parameters.roles import Role
@@ -114,7 +116,7 @@ def _latent_notes(e: Evidence) -> list[tuple[str, str, str]]:
     rows, lik, kernels = e.problem.rows, e.likelihood, e.problem.parts.kernels
     notes, (few, many) = [], (e.some(PAIRS[0]), e.some(PAIRS[1]))
     kw = e.left.rows.keywords(many, **lik.parameter_values())
-    scales = latent_scales(lik, e.y[many], e.left.means.mean(axis=0), kw)
+    scales = _usual_scales(lik, e.y[many], e.left.means.mean(axis=0), kw)
     X = [rows.inputs(some) for some in (few, many)]
     for j, (latent, kernel) in enumerate(zip(lik.latents, kernels, strict=True)):
         sd = [np.sqrt(kernel.evaluate_diag(part)[0]) for part in X]
@@ -144,3 +146,22 @@ def _latent_notes(e: Evidence) -> list[tuple[str, str, str]]:
                 _set_a_prior(latent, kernel, Role.VARIANCE),
             ))  # fmt: skip
     return notes
+
+
+def _usual_scales(lik: Likelihood, y: Array, values: Array, kw: Mapping[str, Any]) -> Array:
+    """Standard deviations (b,) that latents usually have: that of y for a location, else 1.
+
+    A latent is a location, in the units of y, if p(y + c | f + c) = p(y | f). Others are
+    logarithms or log-odds, to which the unit of y adds a constant.
+    """
+    scales, spread = np.ones(values.size), float(y.std())
+    if lik.support != "real" or spread == 0.0:
+        return scales
+    latents = [np.full(y.size, value) for value in values]
+    log_p = lik.log_density(y, *latents, **kw)
+    for j in range(values.size):
+        moved = [f + spread if k == j else f for k, f in enumerate(latents)]
+        change = lik.log_density(y + spread, *moved, **kw) - log_p
+        if np.max(np.abs(change)) <= 1e-6 * (1.0 + np.max(np.abs(log_p))):
+            scales[j] = spread
+    return scales

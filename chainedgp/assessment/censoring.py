@@ -1,0 +1,168 @@
+"""Scores of event times of which some are right-censored: weights for the rows that say enough.
+
+Up to a horizon τ the time min(T, τ) of a row is known if its event was seen, or if the row was
+followed to τ. A row that happens to be known stands for 1/P(known) rows, the inverse probability of
+censoring weights (IPCW). So the weighted mean of any score of min(T, τ) has the mean that it would
+have without censoring, if censoring depends neither on the time nor on x. Times after τ, of which
+nothing is known, do not enter.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..data.rows import as_targets
+from ..errors import InputError
+from ..likelihoods.observation import EXACT, INTERVAL, RIGHT, codes
+from ..linalg import Array
+from ..predictive.distribution import Predictive
+
+__all__ = ["Censoring", "Known", "codes_of", "events_and_times", "known_rows"]
+
+LEAST_FOLLOWED = 0.1
+"""The horizon, where none is given, is the last time up to which this share is not censored."""
+
+
+class Censoring:
+    """Kaplan–Meier estimate of the survival function G of the times at which rows are censored.
+
+        G(t) = Π_{s ≤ t} (1 − c_s/(r_s − d_s)),
+
+    c, d, r the weights of the rows that are censored, that die and that are at risk at s: entered
+    before s and not gone before it. Who dies at s is not at risk of being censored there.
+
+    Parameters
+    ----------
+    y, censored : (n,) times, and 1 where the event comes after y, else 0.
+    entry : (n,) times from which on the rows are followed; None is from the beginning.
+    weights : (n,) row weights; None is 1.
+    """
+
+    def __init__(self, y: Any, censored: Any, entry: Any = None, weights: Any = None) -> None:
+        y, censored = events_and_times(y, censored)
+        weights = np.ones(len(y)) if weights is None else as_targets(weights, len(y), "weights")
+        if entry is not None:
+            entry = as_targets(entry, len(y), "entry")
+            followed = entry < y
+            y, censored, entry, weights = (a[followed] for a in (y, censored, entry, weights))
+        self.times, which = np.unique(y, return_inverse=True)
+        lost = np.bincount(which, weights=weights * censored)
+        gone = np.bincount(which, weights=weights)
+        started = np.full(len(self.times), weights.sum())
+        if entry is not None:
+            order = np.argsort(entry, kind="stable")
+            total = np.concatenate([[0.0], np.cumsum(weights[order])])
+            started = total[np.searchsorted(entry[order], self.times, side="left")]
+        at_risk = started - np.cumsum(gone) + lost  # without those that died at s
+        steps = 1.0 - np.divide(lost, at_risk, out=np.zeros(len(lost)), where=lost > 0.0)
+        self.values = np.concatenate([[1.0], np.cumprod(np.maximum(steps, 0.0))])
+        self.values[self.values < 1e-12] = 0.0  # rounding of sums of weights
+
+    def __call__(self, t: Array) -> Array:
+        """G(t) = P(C > t)."""
+        return self.values[np.searchsorted(self.times, t, side="right")]
+
+    def before(self, t: Array) -> Array:
+        """G(t⁻) = P(C ≥ t)."""
+        return self.values[np.searchsorted(self.times, t, side="left")]
+
+    @property
+    def horizon(self) -> float:
+        """The last observed time t at which G(t⁻) is at least `LEAST_FOLLOWED`."""
+        followed = self.times[self.values[:-1] >= LEAST_FOLLOWED]
+        return float(followed[-1]) if followed.size else np.inf
+
+
+class Known(NamedTuple):
+    """What is known of the targets of rows up to a horizon.
+
+    y : (n,) min(T, τ) of the rows that have a weight.
+    weights : (n,) with a mean of 1, and 0 for rows that were censored before the horizon.
+    horizon : τ, infinity where no row is censored.
+    """
+
+    y: Array
+    weights: Array
+    horizon: float
+
+
+def known_rows(
+    predictive: Predictive,
+    y: Array,
+    name: str,
+    train: tuple[Any, ...] | None = None,
+    tau: float | None = None,
+) -> Known:
+    """The rows of a predictive distribution whose targets are known up to a horizon.
+
+    Parameters
+    ----------
+    y : (n,) times, censored as the predictive's metadata say.
+    name : of the score, for messages.
+    train : (y, censored), or (y, censored, entry), of the rows from which G is estimated; None
+        takes the given rows.
+    tau : the horizon τ; None takes that of G, and infinity where no row is censored and no
+        other rows are given.
+    """
+    code = codes_of(predictive)
+    if tau is not None and not (np.ndim(tau) == 0 and tau > 0.0):
+        raise InputError(
+            f"tau must be a positive number, the time up to which to score; got {tau!r}."
+        )
+    if not np.isin(code, (EXACT, RIGHT)).all():
+        count = int((~np.isin(code, (EXACT, RIGHT))).sum())
+        raise InputError(
+            f"{name} needs times that were seen or are right-censored; {count} of {len(y)} rows "
+            "are left- or interval-censored. nlpd, pit, interval_coverage and d_calibration take "
+            "them; or leave these rows out."
+        )
+    censored, entry = code == RIGHT, predictive._seen.kw.get("entry")
+    if train is None and not censored.any():
+        horizon = np.inf if tau is None else float(tau)
+        return Known(np.minimum(y, horizon), np.ones(len(y)), horizon)
+    G = Censoring(*((y, censored, entry) if train is None else train))
+    horizon = G.horizon if tau is None else float(tau)
+    y, known = np.minimum(y, horizon), ~censored | (y >= horizon)
+    at = G.before(y)
+    if (at[known] <= 0.0).any():
+        raise InputError(
+            f"{int((at[known] <= 0.0).sum())} events lie where no one was left to be censored; "
+            "choose tau before the last censoring time."
+        )
+    since = 1.0 if entry is None else G(np.maximum(entry, 0.0))
+    weights = np.divide(since, at, out=np.zeros(len(y)), where=known)
+    if not weights.any():
+        raise InputError(
+            f"{name}: every row is censored before {horizon:g}; give a smaller tau, or use nlpd."
+        )
+    return Known(y, weights / weights.mean(), horizon)
+
+
+def codes_of(predictive: Predictive, censored: Any = None) -> Array:
+    """Codes (n,) of how the rows were seen: those given, which must be those it was told, if any.
+
+    An interval without an end is right-censored.
+    """
+    told = predictive._seen.kw.get("censored")
+    if censored is None:
+        censored = np.zeros(len(predictive)) if told is None else told
+    code = codes(as_targets(censored, len(predictive), "censored"))
+    if told is not None and (code != told).any():
+        raise InputError(
+            f"censored differs from what the predictive distribution was told in "
+            f"{int((code != told).sum())} of {len(code)} rows; leave it out to use the latter."
+        )
+    endless = predictive._seen.kw.get("y_upper", np.zeros(len(code))) == np.inf
+    return np.where((code == INTERVAL) & endless, RIGHT, code)
+
+
+def events_and_times(y: Any, censored: Any) -> tuple[Array, np.ndarray]:
+    """Times (n,), and whether they are right-censored (n,) bool."""
+    y = np.asarray(y, dtype=float)
+    y = as_targets(y, y.size, "y")
+    code = as_targets(censored, len(y), "censored")
+    if not np.isin(code, (EXACT, RIGHT)).all():
+        raise InputError("censored must be 0 (event seen) or 1 (right-censored) here.")
+    return y, code == RIGHT

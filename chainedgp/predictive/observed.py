@@ -1,0 +1,108 @@
+"""The law of a target given how its row was observed: seen after an entry, or censored."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import InputError
+from ..expectations.special import log1mexp, minus
+from ..likelihoods.observation import INTERVAL, LEFT, RIGHT, codes
+from ..linalg import Array
+from ..parameters.domains import CONTINUOUS
+from .distribution import Predictive
+from .nodes import log_expectation
+from .quantiles import LINES, _solve
+
+__all__ = ["ObservedLaw", "pit_ends"]
+
+LOGIT_TOLERANCE = 1e-8
+"""Error of logit F at which the search for a quantile after an entry ends."""
+
+
+class ObservedLaw:
+    """The law of Y given Y > entry in the rows of a predictive distribution, else of Y itself.
+
+        F(y) = E_q[(F(y | f) − F(e | f))/S(e | f)] = E_q[1 − S(y | f)/S(e | f)],   y > e.
+
+    It is the law whose density `predictive.logpdf` has: a row that was seen only because its event
+    came after e says nothing of the latents by that alone, so that q(f) is not changed by it.
+    Rows without an entry, or with one that is not positive, have the predictive's own cdf.
+    """
+
+    def __init__(self, predictive: Predictive) -> None:
+        self.predictive = predictive
+        entry = predictive._seen.kw.get("entry")
+        self.entry = np.zeros(len(predictive)) if entry is None else np.maximum(entry, 0.0)
+        self.entered = self.entry > 0.0
+
+    def cdf(self, y: Array) -> Array:
+        """P(Y ≤ y | Y > entry), (n, k), for y (k,) or (n, k)."""
+        if not self.entered.any():
+            return self.predictive.cdf(y)
+        y = self.predictive._as_targets(y)
+        result = np.where(self.entered[:, None], 1.0 * (y == np.inf), 0.0)
+        if not self.entered.all():
+            result = np.where(self.entered[:, None], result, self.predictive.cdf(y))
+        rows, columns = np.nonzero((y > self.entry[:, None]) & (y < np.inf) & self.entered[:, None])
+        result[rows, columns] = self._after_entry(y[rows, columns], rows)
+        return result
+
+    def _after_entry(self, y: Array, rows: np.ndarray) -> Array:
+        """E_q[1 − S(y | f)/S(e | f)], (N,), of targets y > e of the given rows."""
+        event = self.predictive._event
+
+        def log_cdf(y: Array, rows: np.ndarray, latents: tuple) -> Array:
+            start = event.log_survival(self.entry[rows], rows, latents)
+            return log1mexp(np.minimum(minus(event.log_survival(y, rows, latents), start), 0.0))
+
+        value = log_expectation(event, log_cdf, y, rows, probe=event.log_density, follow=False)
+        return np.minimum(np.exp(value), 1.0)
+
+    def ppf(self, q: Array) -> Array:
+        """The y with cdf(y) = q, (n, k) for k fractions."""
+        result = self.predictive.ppf(q)
+        rows = np.repeat(np.flatnonzero(self.entered), len(q))
+        if len(rows):
+            line, start = LINES["positive"], self.entry[rows]
+            with np.errstate(all="ignore"):  # steps across an atom divide by zero
+                t = _solve(  # y = entry + e^t
+                    lambda t, i: self._after_entry(start[i] + np.exp(t), rows[i]),
+                    np.tile(q, len(rows) // len(q)),
+                    np.log(start),
+                    np.ones(len(rows)),
+                    LOGIT_TOLERANCE,
+                    line.low,
+                    line.high,
+                )
+            result[self.entered] = (start + np.exp(t)).reshape(-1, len(q))
+        return result
+
+
+def pit_ends(
+    predictive: Predictive, y: Array, censored: Array | None = None
+) -> tuple[Array, Array]:
+    """The ends, (n,) each, between which the probability integral transform of each row lies.
+
+    Both are F(y) for a continuous target that was seen; F(y⁻) and F(y) at a jump; F(y) and 1 for a
+    right-censored one, 0 and F(y) for a left-censored one, F(y) and F(y_upper) for an interval. F
+    is the law of `ObservedLaw`, given Y > entry where the row has an entry.
+
+    censored : codes (n,) where the predictive distribution was not told of them.
+    """
+    law, told = ObservedLaw(predictive), predictive._seen.kw
+    code = codes(told.get("censored") if censored is None else censored) + np.zeros(len(y))
+    lower = upper = law.cdf(y[:, None])[:, 0]
+    likelihood = predictive._likelihood
+    if likelihood.atoms or likelihood.support not in CONTINUOUS:
+        below = law.cdf(np.nextafter(y[:, None], -np.inf))[:, 0]  # F just below a jump at y
+        lower = np.where((code == RIGHT) | (code == INTERVAL), upper, below)
+    if (code == INTERVAL).any():
+        if "y_upper" not in told:
+            raise InputError(
+                "Rows with censored = 2 need the ends of their intervals: give y_upper to "
+                "m.predictive(Xnew, Y_metadata)."
+            )
+        end = law.cdf(np.where(code == INTERVAL, told["y_upper"], y)[:, None])[:, 0]
+        upper = np.where(code == INTERVAL, end, upper)
+    upper = np.where(code == RIGHT, 1.0, upper)
+    return np.where(code == LEFT, 0.0, lower), np.maximum(upper, lower)
