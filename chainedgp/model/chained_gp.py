@@ -42,8 +42,7 @@ from ..linalg import Array, one_blas_thread
 from ..means import MeanFunction
 from ..parameters.paramz_model import ParamzModel
 from ..parameters.parts import LatentList
-from ..posterior.evaluator import Evaluator, Hyperparameters
-from ..posterior.gaussian import Gaussian
+from ..posterior.evaluator import Evaluator
 from ..posterior.shards import Shard
 from ..posterior.sparse import make_prior
 from ..predictive.distribution import Predictive
@@ -105,7 +104,7 @@ class ChainedGP(ParamzModel):
     input_names: list[str] | None
     target_name: str | None
     _column_names: tuple[str, ...] | None  # those that frames to predict at must have
-    _problem: Problem | None  # of a model that was stored without its rows there is none
+    _problem: Problem | None = None  # a model that was stored without its rows has none
 
     def __init__(
         self,
@@ -350,12 +349,6 @@ class ChainedGP(ParamzModel):
             )
         return self._problem
 
-    def _theta(self) -> Hyperparameters:
-        return self._parts.theta()
-
-    def _q(self) -> tuple[Gaussian, ...]:
-        return self._parts.q()
-
     @property
     def num_nodes(self) -> int | None:
         """Quadrature nodes per latent dimension; None: they are chosen for every row."""
@@ -364,8 +357,8 @@ class ChainedGP(ParamzModel):
     @num_nodes.setter
     def num_nodes(self, num_nodes: int | None) -> None:
         self._num_nodes = None if num_nodes is None else positive_int(num_nodes, "num_nodes")
-        if (problem := self.__dict__.get("_problem")) is not None:
-            problem.use_nodes(self._num_nodes)
+        if self._problem is not None:
+            self._problem.use_nodes(self._num_nodes)
 
     @property
     def num_threads(self) -> int:
@@ -375,8 +368,8 @@ class ChainedGP(ParamzModel):
     @num_threads.setter
     def num_threads(self, num_threads: int | None) -> None:
         self._num_threads = thread_count(num_threads)
-        if (problem := self.__dict__.get("_problem")) is not None:
-            problem.use_threads(self._num_threads)
+        if self._problem is not None:
+            self._problem.use_threads(self._num_threads)
 
     def _use_threads(self, num_threads: int) -> None:
         self.num_threads = num_threads
@@ -549,14 +542,14 @@ class ChainedGP(ParamzModel):
 
     def _predictor(self) -> Predictor:
         """What predictions are made of, at the current parameters and q."""
-        theta = self._theta()
+        theta = self._parts.theta()
         with one_blas_thread():
             priors = [
                 make_prior(kernel, mean, Z, theta.jitter)
                 for kernel, mean, Z in zip(theta.kernels, theta.means, theta.Z, strict=True)
             ]
         columns = self._column_names or self.X.shape[1]
-        return Predictor(self.likelihood, tuple(priors), self._q(), columns)
+        return Predictor(self.likelihood, tuple(priors), self._parts.q(), columns)
 
     # ---- assessment ---------------------------------------------------------------------------
 

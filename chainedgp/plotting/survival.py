@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from ..data.rows import rows_of
 from ..errors import InputError
 from ..linalg import Array
+from ..predictive.distribution import Predictive
 from ..predictive.fitted import FittedModel
 from . import grids, style
 
@@ -41,7 +42,7 @@ def plot_survival(
     bands : percentages of the bands, or None. They are left out for more than four rows.
     labels : a name for each row; else its name in the index of a data frame, or its inputs.
     """
-    ax = _plot_curves(model, "sf", X, times, bands, labels, Y_metadata, ax)
+    ax = _plot_curves(model, Predictive.sf, X, times, bands, labels, Y_metadata, ax)
     ax.set_ylim(0.0, 1.02)
     return style.tidy(ax, None, "survival probability")
 
@@ -57,7 +58,7 @@ def plot_hazard(
     ax: Any = None,
 ) -> Axes:
     """Hazard curves h(t) = −d log S(t)/dt of chosen rows; arguments as in `plot_survival`."""
-    ax = _plot_curves(model, "hazard", X, times, bands, labels, Y_metadata, ax)
+    ax = _plot_curves(model, Predictive.hazard, X, times, bands, labels, Y_metadata, ax)
     # a hazard may grow without limit at 0: the curves decide, not the bands
     heights = [float(np.quantile(np.asarray(line.get_ydata()), 0.98)) for line in ax.lines]
     ax.set_ylim(0.0, 1.5 * max(heights))
@@ -66,7 +67,7 @@ def plot_hazard(
 
 def _plot_curves(
     model: FittedModel,
-    method: str,
+    curve: Callable[..., Any],
     X: Any,
     times: Any,
     bands: tuple[float, float] | None,
@@ -86,7 +87,7 @@ def _plot_curves(
     t = _time_grid(model) if times is None else np.asarray(times, dtype=float).ravel()
     shown = bands if len(rows) <= MOST_BANDS else None
     metadata = grids.metadata_at_rest(model, Y_metadata)
-    found = getattr(model.predictive(rows, metadata), method)(t, bands=shown)
+    found = curve(model.predictive(rows, metadata), t, bands=shown)
     estimate, *ends = found if shown is not None else (found,)
     ax = style.one_axes(ax)
     for i, name in enumerate(names):

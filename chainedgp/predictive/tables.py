@@ -75,17 +75,19 @@ class DensityTables:
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
         """P(Y ≤ y), (n, k) for y (n, k)."""
-        return np.clip(self._apply("cdf", y), 0.0, 1.0)
+        return np.clip(self._apply(lambda table, y: table.cdf(y), y), 0.0, 1.0)
 
     def ppf(self, q: np.ndarray) -> np.ndarray:
         """Quantiles, (n, k) for q (n, k)."""
-        return self._apply("ppf", q)
+        return self._apply(lambda table, q: table.ppf(q), q)
 
-    def _apply(self, method: str, values: np.ndarray) -> np.ndarray:
+    def _apply(
+        self, look_up: Callable[[Any, np.ndarray], np.ndarray], values: np.ndarray
+    ) -> np.ndarray:
         result = np.empty(values.shape)
         for start in range(0, self.num_rows, TABLE_ROWS):
             rows = np.arange(start, min(start + TABLE_ROWS, self.num_rows))
-            result[rows] = getattr(self._table(rows), method)(values[rows].T).T
+            result[rows] = look_up(self._table(rows), values[rows].T).T
         return result
 
 

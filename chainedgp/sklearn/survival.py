@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,12 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..linalg import Array
+from ..predictive.distribution import Predictive
 from .base import WithQuantiles, estimator, named_likelihood, rows_of_weight
 
 __all__ = ["ChainedGPSurvival", "Curve"]
+
+CurveOf = Callable[[Predictive, Array], Any]  # values (n, k) of n distributions at k times
 
 
 @estimator
@@ -51,13 +55,13 @@ class ChainedGPSurvival(WithQuantiles):
 
     def predict_survival_function(self, X: Any, return_array: bool = False) -> Array:
         """S(t | x) = P(T > t) of the rows: n functions of t, or (n, k) at `unique_times_`."""
-        return self._curves(X, "sf", return_array)
+        return self._curves(X, Predictive.sf, return_array)
 
     def predict_cumulative_hazard_function(self, X: Any, return_array: bool = False) -> Array:
         """H(t | x) = −log S(t | x) of the rows: n functions of t, or (n, k) at `unique_times_`."""
-        return self._curves(X, "cumulative_hazard", return_array)
+        return self._curves(X, Predictive.cumulative_hazard, return_array)
 
-    def _curves(self, X: Any, what: str, return_array: bool) -> Array:
+    def _curves(self, X: Any, what: CurveOf, return_array: bool) -> Array:
         curves = _Curves(self._predictive(X, {}), what, self._scale)
         if return_array:
             return curves(self.unique_times_)
@@ -75,14 +79,14 @@ class ChainedGPSurvival(WithQuantiles):
 class _Curves:
     """Curves of all rows at once; the last times are remembered, since scorers go row by row."""
 
-    def __init__(self, predictive: Any, what: str, scale: float) -> None:
+    def __init__(self, predictive: Predictive, what: CurveOf, scale: float) -> None:
         self.predictive, self.what, self.scale = predictive, what, scale
         self.last: tuple[Array, Array] | None = None
 
     def __call__(self, t: Array) -> Array:
         """Values (n, k) at times t (k,)."""
         if self.last is None or not np.array_equal(self.last[0], t):
-            self.last = t.copy(), getattr(self.predictive, self.what)(t / self.scale)
+            self.last = t.copy(), self.what(self.predictive, t / self.scale)
         return self.last[1]
 
 
@@ -95,7 +99,7 @@ class Curve:
 
     domain = (0.0, np.inf)
 
-    def __init__(self, curves: Any, row: int, x: Array) -> None:
+    def __init__(self, curves: _Curves, row: int, x: Array) -> None:
         self._curves, self._row, self.x = curves, row, x
 
     @property

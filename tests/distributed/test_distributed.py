@@ -280,7 +280,7 @@ def messages(actor, rng):
     evaluator = local.problem.evaluator
     for scale, width in ((0.5, 0.7), (1.0, 6.0), (2.0, 61.0)):
         local.kernels[0].variance = scale
-        evaluator.set_hyperparameters(local._theta())
+        evaluator.set_hyperparameters(local.problem.parts.theta())
         q = tuple(Gaussian(rng.normal(size=6), width * np.eye(6), 0.0) for _ in range(2))
         yield TaskMessage(SettingMessage.of(evaluator.setting), Request(q))
 

@@ -386,8 +386,8 @@ class _Zero:
 
 def gradient_of_rows(m, rows, scale):
     evaluator = Evaluator([Shard(m._data[rows])])
-    evaluator.set_hyperparameters(m._theta(), scale)
-    state = evaluator.evaluate(m._q())
+    evaluator.set_hyperparameters(m.problem.parts.theta(), scale)
+    state = evaluator.evaluate(m.problem.parts.q())
     evaluator.accept(0.0)
     m.problem.write_gradient(evaluator.gradient(state, sites_fixed=False), state)
     return np.array(m.gradient), state.bound

@@ -170,9 +170,9 @@ def test_sites_agree_with_q_after_accelerated_steps(monkeypatch):
     m.optimize(only="variational")
     assert "anderson" in recorder.lengths
     monkeypatch.undo()
-    m.problem.evaluator.set_hyperparameters(m._theta())
+    m.problem.evaluator.set_hyperparameters(m.problem.parts.theta())
     from_sites = m.problem.evaluator.gaussians(m.problem.evaluator.gram())
-    for a, b in zip(from_sites, m._q(), strict=True):
+    for a, b in zip(from_sites, m.problem.parts.q(), strict=True):
         np.testing.assert_allclose(a.mu, b.mu, rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(a.S, b.S, rtol=1e-7, atol=1e-9)
 
@@ -180,7 +180,7 @@ def test_sites_agree_with_q_after_accelerated_steps(monkeypatch):
 def test_predicted_gap_tracks_the_true_gap():
     m = model("HetGaussian")
     evaluator = m.problem.evaluator
-    evaluator.set_hyperparameters(m._theta())
+    evaluator.set_hyperparameters(m.problem.parts.theta())
     evaluator.start_sites(2)
     best = natural_gradients.find_q(evaluator, 1e-10).state.bound
     evaluator.start_sites(2)

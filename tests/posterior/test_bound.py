@@ -421,7 +421,7 @@ def sites_fixed_errors(m, sites):
     evaluator = m.problem.evaluator
 
     def state():
-        evaluator.set_hyperparameters(m._theta())
+        evaluator.set_hyperparameters(m.problem.parts.theta())
         evaluator.shards[0].load_sites(sites)
         gram = evaluator.gram()
         return evaluator.evaluate(evaluator.gaussians(gram), gram)
@@ -459,8 +459,8 @@ def test_sites_fixed_gradient_far_from_convergence(likelihood, kernels, separate
 @pytest.mark.parametrize("likelihood", ["HetStudentT", "AdditivePoisson"])
 def test_sites_fixed_gradient_partly_converged(likelihood):
     m = small_model(likelihood, means="linear")
-    m.problem.evaluator.set_hyperparameters(m._theta())
-    m.problem.evaluator.evaluate(m._q())
+    m.problem.evaluator.set_hyperparameters(m.problem.parts.theta())
+    m.problem.evaluator.evaluate(m.problem.parts.q())
     m.problem.evaluator.accept(0.0)
     sites = 0.5 * m.problem.evaluator.shards[0].sites.proposal
     assert not wrong_leaves(sites_fixed_errors(m, np.array(sites)))
@@ -508,9 +508,9 @@ def test_wrong_sites_fixed_gradients_are_caught(mutant, monkeypatch):
 def test_at_the_optimal_q_the_two_gradients_agree():
     m = small_model("HetGaussian", means="linear")
     m.optimize(only="variational")
-    state_q = m._q()
+    state_q = m.problem.parts.q()
     evaluator = m.problem.evaluator
-    evaluator.set_hyperparameters(m._theta())
+    evaluator.set_hyperparameters(m.problem.parts.theta())
     evaluator.evaluate(state_q)
     evaluator.accept(0.0)
     sites = np.array(evaluator.shards[0].sites.proposal)
