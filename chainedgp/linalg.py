@@ -16,9 +16,11 @@ from scipy.linalg import lapack
 from .errors import NumericalError
 
 Array = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
 
 __all__ = [
     "Array",
+    "Booleans",
     "Workspace",
     "cholesky",
     "invert_lower",

@@ -7,7 +7,6 @@ import numpy as np
 from ..linalg import Array
 from ..predictive.distribution import Predictive
 from ..predictive.observed import ObservedLaw
-from ..predictive.quantiles import DISCRETE
 
 __all__ = ["mean_up_to", "ranked_probability_score"]
 
@@ -31,7 +30,7 @@ the better sum is less: a thousandth of it for a smooth F."""
 def ranked_probability_score(predictive: Predictive, y: Array, horizon: float) -> Array:
     """∫ (F(z) − [y ≤ z])² dz up to the horizon, (n,), or the sum over counts; F given the entry."""
     law = ObservedLaw(predictive)
-    if predictive._likelihood.support in DISCRETE:
+    if not predictive._likelihood.target_support.continuous:
         return _sum_over_counts(law, y, horizon)
     z, dz = _nodes(law, y, horizon)
     gap = law.cdf(z) - (z >= np.where(y < horizon, y, np.inf)[:, None])
@@ -63,7 +62,7 @@ def _nodes(law: ObservedLaw, y: Array, horizon: float) -> tuple[Array, Array]:
     edges = np.sort(np.concatenate([quantiles, fixed, y[:, None]], axis=1), axis=1)
     edges = np.minimum(edges, horizon)
     x, w = np.polynomial.legendre.leggauss(NODES)
-    decades = likelihood.support == "positive" and edges.min() > 0.0
+    decades = likelihood.target_support.logarithmic and edges.min() > 0.0
     edges = np.log(edges) if decades else edges
     half = 0.5 * np.diff(edges, axis=1)[:, :, None]  # (n, panels, 1)
     z = (edges[:, :-1, None] + half * (1.0 + x)).reshape(len(y), -1)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 import numpy as np
 
 from ..errors import NumericalError
-from ..parameters.domains import CONTINUOUS
 from .lbfgs import Outcome
 from .problem import Problem
 from .result import Monitor
@@ -48,7 +47,7 @@ def grows_without_limit(problem: Problem, bound: float) -> bool:
 
     Or a bound above it at all, where some rows tell a latent more precisely than numbers can.
     """
-    if problem.parts.likelihood.support not in CONTINUOUS:
+    if not problem.parts.likelihood.target_support.continuous:
         return False
     starts, rows = problem.starts, problem.evaluator.num_rows
     flat = starts.score * rows

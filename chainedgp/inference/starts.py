@@ -130,7 +130,7 @@ def latent_scales(likelihood: Likelihood, y: Array, values: Array, kw: Mapping[s
     of y, which it is not for other latents.
     """
     scales = np.ones(values.size)
-    if likelihood.support != "real":
+    if not likelihood.target_support.whole_line:
         return scales
     lower, upper = np.quantile(y, [0.25, 0.75])
     spread = (upper - lower) / 1.35 or y.std()

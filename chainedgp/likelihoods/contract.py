@@ -14,6 +14,7 @@ from ..expectations.defaults import Array, Arrays, Averages, Expected, merged, p
 from . import from_density
 from .conditional import Conditional
 from .declared import Declared
+from .support import Support, SupportLike, as_support
 
 __all__ = ["Array", "Arrays", "Averages", "Family", "Likelihood", "merged", "packed"]
 
@@ -35,7 +36,8 @@ class Likelihood(Declared, Expected, Conditional):
     Class attributes
     ----------------
     latents: names of the b latent functions (may be set on the instance before `super().__init__`).
-    support: "real", "positive", "unit", "counts", "binary" or "categories".
+    support: what a target may be: "real", "positive", "unit", "counts", "binary" or "categories";
+        the two ends of an interval, such as (-np.pi, np.pi), which are targets too; or a `Support`.
     parameters: start values of own constants, {"nu": 4.0}; they become leaves `lik.nu` and reach
         every method as keyword floats.
     atoms: values with a probability of their own, beside the density of a continuous support; at
@@ -53,7 +55,7 @@ class Likelihood(Declared, Expected, Conditional):
     moments, cdf, quantiles and draws in `conditional.Conditional`.
     """
 
-    support: str = "real"
+    support: SupportLike = "real"
     symmetric: bool = False
     atoms: tuple[float, ...] = ()
     positive_metadata: tuple[str, ...] = ()
@@ -101,9 +103,14 @@ class Likelihood(Declared, Expected, Conditional):
         """Number of classes of a "categories" likelihood. Default: one per latent."""
         return len(self.latents)
 
+    @property
+    def target_support(self) -> Support:
+        """What a target may be, as an object: that which `support` declares."""
+        return as_support(self.support, self.num_categories, type(self).__name__)
+
     def check_targets(self, y: Array) -> None:
         """Raise InputError, with the count and the first index, where y is outside the support."""
-        from_density.check_support(self, y)
+        self.target_support.check(y, type(self).__name__)
 
     def impossible(self, y: Array, **metadata: Array) -> tuple[Array, str]:
         """Rows (n,) of booleans that contradict their metadata, and how; default: none.

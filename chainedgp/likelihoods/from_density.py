@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import expit, logit
 
 from ..data.rows import rows_of
-from ..errors import InputError
-from ..parameters.domains import CONTINUOUS, OUTSIDE
 from .observation import OBSERVATION
+from .support import Continuum
 from .wrappers.atoms import WithAtoms
 
 if TYPE_CHECKING:
     from .contract import Likelihood
 
-__all__ = ["check_support", "constant_fit", "difference", "differences", "tabulate"]
+__all__ = ["constant_fit", "difference", "differences", "tabulate"]
 
 # Panels in t of the map u = c + s sinh(π/2 sinh t): |t| ≤ 4.6 reaches s·1e33, far enough for
 # algebraic tails; Gauss–Legendre of order 10 in each panel.
 EDGES = np.linspace(-4.6, 4.6, 57)
 GL_NODES, GL_WEIGHTS = np.polynomial.legendre.leggauss(10)
+SHORT = 100.0
+"""Range of u that panels cover as it is; a longer one is compressed by a second sinh."""
 MAX_COUNTS = 2**14
 SHORTEST = 1e-14
 """Step of a difference that is not shortened any more."""
@@ -66,29 +66,6 @@ def differences(
     return tuple(along(j) for j in range(len(arguments)))
 
 
-def check_support(likelihood: Likelihood, y: np.ndarray) -> None:
-    """Raise InputError with count and first index of targets outside the likelihood's support."""
-    name, support, k = type(likelihood).__name__, likelihood.support, likelihood.num_categories
-    tests: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
-        "real": (np.isfinite, "finite numbers"),
-        "positive": (lambda y: y > 0, "positive numbers"),
-        "unit": (lambda y: (y > 0) & (y < 1), "strictly between 0 and 1"),
-        "counts": (lambda y: (y >= 0) & (y == np.floor(y)), "counts 0, 1, 2, …"),
-        "binary": (lambda y: (y == 0) | (y == 1), "0 or 1"),
-        "categories": (lambda y: (y >= 0) & (y < k) & (y == np.floor(y)), f"classes 0 … {k - 1}"),
-    }
-    if support not in tests:
-        raise InputError(f"{name}.support is {support!r}: use one of {', '.join(tests)}.")
-    inside, words = tests[support]
-    bad = np.flatnonzero(~(np.isfinite(y) & inside(y)))
-    if len(bad):
-        remedy = OUTSIDE.get("times" if "censored" in likelihood.metadata_names else support, "")
-        raise InputError(
-            f"{name} needs targets that are {words}; {len(bad)} of {len(y)} are not, "
-            f"the first is Y[{bad[0]}] = {y[bad[0]]}. {remedy}".rstrip()
-        )
-
-
 def tabulate(likelihood: Likelihood, latents: tuple, kw: dict[str, Any]) -> Any:
     """The conditional distribution p(y | latents) as a table, shape S = that of the latents."""
     arrays = [np.asarray(f, dtype=np.float64) for f in latents]
@@ -100,22 +77,22 @@ def tabulate(likelihood: Likelihood, latents: tuple, kw: dict[str, Any]) -> Any:
             values = likelihood.log_density(y, *arrays, **kw)
         return np.where(np.isnan(values), -np.inf, values)
 
-    if likelihood.support in CONTINUOUS:
+    support = likelihood.target_support
+    if isinstance(support, Continuum):
         hints = np.stack([np.broadcast_to(a, shape) for a in arrays])
         if not (atoms := likelihood.atoms):
-            return Continuous(log_p, shape, likelihood.support, hints)
+            return Continuous(log_p, shape, support, hints)
 
         def beside(y: np.ndarray) -> np.ndarray:  # the density: never at an atom
             return log_p(np.where(np.isin(y, atoms), np.nextafter(y, np.inf), y))
 
         masses = [np.exp(np.broadcast_to(log_p(np.full((), a)), shape)) for a in atoms]
-        rest = Continuous(beside, shape, likelihood.support, hints)
+        rest = Continuous(beside, shape, support, hints)
         total = rest.total + sum(masses)
         table = WithAtoms(rest, rest.total / total, atoms, [mass / total for mass in masses])
         table.total = total
         return table
-    sizes = {"binary": 2, "categories": likelihood.num_categories}
-    return Discrete(log_p, shape, sizes.get(likelihood.support))
+    return Discrete(log_p, shape, support.size)
 
 
 class Table:
@@ -184,11 +161,12 @@ class Discrete(Table):
 
 
 class Continuous(Table):
-    """Integrals of a density on the real line, the half line or the unit interval.
+    """Integrals of a density on a `Continuum`.
 
-    y = T(u) maps the line to the support (identity, exp, logistic), and u = c + s sinh(π/2 sinh t)
-    with c the mode and s the width in u. Panels in t are integrated by Gauss–Legendre; a partial
-    panel gives the cdf, bisection and Newton steps inside one panel the quantile.
+    y = T(u) maps the line to the support, and u = c + s sinh(π/2 sinh t) with c the mode and s the
+    width in u; or u = c + s sinh(a t), which has nodes enough for modes at both ends of an
+    interval. Panels in t are integrated by Gauss–Legendre; a partial panel gives the cdf, bisection
+    and Newton steps inside one panel the quantile.
     hints (k, *S): where in u the mode may be (the latents), for densities with narrow supports.
     """
 
@@ -196,11 +174,13 @@ class Continuous(Table):
         self,
         log_p: Callable,
         shape: tuple[int, ...],
-        support: str,
+        support: Continuum,
         hints: np.ndarray | None = None,
     ) -> None:
         self.log_p, self.support = log_p, support
         self.centre, self.scale = self._place(shape, hints)
+        range_of_u = support.evaluated[1] - support.evaluated[0]
+        self.pace = np.arcsinh(range_of_u / self.scale) / EDGES[-1] if range_of_u < SHORT else None
         half = 0.5 * np.diff(EDGES)[:, None]
         t = EDGES[:-1, None] + half * (1.0 + GL_NODES)  # (panels, 10)
         self.t = t.reshape(t.shape + (1,) * len(shape))
@@ -212,31 +192,28 @@ class Continuous(Table):
 
     def _place(self, shape: tuple[int, ...], hints: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mode and width in u, S."""
-        reach = {"real": 1e12, "positive": 600.0, "unit": 30.0}[self.support]
+        reach = self.support.reach
         centre = _mode(self._log_q, shape, -reach, reach, hints)
         return centre, _width(self._log_q, centre, reach)
 
     def _y(self, u: np.ndarray) -> np.ndarray:
-        if self.support == "positive":
-            return np.exp(np.clip(u, -700.0, 700.0))
-        return expit(np.clip(u, -700.0, 36.0)) if self.support == "unit" else u
+        return self.support.to_y(np.clip(u, *self.support.evaluated))
 
     def _log_q(self, u: np.ndarray) -> np.ndarray:
         """The log-density of u = T⁻¹(y), −inf where y is not representable."""
-        log_p = self.log_p(self._y(u))
-        if self.support == "positive":
-            return np.where(np.abs(u) < 700.0, log_p + u, -np.inf)
-        if self.support == "unit":  # dy/du = y(1 − y)
-            jacobian = -np.abs(u) - 2.0 * np.log1p(np.exp(-np.abs(u)))
-            return np.where((u > -700.0) & (u < 36.0), log_p + jacobian, -np.inf)
-        return log_p
+        return self.support.log_density_of_u(self.log_p, u)
+
+    def _inner(self, t: np.ndarray) -> np.ndarray:
+        """π/2 sinh t, or a t."""
+        return 0.5 * np.pi * np.sinh(t) if self.pace is None else self.pace * t
 
     def _u(self, t: np.ndarray) -> np.ndarray:
-        return self.centre + self.scale * np.sinh(0.5 * np.pi * np.sinh(t))
+        return self.centre + self.scale * np.sinh(self._inner(t))
 
     def _log_density(self, t: np.ndarray) -> np.ndarray:
         """The log-density of t."""
-        jacobian = 0.5 * np.pi * np.cosh(t) * np.cosh(0.5 * np.pi * np.sinh(t)) * self.scale
+        slope = 0.5 * np.pi * np.cosh(t) if self.pace is None else self.pace
+        jacobian = slope * np.cosh(self._inner(t)) * self.scale
         with np.errstate(all="ignore"):
             return self._log_q(self._u(t)) + np.log(jacobian)
 
@@ -252,9 +229,7 @@ class Continuous(Table):
         with np.errstate(all="ignore"):
             size = np.exp(power * np.log(np.abs(y)) + self.log_w) / self.total
         size = np.minimum(np.where(np.isnan(size), 0.0, size), 1e200)
-        ends = np.abs(self.t) > 4.4
-        if self.support == "positive":
-            ends = ends | (np.abs(u) > 600.0)
+        ends = (np.abs(self.t) > 4.4) | (np.abs(u) > self.support.tail)
         diverges = (size * ends).sum(axis=(0, 1)) > 1e-5 * size.sum(axis=(0, 1))
         return np.where(diverges, np.inf, (np.sign(y) ** power * size).sum(axis=(0, 1)))
 
@@ -262,11 +237,9 @@ class Continuous(Table):
         """P(Y ≤ y), y broadcasting against S."""
         y = np.asarray(y, dtype=np.float64)
         with np.errstate(all="ignore"):
-            if self.support == "positive":
-                u = np.log(np.maximum(y, 0.0))
-            else:
-                u = logit(np.clip(y, 0.0, 1.0)) if self.support == "unit" else y
-            t = np.arcsinh(np.arcsinh((u - self.centre) / self.scale) / (0.5 * np.pi))
+            u = self.support.from_y(np.clip(y, *self.support.ends))
+            inner = np.arcsinh((u - self.centre) / self.scale)
+            t = np.arcsinh(inner / (0.5 * np.pi)) if self.pace is None else inner / self.pace
         t = np.clip(t, EDGES[0], EDGES[-1])
         panel = np.clip(np.searchsorted(EDGES, t, side="right") - 1, 0, len(EDGES) - 2)
         return self._cdf_in_panel(t, panel) / self.total
@@ -294,8 +267,7 @@ class Continuous(Table):
             t = t + step
             if np.all(np.abs(step) < 1e-13):
                 break
-        ends = {"real": (-np.inf, np.inf), "positive": (0.0, np.inf), "unit": (0.0, 1.0)}
-        lowest, highest = ends[self.support]
+        lowest, highest = self.support.ends
         y = np.where(target <= 0, lowest, self._y(self._u(t)))
         return np.where(np.asarray(q) >= 1, highest, y)
 

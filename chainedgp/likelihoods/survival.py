@@ -10,8 +10,15 @@ from ..expectations import special
 from . import observation
 from .contract import Array, Likelihood
 from .observation import EXACT, INTERVAL, LEFT, OBSERVATION, TINY, Metadata
+from .support import SupportLike
 
 __all__ = ["Survival"]
+
+NOT_POSITIVE = (
+    "A censored row has the time until which it was seen, and Y_metadata['censored'] = 1; for "
+    "zeros use Inflated(…)."
+)
+"""Advice for times that are 0 or negative, in the place of that for numbers which are no times."""
 
 
 class Survival(Likelihood):
@@ -30,8 +37,12 @@ class Survival(Likelihood):
     samples are those of T itself: metadata do not enter them.
     """
 
-    support = "positive"
+    support: SupportLike = "positive"
     unbounded_metadata = ("y_upper",)
+
+    def check_targets(self, y: Array) -> None:
+        """Times are positive."""
+        self.target_support.check(y, type(self).__name__, NOT_POSITIVE)
 
     def impossible(
         self,

@@ -10,7 +10,7 @@ from paramz.transformations import Logexp
 from ..errors import InputError
 from .leaves import Leaf
 
-__all__ = ["CONTINUOUS", "DOMAINS", "OUTSIDE", "AboveOne", "Domain", "make_parameter"]
+__all__ = ["DOMAINS", "AboveOne", "Domain", "make_parameter"]
 
 
 class AboveOne(Logexp):
@@ -57,19 +57,6 @@ DOMAINS = {
     "positive": Domain(0.0, Logexp),
     "real": Domain(-np.inf, None),
     "above_one": Domain(AboveOne.lower, AboveOne),
-}
-
-
-CONTINUOUS = ("real", "positive", "unit")  # supports of targets that have a density
-OUTSIDE = {  # what to do with targets outside the support
-    "positive": "For zeros use Inflated(…); for negative numbers a likelihood of real numbers, "
-    "such as HetGaussian.",
-    "times": "A censored row has the time until which it was seen, and Y_metadata['censored'] = 1; "
-    "for zeros use Inflated(…).",
-    "unit": "For exact 0 and 1 use ZeroOneInflatedBeta; divide percentages by 100.",
-    "counts": "Use a continuous likelihood for what is not a count.",
-    "binary": "Code the two classes as 0 and 1; for more classes use Softmax.",
-    "categories": "Code the classes from 0 on, without gaps.",
 }
 
 

@@ -46,7 +46,8 @@ def plot_density(
     data : draw the rows; None draws them for a model of one input.
     Y_metadata : metadata of the drawn rows (exposure, trials); None takes medians of the data.
     """
-    if model.likelihood.support in ("binary", "categories"):
+    support = model.likelihood.target_support
+    if support.size is not None:
         raise InputError("plot_density is for numbers; plot_fit draws probabilities of classes.")
     column = grids.most_relevant(model) if input is None else grids.column_index(model, input)
     x = grids.axis_values(model, column, num, limits)
@@ -57,7 +58,7 @@ def plot_density(
     p = predictive.pdf(values)  # (n, k)
     ax = style.one_axes(ax)
     top = float(np.quantile(p[np.isfinite(p)], BRIGHTEST)) or 1.0
-    counts = model.likelihood.support == "counts"
+    counts = not support.continuous
     image = ax.pcolormesh(
         x,
         values,
@@ -71,7 +72,7 @@ def plot_density(
     if data or (data is None and model.X.shape[1] == 1):
         draw_data(ax, model, model.X[:, column], targets, style.COLOURS["vermilion"])
     ax.set_xlim(x[0], x[-1])
-    half = 0.5 if counts else 0.0 if model.likelihood.support == "real" else values[0]
+    half = 0.5 if counts else 0.0 if support.whole_line else values[0] - support.ends[0]
     ax.set_ylim(values[0] - half, values[-1] + half)
     if colorbar:
         label = "probability" if counts else "predictive density"
@@ -88,14 +89,13 @@ def _as_grid(y: Any) -> Array:
 
 def _target_grid(model: FittedModel, y: Array, predictive: Any, num: int) -> Array:
     """Targets (k,) inside the support: whole numbers for counts, never an end of the support."""
-    num, support = positive_int(num, "num"), model.likelihood.support
+    num, support = positive_int(num, "num"), model.likelihood.target_support
     ends = predictive.ppf(np.array([0.025, 0.975]))
     low, high = target_limits(model, y, ends[:, 0], ends[:, 1])
-    if support == "counts":
+    if not support.continuous:
         last = np.floor(high)
         return np.unique(np.round(np.linspace(0.0, last, min(int(last) + 1, MOST_CELLS))))
-    if support == "unit":
-        low, high = 0.0, 1.0
-    if support != "real":
-        return (np.arange(num) + 0.5) / num * high  # middles of cells from 0
+    first, last = support.ends
+    if np.isfinite(first):  # middles of cells from there
+        return first + (np.arange(num) + 0.5) / num * (min(high, last) - first)
     return np.linspace(low, high, num)

@@ -176,7 +176,7 @@ def _transform(model: FittedModel, X: Any, Y: Any, Y_metadata: Any, rng: Any) ->
         raise InputError("give both X and Y, or neither for the data of the fit.")
     if X is None:
         X, Y, Y_metadata = model.X, model.Y, model.Y_metadata
-    if model.likelihood.support == "categories":
+    if not model.likelihood.target_support.ordered:
         raise InputError("classes have no order: a PIT is for numbers.")
     check_order(X, rows_by_name(Y, Y_metadata))
     X = model._predictor().inputs(X, "X")

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["plot_fit", "plot_latents", "plot_slice"]
 
 LEVELS = (50.0, 95.0)  # percent: probabilities of the bands that are drawn by default
-STEPPED = ("counts", "binary", "categories")
 
 
 def plot_fit(
@@ -199,8 +198,8 @@ def _draw_target(
     data: bool,
 ) -> str:
     """Quantiles of the target, or probabilities of classes; returns the label of the axis."""
-    support = model.likelihood.support
-    if support == "categories":
+    support = model.likelihood.target_support
+    if not support.ordered:
         classes = np.arange(float(model.likelihood.num_categories))
         for k, curve in enumerate(predictive.pdf(classes).T):
             pick = k % len(style.SEQUENCE)
@@ -208,7 +207,7 @@ def _draw_target(
             ax.plot(x, curve, lw=1.6, label=f"{name} = {k}", **look)
         ax.set_ylim(-0.02, 1.02)
         return "probability"
-    if support == "binary":
+    if support.size == 2:
         table = predictive.parameters(_ends(levels))
         if "probability" in table:
             _draw_quantiles(ax, x, table["probability"], levels)
@@ -217,7 +216,7 @@ def _draw_target(
         ax.set_ylim(-0.04, 1.04)
         return f"P({name} = 1)"
     table = predictive.ppf(np.array(_ends(levels)) / 100.0)  # (n, 2k + 1)
-    _draw_quantiles(ax, x, table, levels, step=support in STEPPED)
+    _draw_quantiles(ax, x, table, levels, step=not support.continuous)
     ax.set_ylim(*target_limits(model, y, table[:, 0], table[:, len(levels)], data))
     return name
 

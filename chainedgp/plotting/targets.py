@@ -28,8 +28,8 @@ MOST_DRAWN = 5000  # more points than this become pixels in a PDF
 
 def shown_targets(model: FittedModel, metadata: Mapping[str, Any]) -> Array:
     """The targets (N,); counts in proportion to the exposure, or trials, of the drawn rows."""
-    y = np.array(model.Y)[:, 0]
-    for key in PROPORTIONAL if model.likelihood.support == "counts" else ():
+    y, support = np.array(model.Y)[:, 0], model.likelihood.target_support
+    for key in () if support.continuous or support.bounded else PROPORTIONAL:
         own = model.Y_metadata.get(key)
         if own is not None and np.ndim(metadata[key]) == 0:
             y *= np.divide(float(metadata[key]), own, out=np.ones(len(y)), where=own > 0.0)
@@ -42,7 +42,8 @@ def draw_data(ax: Axes, model: FittedModel, x: Array, y: Array, colour: str = st
     Classes, which have no place on an axis of probabilities, are rows of ticks at its foot.
     """
     x = np.asarray(x)
-    if model.likelihood.support == "categories":
+    support = model.likelihood.target_support
+    if not support.ordered:
         for k in range(model.likelihood.num_categories):
             ticks = x[y == k]
             height = np.full(len(ticks), 0.02 + 0.035 * k)
@@ -70,10 +71,11 @@ def target_limits(
     model: FittedModel, y: Array, low: Array, high: Array, data: bool = True
 ) -> tuple[float, float]:
     """Limits that show the band low to high and the data y, but not all of an endless tail."""
-    support = model.likelihood.support
-    if support == "unit":
-        return -0.02, 1.02
-    tail = support != "real" and not data  # a long one, of data that need not be shown
+    support = model.likelihood.target_support
+    first, last = support.ends
+    if support.bounded:
+        return first - 0.02 * (last - first), last + 0.02 * (last - first)
+    tail = not (support.whole_line or data)  # a long one, of data that need not be shown
     bottom, top = float(y.min()), float(np.quantile(y, MOST) if tail else y.max())
     reach = REACH * ((top - bottom) or 1.0)
     lowest = max(float(np.min(low)), bottom - reach)
@@ -82,4 +84,4 @@ def target_limits(
         highest = max(highest, min(float(np.quantile(high, TYPICAL)), ABOVE * top))
     bottom, top = (min(bottom, lowest), max(top, highest)) if data else (lowest, highest)
     margin = 0.04 * ((top - bottom) or 1.0)
-    return (bottom - margin if support == "real" else -0.3 * margin), top + margin
+    return (bottom - margin if support.whole_line else first - 0.3 * margin), top + margin

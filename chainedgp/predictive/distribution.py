@@ -18,7 +18,7 @@ from ..likelihoods.wrappers.constant import innermost
 from .mixtures import GaussianLatents, ScaleMixture, gives_with_density, mixture_of
 from .moments import TOLERANCE, node_moments
 from .nodes import Mixture, log_expectation
-from .quantiles import DISCRETE, mixture_cdf, mixture_ppf
+from .quantiles import mixture_cdf, mixture_ppf
 from .survival import BAND_NODES, CENSORING, SurvivalCurves
 from .tables import DensityTables
 
@@ -65,6 +65,7 @@ class Predictive(SurvivalCurves):
         ):
             raise InputError("means must be finite, variances finite and not negative.")
         self._likelihood, self._means, self._variances = likelihood, means, variances
+        self._support = likelihood.target_support
         metadata = {k: np.array(v, dtype=float) for k, v in (metadata or {}).items()}
         event = {k: v for k, v in metadata.items() if k not in CENSORING}
         self._parameters = likelihood.parameter_values()
@@ -179,8 +180,8 @@ class Predictive(SurvivalCurves):
         """P(Y ≤ y), (n, k) for a grid (k,)."""
         if self._tables is not None:
             values = self._as_targets(y)
-            low, high = self._outside(values)
-            inside = self._tables.cdf(np.where(low | high, self._interior, values))
+            low, high = self._support.outside(values, self._likelihood.atoms)
+            inside = self._tables.cdf(np.where(low | high, self._support.interior, values))
             return np.where(low, 0.0, np.where(high, 1.0, inside))
         return self._over_entries(
             y, 0.0, 1.0, lambda y, rows: mixture_cdf(self._mixture, y, rows), step=True
@@ -271,10 +272,6 @@ class Predictive(SurvivalCurves):
             return None
         return DensityTables(self._mixture, len(self), self._likelihood)
 
-    @property
-    def _interior(self) -> float:
-        return 0.5 if self._likelihood.support == "unit" else 1.0
-
     def _as_targets(self, y: np.ndarray, name: str = "y") -> np.ndarray:
         """y as (n, k): a scalar or a grid (k,) for all rows, or (n, k) as it is."""
         try:
@@ -292,13 +289,6 @@ class Predictive(SurvivalCurves):
             f"each row; got shape {values.shape}."
         )
 
-    def _outside(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where y is below and above the support; its ends may be atoms and are left in."""
-        support, atoms = self._likelihood.support, self._likelihood.atoms
-        low = (y < min(0.0, *atoms, 0.0)) if support != "real" else y == -np.inf
-        high = max({"unit": 1.0, "binary": 1.0}.get(support, np.inf), *atoms, -np.inf)
-        return low, (y > high) | (y == np.inf)
-
     def _over_entries(
         self,
         y: np.ndarray,
@@ -312,10 +302,10 @@ class Predictive(SurvivalCurves):
         For counts a density is 0 between integers, and a step function is that at the floor.
         """
         y = self._as_targets(y)
-        low, high = self._outside(y)
+        low, high = self._support.outside(y, self._likelihood.atoms)
         result = np.where(low, below, above)
         inside = ~(low | high)
-        if self._likelihood.support in DISCRETE:
+        if not self._support.continuous:
             whole = np.floor(y)
             inside &= step | (whole == y)
             result = np.where(inside | low | high, result, below)

@@ -7,11 +7,11 @@ import numpy as np
 from ..errors import InputError
 from ..expectations.special import log1mexp, minus
 from ..likelihoods.observation import INTERVAL, LEFT, RIGHT, codes
+from ..likelihoods.support import POSITIVE
 from ..linalg import Array
-from ..parameters.domains import CONTINUOUS
 from .distribution import Predictive
 from .nodes import log_expectation
-from .quantiles import LINES, _solve
+from .quantiles import _solve
 
 __all__ = ["ObservedLaw", "pit_ends"]
 
@@ -63,7 +63,7 @@ class ObservedLaw:
         result = self.predictive.ppf(q)
         rows = np.repeat(np.flatnonzero(self.entered), len(q))
         if len(rows):
-            line, start = LINES["positive"], self.entry[rows]
+            start = self.entry[rows]
             with np.errstate(all="ignore"):  # steps across an atom divide by zero
                 t = _solve(  # y = entry + e^t
                     lambda t, i: self._after_entry(start[i] + np.exp(t), rows[i]),
@@ -71,8 +71,8 @@ class ObservedLaw:
                     np.log(start),
                     np.ones(len(rows)),
                     LOGIT_TOLERANCE,
-                    line.low,
-                    line.high,
+                    POSITIVE.low,
+                    POSITIVE.high,
                 )
             result[self.entered] = (start + np.exp(t)).reshape(-1, len(q))
         return result
@@ -93,7 +93,7 @@ def pit_ends(
     code = codes(told.get("censored") if censored is None else censored) + np.zeros(len(y))
     lower = upper = law.cdf(y[:, None])[:, 0]
     likelihood = predictive._likelihood
-    if likelihood.atoms or likelihood.support not in CONTINUOUS:
+    if likelihood.atoms or not likelihood.target_support.continuous:
         below = law.cdf(np.nextafter(y[:, None], -np.inf))[:, 0]  # F just below a jump at y
         lower = np.where((code == RIGHT) | (code == INTERVAL), upper, below)
     if (code == INTERVAL).any():

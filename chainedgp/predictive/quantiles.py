@@ -9,43 +9,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, log_expit, logit
+from scipy.special import logit
 
 from ..errors import QuadratureWarning
 from ..expectations.quadrature import row_blocks
 from ..likelihoods import Likelihood
+from ..likelihoods.support import Continuum
 from .nodes import LAST_LEVEL, Lattice, Mixture, lattice, log_expectation, step_resolved
 
-__all__ = ["DISCRETE", "LINES", "mixture_cdf", "mixture_ppf"]
+__all__ = ["mixture_cdf", "mixture_ppf"]
 
 Function = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
-DISCRETE = ("counts", "binary", "categories")
-
-
-class Line(NamedTuple):
-    """The line t ↔ the support: y of t and back, log dy/dt, and where y is representable."""
-
-    to_y: Callable
-    from_y: Callable
-    log_slope: Callable
-    low: float
-    high: float
-    ends: tuple[float, float]
-
-    def clip(self, t: np.ndarray) -> np.ndarray:
-        """t inside the representable range."""
-        return np.clip(t, self.low, self.high)
-
-
-LINES = {
-    "real": Line(np.positive, np.positive, np.zeros_like, -1e300, 1e300, (-np.inf, np.inf)),
-    "positive": Line(np.exp, np.log, np.positive, -744.0, 709.0, (0.0, np.inf)),
-    "unit": Line(expit, logit, lambda t: log_expit(t) + log_expit(-t), -744.0, 36.7, (0.0, 1.0)),
-}
 LOGIT_TOLERANCE = 1e-10
 ROUGH = 1e-3
 """Tolerance of logit F on the coarse lattice."""
@@ -71,14 +48,14 @@ def mixture_ppf(
     mixture: Mixture, q: np.ndarray, rows: np.ndarray, likelihood: Likelihood
 ) -> np.ndarray:
     """The smallest y with P(Y ≤ y) ≥ q, (N,), for q in (0, 1), (N,), of the given rows (N,)."""
-    support = likelihood.support
+    line = likelihood.target_support
     with np.errstate(all="ignore"):
-        if support in DISCRETE:
+        if not isinstance(line, Continuum):
             middle, _, _ = mixture.guess(q, rows)
             start = np.where(np.isfinite(middle), np.maximum(middle, 0.0), 0.0)
             return _refined(_Integers(), mixture, q, rows, start, np.ones(len(q)))
         result, todo = _at_atoms(mixture, q, rows, likelihood.atoms)
-        q, rows, line = q[todo], rows[todo], LINES[support]
+        q, rows = q[todo], rows[todo]
         t, below, above = (line.clip(line.from_y(y)) for y in mixture.guess(q, rows))
         width = np.maximum(above - t, t - below) + 1e-12 * np.abs(t)
         t = np.where(np.isfinite(t), t, 0.0)
@@ -176,7 +153,7 @@ class _Nodes:
 class _Reals:
     """Roots of logit F(t) = logit q: near a line for most F, so that Newton's method is fast."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Continuum) -> None:
         self.line = line
 
     def start(self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray) -> np.ndarray:

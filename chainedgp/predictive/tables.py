@@ -9,9 +9,9 @@ import numpy as np
 from numpy.polynomial.legendre import legint, legval, legvander
 
 from ..likelihoods import Likelihood, from_density
+from ..likelihoods.support import Continuum
 from ..likelihoods.wrappers.atoms import WithAtoms
 from .nodes import Mixture, log_expectation
-from .quantiles import DISCRETE, LINES
 
 __all__ = ["DensityTables"]
 
@@ -45,10 +45,9 @@ class DensityTables:
             value = log_expectation(self.mixture, density, y.ravel(), row.ravel(), **options)
             return value.reshape(y.shape)
 
-        support, atoms = self.likelihood.support, self.likelihood.atoms
-        if support in DISCRETE:
-            sizes = {"binary": 2, "categories": self.likelihood.num_categories}
-            return from_density.Discrete(log_p, (len(rows),), sizes.get(support))
+        support, atoms = self.likelihood.target_support, self.likelihood.atoms
+        if not isinstance(support, Continuum):
+            return from_density.Discrete(log_p, (len(rows),), support.size)
         if not atoms:
             return _Panels(log_p, support, guess)
 
@@ -98,7 +97,7 @@ class _Panels(from_density.Continuous):
     the median and of two other quantiles, (n,) each.
     """
 
-    def __init__(self, log_p: Callable, support: str, guess: tuple[np.ndarray, ...]) -> None:
+    def __init__(self, log_p: Callable, support: Continuum, guess: tuple[np.ndarray, ...]) -> None:
         self.guess = guess
         super().__init__(log_p, guess[0].shape, support)
         x, w, degree = from_density.GL_NODES, from_density.GL_WEIGHTS, len(from_density.GL_NODES)
@@ -108,9 +107,8 @@ class _Panels(from_density.Continuous):
         self.series = legint(np.einsum("ij,pjn->ipn", transform, density), lbnd=-1.0)
 
     def _place(self, shape: tuple[int, ...], hints: Any) -> tuple[np.ndarray, np.ndarray]:
-        line = LINES[self.support]
         with np.errstate(all="ignore"):
-            centre, *ends = (line.clip(line.from_y(y)) for y in self.guess)
+            centre, *ends = (self.support.clip(self.support.from_y(y)) for y in self.guess)
         return centre, np.maximum(ends[1] - centre, centre - ends[0]) + 1e-9 * np.abs(centre)
 
     def _cdf_in_panel(self, t: np.ndarray, panel: np.ndarray) -> np.ndarray:

@@ -162,15 +162,14 @@ class ChainedGPEstimator(BaseEstimator):
             return
         self._centre = np.average(X, axis=0, weights=weights)
         self._spread = input_spread(X)
-        support = getattr(likelihood, "support", "")
-        # scaling would move an atom, such as 0
-        if support in ("real", "positive") and not likelihood.atoms:
-            mean = float(np.average(y, weights=weights))
-            if support == "positive":
-                self._scale = abs(mean) or 1.0
-            else:
-                deviation = float(np.sqrt(np.average((y - mean) ** 2, weights=weights)))
-                self._shift, self._scale = mean, deviation or 1.0
+        if not isinstance(likelihood, Likelihood) or likelihood.atoms:
+            return  # scaling would move an atom, such as 0
+        support, mean = likelihood.target_support, float(np.average(y, weights=weights))
+        if support.whole_line:
+            deviation = float(np.sqrt(np.average((y - mean) ** 2, weights=weights)))
+            self._shift, self._scale = mean, deviation or 1.0
+        elif support.continuous and not support.bounded:
+            self._scale = abs(mean) or 1.0
 
     def _scaled_X(self, X: Array) -> Array:
         return (X - self._centre) / self._spread

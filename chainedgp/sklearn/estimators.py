@@ -104,9 +104,7 @@ class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
         if likelihood is None:
             likelihood = "bernoulli" if K == 2 else _softmax(K)
         likelihood = named_likelihood(likelihood, K)
-        support = getattr(likelihood, "support", None)
-        room = 2 if support == "binary" else getattr(likelihood, "num_categories", 0)
-        if support not in ("binary", "categories") or room != K:
+        if not isinstance(likelihood, Likelihood) or likelihood.target_support.size != K:
             raise InputError(
                 f"likelihood must be one of {K} classes, as y has {K}; got "
                 f"{type(likelihood).__name__}. Leave it None to have one that suits y."

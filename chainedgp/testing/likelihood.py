@@ -12,7 +12,6 @@ from ..errors import InputError
 from ..expectations.quadrature import LEVELS
 from ..likelihoods import from_density
 from ..likelihoods.contract import Likelihood
-from ..parameters.domains import CONTINUOUS
 from .probe import Probe
 from .report import Report
 
@@ -119,11 +118,11 @@ def _check_density(probe: Probe) -> None:
 
 def _check_normalised(probe: Probe) -> None:
     total = probe.table().total
-    tol = 1e-6 if probe.lik.support != "unit" else 1e-4  # y near 1 is not representable
+    tol = probe.support.tolerance
     wrong = np.abs(total - 1.0) > tol
     if np.any(wrong):
         row = int(np.argmax(np.abs(total - 1.0)))
-        verb = "integrates" if probe.lik.support in CONTINUOUS else "sums"
+        verb = "integrates" if probe.support.continuous else "sums"
         at = ", ".join(
             f"{k} = {f[row]:.3g}" for k, f in zip(probe.names, probe.latents, strict=True)
         )
@@ -265,7 +264,7 @@ def _check_moments(probe: Probe) -> None:
     ):
         got = probe.array(method, probe.call(method, *probe.latents), (probe.n,))
         if got is not None:
-            tol = 1e-6 if probe.lik.support != "unit" else 1e-4
+            tol = probe.support.tolerance
             clear = np.isfinite(want) | np.isinf(got)  # near divergence integrals are no judge
             clear &= ~(np.isinf(got) & np.isfinite(want) & (want > 1e8))
             probe.compare(
@@ -275,7 +274,7 @@ def _check_moments(probe: Probe) -> None:
 
 def _check_quantiles(probe: Probe) -> None:
     """The cdf against the integral of the density; ppf inverts cdf; both on a grid."""
-    tol = 1e-6 if probe.lik.support != "unit" else 1e-4
+    tol = probe.support.tolerance
     table = probe.table()
     levels = np.array([0.02, 0.3, 0.5, 0.77, 0.98])[:, None] + np.zeros(probe.n)  # (5, n)
     y = np.concatenate([table.ppf(levels), probe.y[None]])
@@ -287,10 +286,10 @@ def _check_quantiles(probe: Probe) -> None:
     again = None if quantile is None else probe.call("cdf", quantile, *probe.latents)
     if again is None:
         return
-    if probe.lik.support in CONTINUOUS and not probe.lik.atoms:
+    if probe.support.continuous and not probe.lik.atoms:
         probe.compare("ppf", "is not the inverse of cdf: cdf(ppf(q)) ≠ q", again, levels, tol)
     else:
-        smooth = probe.lik.support in CONTINUOUS  # with atoms: the cdf jumps at them
+        smooth = probe.support.continuous  # with atoms: the cdf jumps at them
         lower = np.nextafter(quantile, -np.inf) if smooth else quantile - 1.0
         below = probe.call("cdf", lower, *probe.latents)
         tol = tol if smooth else 1e-9

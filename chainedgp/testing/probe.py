@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from ..likelihoods import from_density
 from ..likelihoods.contract import Likelihood
@@ -30,7 +29,7 @@ class Probe:
         report: Report,
     ) -> None:
         self.lik, self.rng, self.report = likelihood, rng, report
-        self.b = len(likelihood.latents)
+        self.b, self.support = len(likelihood.latents), likelihood.target_support
         self.names, self.keys = likelihood.latents, likelihood.parameter_keys
         self.y = _targets(likelihood, rng) if y is None else np.array(y, dtype=np.float64).ravel()
         self.n = len(self.y)
@@ -115,14 +114,6 @@ class Probe:
 
 def _targets(likelihood: Likelihood, rng: np.random.Generator) -> Array:
     """A few targets (n,) inside the support, its atoms among them."""
-    normal = rng.standard_normal(ROWS)
-    y = {
-        "real": 1.2 * normal,
-        "positive": np.exp(0.7 * normal),
-        "unit": expit(normal),
-        "counts": rng.poisson(2.0, ROWS).astype(float),
-        "binary": np.arange(ROWS) % 2.0,
-        "categories": np.arange(ROWS) % float(likelihood.num_categories),
-    }[likelihood.support]
+    y = likelihood.target_support.examples(rng.standard_normal(ROWS))
     y[: len(likelihood.atoms)] = likelihood.atoms[:ROWS]
     return y

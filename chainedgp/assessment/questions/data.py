@@ -33,7 +33,8 @@ def scaling(e: Evidence) -> Finding:
     R = np.triu(np.abs(standard.T @ standard) / len(X), 1)
     for c, d in np.argwhere(R > 1.0 - 1e-6)[:3]:
         notes.append((f"Columns {names[c]} and {names[d]} of X say the same.", "Leave one out."))
-    if e.likelihood.support in ("real", "positive"):
+    support = e.likelihood.target_support
+    if support.continuous and not support.bounded:
         if e.y.std() <= 1e-12 * np.abs(e.y).max():
             notes.append(("All targets are the same.", "There is nothing to model."))
             levels.append("problem")

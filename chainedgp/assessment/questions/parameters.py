@@ -155,7 +155,7 @@ def _usual_scales(lik: Likelihood, y: Array, values: Array, kw: Mapping[str, Any
     logarithms or log-odds, to which the unit of y adds a constant.
     """
     scales, spread = np.ones(values.size), float(y.std())
-    if lik.support != "real" or spread == 0.0:
+    if not lik.target_support.whole_line or spread == 0.0:
         return scales
     latents = [np.full(y.size, value) for value in values]
     log_p = lik.log_density(y, *latents, **kw)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import chdtrc, logit
+from scipy.special import chdtrc
 
-from ...parameters.domains import CONTINUOUS
+from ...likelihoods.support import Continuum
 from ...predictive.distribution import Predictive
 from ..loo import influence
 from .evidence import Evidence, Finding, graded, listed
@@ -52,7 +52,7 @@ def pareto_k(e: Evidence) -> Finding:
 
 def calibration(e: Evidence) -> Finding:
     """Whether the leave-one-out PIT is uniform, by χ² over ten bins."""
-    if e.likelihood.support == "categories":
+    if not e.likelihood.target_support.ordered:
         return Finding("calibration", "ok", "Not asked: classes have no order.")
     rows = e.rows
     if len(rows) > PIT_ROWS:
@@ -89,7 +89,7 @@ def calibration(e: Evidence) -> Finding:
 
 def outliers(e: Evidence) -> Finding:
     """Rows that the model, fitted without them, holds for all but impossible."""
-    if e.likelihood.support == "categories":
+    if not e.likelihood.target_support.ordered:
         return Finding("outliers", "ok", "Not asked: classes have no order.")
     log_p = e.left_out(e.rows).logpdf(e.y[e.rows][:, None])[:, 0]
     rows = e.rows[np.argsort(log_p, kind="stable")[:MOST_OUTLIERS]]  # the others are likelier
@@ -115,18 +115,15 @@ def noise(e: Evidence) -> Finding:
     lik, y = e.likelihood, e.y[e.rows]
     metadata = e.metadata(e.rows)
     seen = ~np.isin(y, lik.atoms) & (metadata.get("censored", np.zeros(len(y))) == 0)
-    if lik.support not in CONTINUOUS or not seen.any():
+    support = lik.target_support
+    if not isinstance(support, Continuum) or not seen.any():
         return Finding("noise", "ok", "Not asked: the targets are not continuous.")
     left = e.left
     q = Predictive(lik, left.means[e.rows], left.variances[e.rows], metadata)
     log_p = q.logpdf(y[:, None])[seen, 0]
-    y = y[seen]
-    if lik.support == "positive":  # on the scale where targets are spread evenly
-        log_p, y = log_p + np.log(y), np.log(y)
-    elif lik.support == "unit":
-        log_p, y = log_p + np.log(y) + np.log1p(-y), logit(y)
-    spread = np.subtract(*np.quantile(y, [0.75, 0.25])) or y.std() or 1.0
-    sharp = log_p + np.log(spread)
+    u = support.clip(support.from_y(y[seen]))  # on the scale where targets are spread evenly
+    spread = np.subtract(*np.quantile(u, [0.75, 0.25])) or u.std() or 1.0
+    sharp = log_p + support.log_slope(u) + np.log(spread)
     rows = e.rows[seen][sharp > SHARP]
     values = {"rows": rows, "sharpest": float(sharp.max())}
     if not len(rows):

@@ -10,7 +10,6 @@ import numpy as np
 from ...data.rows import rows_of
 from ...errors import InputError
 from ...expectations import quadrature, reduced, special
-from ...parameters.domains import CONTINUOUS
 from .. import observation
 from ..beta import Beta
 from ..contract import Array, Arrays, Averages, Likelihood
@@ -49,11 +48,14 @@ class Inflated(Wrapper):
         if not self.at or len(set(self.at)) < len(self.at) or not np.all(np.isfinite(self.at)):
             raise InputError(f"at must be distinct finite numbers, one or more; got {at!r}.")
         self._check_atoms()
-        self._part = self._rest(base)
+        self._part, support = self._rest(base), base.target_support
+        self._interior = support.interior
+        above = support.continuous and support.ends[0] >= 0.0 and not support.holds(np.zeros(1))
+        self._above_zero = above and all(atom > 0.0 for atom in base.atoms)
         self._shared = np.array([self._holds(a) for a in self.at])
         self._tags = [f"{a:g}".replace("-", "minus_").replace(".", "_") for a in self.at]
         self.latents = (*base.latents, *(f"log_odds_{tag}" for tag in self._tags))
-        if base.support in CONTINUOUS:
+        if support.continuous:
             self.atoms = tuple(dict.fromkeys((*base.atoms, *self.at)))
         super().__init__(name)
 
@@ -68,7 +70,7 @@ class Inflated(Wrapper):
             raise InputError(
                 f"at must not be negative for the event times of {name}; got {self.at}."
             )
-        if self.support in CONTINUOUS:
+        if self.target_support.continuous:
             return
         for atom in self.at:
             try:
@@ -85,7 +87,7 @@ class Inflated(Wrapper):
             self._part.check_targets(np.array([atom]))
         except InputError:
             return False
-        return self.support not in CONTINUOUS or atom in self.base.atoms
+        return not self.target_support.continuous or atom in self.base.atoms
 
     def _split(self, latents: Sequence[Array]) -> tuple[Sequence[Array], Sequence[Array], Array]:
         """Latents of the base, h, and log Z."""
@@ -113,11 +115,10 @@ class Inflated(Wrapper):
         """
         hit = event.holds(self.at)
         none = event.exact & hit[~self._shared].any(axis=0)
-        lowest = self.support == "positive" and all(atom > 0.0 for atom in self.base.atoms)
-        if lowest:
+        if self._above_zero:
             none = none | (~event.exact & (event.high <= 0.0))
-        y = np.where(none, 0.5 if self.support == "unit" else 1.0, event.y)
-        return hit, none, np.where(event.exact, y, np.maximum(y, TINY)) if lowest else y
+        y = np.where(none, self._interior, event.y)
+        return hit, none, np.where(event.exact, y, np.maximum(y, TINY)) if self._above_zero else y
 
     def _joint(self, event: Event, latents: Arrays) -> tuple[Array, Array, Array]:
         """log P_base(event), log(P(event) Z), and the atoms of the event."""
@@ -256,9 +257,8 @@ class Inflated(Wrapper):
     def distribution(self, *latents: Array, **kw: Any) -> Any:
         """The mixture: mean, var, cdf and ppf, as scipy.stats has them."""
         rest, weights = self._weights(latents)
-        step = 0.0 if self.support in CONTINUOUS else 1.0
         bound = Bound(self._part, self._split(latents)[0], kw)
-        return WithAtoms(bound, rest, self.at, weights, step)
+        return WithAtoms(bound, rest, self.at, weights, self.target_support.step)
 
     def sample(
         self, rng: np.random.Generator, *latents: Array, size: int | None = None, **kw: Any
@@ -346,7 +346,7 @@ class Hurdle(Inflated):
         super().__init__(base, (0.0,), name)
 
     def _rest(self, base: Likelihood) -> Likelihood:
-        if self.support in CONTINUOUS:
+        if base.target_support.continuous:
             return base
         if "censored" in base.metadata_names:
             raise InputError(
