@@ -20,7 +20,7 @@ from .inference.result import Monitor, OptimizationResult
 from .inference.starts import default_kernels, default_means, start_latents, start_parameters
 from .kernels import as_kernel
 from .likelihoods import HetGaussian, from_density
-from .likelihoods.faults import check_density
+from .likelihoods.density_check import check_density
 from .linalg import Array, cholesky, invert_lower, one_blas_thread
 from .model.arguments import (
     as_mean,

@@ -49,11 +49,6 @@ HEAVY = {
     "threadpoolctl",
     "tqdm",
 }
-# ... and for these pairs of our own modules, which build on each other.
-LOCAL_PAIRS = {
-    ("likelihoods.contract", "likelihoods.wrappers.scipy"),
-    ("likelihoods.contract", "likelihoods.wrappers.constant"),
-}
 
 
 # ---- README and commands ------------------------------------------------------------------------
@@ -301,9 +296,7 @@ def test_module_imports_only_its_layer_and_below(module):
         if where == "typing":
             continue  # nothing is imported when the program runs
         if kind == "ours":
-            if where == "local":
-                assert (module, name) in LOCAL_PAIRS, f"{module} imports {name} in a function"
-                continue
+            assert where == "top", f"{module} imports {name} in a function"
             assert RANK.get(component(name), 0) <= RANK[component(module)], f"{module}: {name}"
         elif where == "local":
             assert name in HEAVY, f"{module} imports {name} in a function"
@@ -334,7 +327,7 @@ def test_import_graph_has_no_cycle():
         module: {
             name
             for kind, name, where in import_graph(module, path)
-            if kind == "ours" and where != "typing" and (module, name) not in LOCAL_PAIRS
+            if kind == "ours" and where != "typing"
         }
         for module, path in modules().items()
     }

@@ -29,13 +29,12 @@ from ..data.tables import Table
 from ..errors import ChainedGPWarning, ConvergenceWarning, InputError
 from ..inference.natural_gradients import find_q, predicted_gap, start_from_q
 from ..inference.problem import Problem
-from ..likelihoods.observation import INTERVAL
+from ..likelihoods.observation import INTERVAL, OBSERVATION
 from ..linalg import Array, one_blas_thread
 from ..posterior.evaluator import Evaluator
 from ..posterior.shards import Shard
 from ..posterior.sparse import project
 from ..predictive.distribution import Predictive
-from ..predictive.survival import CENSORING
 from .pareto import tail_shape
 
 __all__ = ["LOO", "LeftOut", "compare", "influence", "loo"]
@@ -291,7 +290,7 @@ def _observed(model: Compared | LOO) -> dict[str, Array]:
         rows, size = {"Y": np.asarray(model.Y)[:, 0], **model.Y_metadata}, len(model.Y)
         weights = rows.pop("weights", None)
     if "Y" in rows:
-        rows = {**{key: np.zeros(size) for key in CENSORING}, **rows}
+        rows = {**{key: np.zeros(size) for key in OBSERVATION}, **rows}
         rows["y_upper"] = np.where(rows["censored"] == INTERVAL, rows["y_upper"], 0.0)
     return {**rows, "weights": np.ones(size) if weights is None else weights}
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..data.rows import Rows
 from ..errors import InputError
 from ..likelihoods import Likelihood
-from ..likelihoods.faults import check_density
+from ..likelihoods.density_check import check_density
 from ..linalg import Array, one_blas_thread
 from ..posterior.family import PosteriorFamily
 from ..posterior.shards import Shard

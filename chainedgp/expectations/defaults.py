@@ -44,13 +44,23 @@ class Expected:
 
     exact_expectation: True if `expected_log_density` is closed and needs no nodes.
     quadrature_latent: the latent it has nodes in, if it is exact in all others.
-    node_limits: the largest `_score` of a row that each of `quadrature.LEVELS` serves to 1e-6; the
-        nodes of rows beyond the last limit are found by trying.
+    node_limits: the largest `node_score` of a row that each of `quadrature.LEVELS` serves to 1e-6;
+        the nodes of rows beyond the last limit are found by trying.
     """
 
     exact_expectation: bool = False
     quadrature_latent: ClassVar[str | None] = None
     node_limits: ClassVar[tuple[float, ...]] = ()
+
+    parameter_keys: tuple[str, ...]
+    log_density: Callable[..., Array]
+    dlog_density: Callable[..., Arrays]
+    dlog_density_dtheta: Callable[..., Arrays]
+
+    @property
+    def own_expectation(self) -> bool:
+        """Whether `expected_log_density` is given; else it is quadrature of the density."""
+        return type(self).expected_log_density is not Expected.expected_log_density
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
@@ -68,19 +78,18 @@ class Expected:
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Any
     ) -> Averages:
         """The quadrature engine: `expected_log_density` from the density and its derivatives."""
-        model: Any = self
 
         def log_p(rows: slice, *latents: Array) -> Array:
-            return model.log_density(y[rows], *latents, **rows_of(kw, rows))
+            return self.log_density(y[rows], *latents, **rows_of(kw, rows))
 
         def dlog_p(rows: slice, *latents: Array) -> Arrays:
             kw_rows = rows_of(kw, rows)
-            first = model.dlog_density(y[rows], *latents, **kw_rows)
+            first = self.dlog_density(y[rows], *latents, **kw_rows)
             if not num_parameters:
                 return first
-            return (*first, *model.dlog_density_dtheta(y[rows], *latents, **kw_rows))
+            return (*first, *self.dlog_density_dtheta(y[rows], *latents, **kw_rows))
 
-        num_parameters = len(model.parameter_keys)
+        num_parameters = len(self.parameter_keys)
         rule = quadrature.rule_for(means.shape[1], nodes)
         return quadrature.expectation(log_p, dlog_p, means, variances, rule, num_parameters)
 
@@ -134,7 +143,7 @@ class Expected:
             usual = 12 if means.shape[1] == 3 else 20
             level = quadrature.LEVELS[0] if self.exact_expectation else usual
             return np.full(len(means), level), np.zeros(len(means), dtype=bool)
-        score = self._score(y, means, variances, **kw)
+        score = self.node_score(y, means, variances, **kw)
         nodes, beyond = quadrature.choose(score, self.node_limits)
         if beyond.any() and self.tries_nodes:
             rows = np.flatnonzero(beyond)
@@ -146,25 +155,24 @@ class Expected:
         self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
     ) -> Callable[[Array, int], Array]:
         """For `quadrature.tried`: values, and what else must agree between levels."""
-        model: Any = self
 
         def sums(rows: Array, nodes: int) -> Array:
             """(len(rows), k)."""
             targets, own = y[rows], rows_of(kw, rows)
-            if type(self).expected_log_density is not Expected.expected_log_density:
+            if self.own_expectation:
                 parts = self.expected_log_density(
                     targets, means[rows], variances[rows], nodes=nodes, **own
                 )
                 return np.column_stack([parts[0], 0.1 * parts[1]])
 
             def log_p(block: slice, *latents: Array) -> Array:
-                return model.log_density(targets[block], *latents, **rows_of(own, block))
+                return self.log_density(targets[block], *latents, **rows_of(own, block))
 
             rule = quadrature.rule_for(means.shape[1], nodes)
             return quadrature.weighted_sums(log_p, means[rows], variances[rows], rule)
 
         return sums
 
-    def _score(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
-        """What `node_limits` limit, (n,): the largest variance of the row."""
+    def node_score(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
+        """What `node_limits` limit, (n,). Default: the largest variance of the row."""
         return variances.max(axis=1)

@@ -7,7 +7,8 @@ from scipy.special import betaincinv, expit, log_expit
 
 from ..expectations import reduced, special
 from ..expectations.closed import expected_softplus
-from .contract import Array, Arrays, Averages, Family, packed
+from .contract import Array, Arrays, Averages, packed
+from .family import Family
 
 __all__ = ["Beta", "BetaMeanPrecision"]
 
@@ -25,7 +26,7 @@ class Beta(Family):
 
     In the expectation all but ρ is closed (e^f tilts the Gaussian: its mean moves by v_f); ρ, which
     is small and flat, is summed over Gauss–Hermite nodes, the same for its three terms
-    (`integrals.expected_stirling_sum`).
+    (`reduced.expected_stirling_sum`).
     """
 
     latents = ("log_alpha", "log_beta")

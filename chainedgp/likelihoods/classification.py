@@ -10,7 +10,8 @@ from scipy.special import erfcx, expit, log_expit, log_ndtr, logit, ndtr, ndtri
 from ..errors import InputError
 from ..expectations import reduced, special
 from ..expectations.closed import expected_softplus
-from .contract import Array, Arrays, Averages, Family, Likelihood, packed
+from .contract import Array, Arrays, Averages, Likelihood, packed
+from .family import Family
 
 __all__ = ["Bernoulli", "HetProbit", "Ordinal", "Softmax"]
 
@@ -80,7 +81,7 @@ class HetProbit(Family):
         ratio = np.sqrt(2.0 / np.pi) / erfcx(z * -np.sqrt(0.5))
         return scale * ratio, -0.5 * z * ratio
 
-    def _score(self, y: Array, means: Array, variances: Array) -> Array:
+    def node_score(self, y: Array, means: Array, variances: Array) -> Array:
         """κ, the variance of f over that of the noise, and v_g, the more the larger z is."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         precision = np.exp(np.minimum(v_g - m_g, 700.0))
@@ -125,7 +126,7 @@ class Softmax(_Classes):
     """P(y = k) = e^{f_{k+1}} / Σ_j e^{f_j}, k = 0 … K − 1: latents logit_1 … logit_K.
 
     log p = f_{y+1} − log Σ_j e^{f_j}; the expectation of the last term is a one-dimensional
-    integral for any K (`integrals.expected_log_sum_exp`), as accurate as a product grid. Logits are
+    integral for any K (`reduced.expected_log_sum_exp`), as accurate as a product grid. Logits are
     relative to each other: `Softmax(3).with_constant("logit_3", 0.0)` spares one latent.
     """
 

@@ -10,7 +10,8 @@ from scipy.special import erf
 from ..expectations import reduced, special
 from ..expectations.quadrature import VARIANCE_FLOOR
 from ..expectations.special import HALF_LOG_2PI
-from .contract import Array, Arrays, Averages, Family, packed
+from .contract import Array, Arrays, Averages, packed
+from .family import Family
 
 __all__ = ["HetGamma", "HetLaplace"]
 
@@ -93,6 +94,6 @@ class HetGamma(Family):
         value = main + 0.5 * m_g - rho - (np.log(y) + HALF_LOG_2PI)
         return packed(value, (df, main + 0.5 - dm_g), (dv_f, 0.5 * main - dv_g))
 
-    def _score(self, y: Array, means: Array, variances: Array) -> Array:
+    def node_score(self, y: Array, means: Array, variances: Array) -> Array:
         """v_g: f is integrated exactly."""
         return variances[:, 1]

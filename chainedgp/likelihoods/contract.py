@@ -1,30 +1,59 @@
-"""The likelihood contract p(y | f_1, …, f_b; θ) and the defaults that follow from its density."""
+"""The contract of a likelihood p(y | f_1, …, f_b; θ): all that it may declare, with defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from scipy.special import expit
+from paramz import Parameterized
 
 from ..errors import InputError
+from ..expectations import special
 from ..expectations.defaults import Array, Arrays, Averages, Expected, merged, packed
+from ..parameters.domains import make_parameter
+from ..parameters.parts import Part
 from . import from_density
-from .conditional import Conditional
-from .declared import Declared
+from .observation import of_event
 from .support import Support, SupportLike, as_support
 
-__all__ = ["Array", "Arrays", "Averages", "Family", "Likelihood", "merged", "packed"]
+__all__ = [
+    "Array",
+    "Arrays",
+    "Averages",
+    "Distribution",
+    "Likelihood",
+    "makers",
+    "merged",
+    "packed",
+]
+
+_RESERVED = frozenset(dir(Parameterized("reserved"))) | {"weights", "nodes", "y", "means"}
 
 
-class Likelihood(Declared, Expected, Conditional):
+class Distribution(Protocol):
+    """What is used of a frozen distribution of scipy.stats."""
+
+    mean: Callable[[], Array]
+    var: Callable[[], Array]
+    support: Callable[[], tuple[float, float]]
+    cdf: Callable[[Array], Array]
+    ppf: Callable[[Array], Array]
+    logpdf: Callable[[Array], Array]
+    logsf: Callable[[Array], Array]
+    logcdf: Callable[[Array], Array]
+    rvs: Callable[..., Array]
+
+
+class Likelihood(Part, Expected):
     """A noise model p(y | f_1, …, f_b; θ) that factorises over rows. Only `log_density` is needed.
 
     Latents arrive as separate arrays that broadcast against y (n,): on a quadrature grid f has
     shape (h, 1, n) and g (1, h, n). Parameters θ and metadata arrive by keyword, so methods are
-    pure: they read nothing from `self` that an optimiser changes. ::
+    pure: they read nothing from `self` that an optimiser changes. In every signature, kw =
+    parameters and metadata. ::
 
         class HetLogistic(Likelihood):
             latents = ("location", "log_scale")
@@ -33,33 +62,95 @@ class Likelihood(Declared, Expected, Conditional):
                 z = np.abs(y - f) * np.exp(-g)
                 return -z - g - 2 * np.log1p(np.exp(-z))
 
-    Class attributes
-    ----------------
+    All that a likelihood may declare follows, in the order in which one comes to want it. What is
+    inherited from another likelihood must suit the density: `testing.check_likelihood` tells.
+
+    Required
+    --------
     latents: names of the b latent functions (may be set on the instance before `super().__init__`).
-    support: what a target may be: "real", "positive", "unit", "counts", "binary" or "categories";
-        the two ends of an interval, such as (-np.pi, np.pi), which are targets too; or a `Support`.
+    log_density: log p(y | f_1, …, f_b; θ).
+
+    Beside the latents
+    ------------------
     parameters: start values of own constants, {"nu": 4.0}; they become leaves `lik.nu` and reach
         every method as keyword floats.
-    atoms: values with a probability of their own, beside the density of a continuous support; at
-        them `log_density` is the logarithm of that probability.
     domains: {"nu": "above_one"}; "positive" where nothing is said, "real" for any number.
-    exact_expectation, quadrature_latent, node_limits: about nodes, see `expectations.Expected`.
-    symmetric: the latents play the same role, so they must start differently.
+    keyword-only arguments of `log_density` that are not parameters are metadata: one value per
+        row, (n,); those with a default are optional.
     positive_metadata, unbounded_metadata: names of metadata that must be positive; that may be
         infinite.
 
-    Keyword-only arguments of `log_density` that are not parameters are metadata: one value per row,
-    (n,); those with a default are optional. In every signature, kw = parameters and metadata.
+    What makes a fit faster or more exact
+    -------------------------------------
+    dlog_density, dlog_density_dtheta, d2log_density: derivatives; else differences.
+    expected_log_density: E[log p] under q with its gradients; else quadrature.
+    exact_expectation: True if it needs no nodes. quadrature_latent: the one latent it has nodes in.
+    node_limits, node_score: how many nodes a row needs; else 20 for each latent.
 
-    Everything else has a default: derivatives here, expectations in `expectations.Expected`,
-    moments, cdf, quantiles and draws in `conditional.Conditional`.
+    What makes predictions faster or more exact
+    -------------------------------------------
+    distribution: p(y | latents) as scipy.stats has it, from which follow those of the next line.
+    conditional_mean, conditional_variance, cdf, ppf, sample: else integrals of the density.
+    log_survival, log_hazard, log_cdf: of event times; with `log_survival`, y is one (`Survival`).
+    normal_scale_mixture, normal_in_first: y is normal in the first latent, which is then
+        integrated exactly.
+    infinite_mean: True if E[y] is infinite for every Gaussian q.
+
+    What it tells about its targets
+    -------------------------------
+    support: "real", "positive", "unit", "counts", "binary" or "categories"; the two ends of an
+        interval, such as (-np.pi, np.pi), both of which are targets; or a `Support`.
+    num_categories: the number of classes of "categories".
+    atoms: values with a probability of their own, beside the density of a continuous support; at
+        them `log_density` is the logarithm of that probability.
+    check_targets, impossible: which targets are refused, alone and with their metadata.
+    natural_parameters: the latents as quantities that a user knows.
+
+    Where a fit starts
+    ------------------
+    initial_latents, initial_parameters: from the data.
+    symmetric: True if the latents play the same role, so that they must start differently.
     """
 
-    support: SupportLike = "real"
-    symmetric: bool = False
-    atoms: tuple[float, ...] = ()
+    latents: tuple[str, ...] = ()
+    domains: ClassVar[dict[str, str]] = {}
     positive_metadata: tuple[str, ...] = ()
     unbounded_metadata: tuple[str, ...] = ()
+    infinite_mean: bool = False
+    support: SupportLike = "real"
+    atoms: tuple[float, ...] = ()
+    symmetric: bool = False
+    _declared: ClassVar[dict[str, float]] = {}
+    _domains: ClassVar[dict[str, str]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # paramz keeps the linked leaves under the name `parameters`: take the declaration away
+        own = cls.__dict__.get("parameters", {})
+        if "parameters" in cls.__dict__:
+            del cls.parameters
+        cls._declared = {**cls._declared, **own}
+        cls._domains = {**cls._domains, **cls.__dict__.get("domains", {})}
+
+    def __init__(self, name: str | None = None, **parameters: float) -> None:
+        if name is not None and not isinstance(name, str):
+            raise InputError(
+                f"{type(self).__name__}: the first argument is its name, a string; got {name!r}. "
+                "Give parameters by keyword."
+            )
+        super().__init__(name=name or type(self).__name__)
+        declared, domains = self._declarations()
+        unknown = sorted(set(parameters) - set(declared))
+        if unknown:
+            raise InputError(
+                f"{type(self).__name__} has no parameter {', '.join(unknown)}; "
+                f"it has {', '.join(declared) or 'none'}."
+            )
+        self._check_names(declared)
+        for key, start in {**declared, **parameters}.items():
+            self.link_parameter(make_parameter(key, start, domains.get(key, "positive")))
+
+    # ---- the density and its derivatives ---------------------------------------------------------
 
     def log_density(self, y: Array, *latents: Array, **kw: Any) -> Array:
         """The log-density log p(y | f_1, …, f_b; θ), broadcast shape of y and the latents."""
@@ -86,27 +177,158 @@ class Likelihood(Declared, Expected, Conditional):
             lambda *f: self.dlog_density(y, *f, **kw), latents, 1e-3, True
         )
 
-    def natural_parameters(self, *latents: Array, **kw: Any) -> dict[str, Array]:
-        """The latents mapped to quantities a user knows (rate, scale, …). Default: the latents."""
-        return dict(zip(self.latents, (np.asarray(f) for f in latents), strict=True))
+    # ---- the distribution of y given the latents -------------------------------------------------
 
-    def initial_latents(self, y: Array, **kw: Any) -> Array:
-        """Constants (b,) to start the latents from. Default: maximum likelihood of constants."""
-        return from_density.constant_fit(self, y, kw)
+    def distribution(self, *latents: Array, **kw: Any) -> Distribution | None:
+        """p(y | latents) as a frozen distribution of scipy.stats. Default: None, there is none.
 
-    def initial_parameters(self, y: Array, **kw: Any) -> dict[str, float]:
-        """Data-driven starts of parameters the user left open. Default: none."""
-        return {}
+        The defaults of mean, variance, cdf, ppf and sample (for a `Survival` also those of
+        log_survival, log_hazard and log_cdf) are its own.
+        """
+        return None
 
-    @cached_property
-    def num_categories(self) -> int:
-        """Number of classes of a "categories" likelihood. Default: one per latent."""
-        return len(self.latents)
+    def conditional_mean(self, *latents: Array, **kw: Any) -> Array:
+        """E[y | latents], broadcast shape; inf where it does not exist.
+
+        Default: that of `distribution`, else an integral of the density.
+        """
+        with np.errstate(all="ignore"):
+            if (law := self.distribution(*latents, **kw)) is not None:
+                return _where_it_exists(law.mean())
+        return from_density.tabulate(self, latents, kw).moments()[0]
+
+    def conditional_variance(self, *latents: Array, **kw: Any) -> Array:
+        """var[y | latents], broadcast shape; inf where it does not exist.
+
+        Default: that of `distribution`, else an integral of the density.
+        """
+        with np.errstate(all="ignore"):
+            if (law := self.distribution(*latents, **kw)) is not None:
+                return _where_it_exists(law.var())
+        return from_density.tabulate(self, latents, kw).moments()[1]
+
+    def cdf(self, y: Array, *latents: Array, **kw: Any) -> Array:
+        """P(Y ≤ y | latents), broadcast shape.
+
+        Default: that of `distribution`, else an integral or sum of the density.
+        """
+        with np.errstate(all="ignore"):
+            if (law := self.distribution(*latents, **kw)) is not None:
+                return np.asarray(law.cdf(y), dtype=float)
+        return from_density.tabulate(self, latents, kw).cdf(y)
+
+    def ppf(self, q: Array, *latents: Array, **kw: Any) -> Array:
+        """The smallest y with cdf(y) ≥ q, broadcast shape.
+
+        Default: that of `distribution`, else the inverse of the numeric cdf.
+        """
+        with np.errstate(all="ignore"):
+            if (law := self.distribution(*latents, **kw)) is not None:
+                return np.asarray(law.ppf(q), dtype=float)
+        return from_density.tabulate(self, latents, kw).ppf(q)
+
+    def sample(
+        self, rng: np.random.Generator, *latents: Array, size: int | None = None, **kw: Any
+    ) -> Array:
+        """Draws from p(y | latents): the broadcast shape, or (size, *shape).
+
+        Default: those of `distribution`, else quantiles of uniform numbers.
+        """
+        shape = self._draw_shape(size, latents, kw)
+        with np.errstate(all="ignore"):  # a draw beyond all numbers is infinite
+            if (law := self.distribution(*latents, **kw)) is None:
+                return self._quantiles_at_random(rng, *latents, size=size, **kw)
+            try:
+                draws = law.rvs(shape, random_state=rng)
+            except ValueError:  # numpy draws no counts that a 64-bit integer cannot hold
+                draws = self.ppf(rng.uniform(size=shape), *latents, **kw)
+        return _where_it_exists(draws)
+
+    def _quantiles_at_random(
+        self, rng: np.random.Generator, *latents: Array, size: int | None = None, **kw: Any
+    ) -> Array:
+        """`sample` by `ppf`."""
+        shape = self._draw_shape(size, latents, kw)
+        return self.ppf(rng.uniform(size=shape), *latents, **kw)
+
+    @staticmethod
+    def _draw_shape(
+        size: int | None, latents: Iterable[Array], kw: dict[str, Any]
+    ) -> tuple[int, ...]:
+        """Shape of `sample`: that of latents and metadata together, preceded by `size`."""
+        arrays = [*latents, *(value for value in kw.values() if value is not None)]
+        shape = np.broadcast_shapes(*(np.shape(a) for a in arrays))
+        return shape if size is None else (size, *shape)
+
+    def log_survival(self, t: Array, *latents: Array, **kw: Any) -> Array:
+        """log P(Y > t | latents), broadcast shape. A class that defines it has event times."""
+        with np.errstate(divide="ignore"):
+            return np.log1p(-self.cdf(t, *latents, **kw))
+
+    def log_cdf(self, t: Array, *latents: Array, **kw: Any) -> Array:
+        """log P(Y ≤ t | latents), broadcast shape."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.cdf(t, *latents, **kw))
+
+    def log_hazard(self, t: Array, *latents: Array, **kw: Any) -> Array:
+        """log p(t | latents) − log P(Y > t | latents), broadcast shape."""
+        log_p = self.log_density(t, *latents, **of_event(kw))
+        return special.minus(log_p, self.log_survival(t, *latents, **kw))
+
+    def normal_scale_mixture(self, **kw: Any) -> float | None:
+        """The number a if y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a); infinity: there is no λ.
+
+        Default: None, y is no such thing. Latents are f and g; f is then integrated exactly.
+        """
+        return None
+
+    def normal_in_first(self, *rest: Array, **kw: Any) -> tuple[Array, Array] | None:
+        """(a, s) if y | f, rest ~ N(a f, s), f the first latent, a and s of the shape of the rest.
+
+        Default: None, y is no such thing. Predictions then integrate f exactly.
+        """
+        return None
+
+    # ---- what is given, for those who ask --------------------------------------------------------
+
+    @property
+    def has_distribution(self) -> bool:
+        """Whether `distribution` is given."""
+        return type(self).distribution is not Likelihood.distribution
+
+    @property
+    def has_moments(self) -> bool:
+        """Whether moments are given; else each is an integral over hundreds of targets."""
+        given = type(self).conditional_mean is not Likelihood.conditional_mean
+        return given or self.has_distribution
+
+    @property
+    def has_cdf(self) -> bool:
+        """Whether the cdf is given; else each value is an integral over hundreds of targets."""
+        return type(self).cdf is not Likelihood.cdf or self.has_distribution
+
+    @property
+    def has_draws(self) -> bool:
+        """Whether draws, or quantiles, are given; else each is the root of an integral."""
+        given = type(self).sample is not Likelihood.sample or type(self).ppf is not Likelihood.ppf
+        return given or self.has_distribution
+
+    @property
+    def event_times(self) -> bool:
+        """Whether targets are times of an event, of which `log_survival` is given."""
+        return type(self).log_survival is not Likelihood.log_survival
+
+    # ---- targets ---------------------------------------------------------------------------------
 
     @property
     def target_support(self) -> Support:
         """What a target may be, as an object: that which `support` declares."""
         return as_support(self.support, self.num_categories, type(self).__name__)
+
+    @cached_property
+    def num_categories(self) -> int:
+        """Number of classes of a "categories" likelihood. Default: one per latent."""
+        return len(self.latents)
 
     def check_targets(self, y: Array) -> None:
         """Raise InputError, with the count and the first index, where y is outside the support."""
@@ -129,15 +351,29 @@ class Likelihood(Declared, Expected, Conditional):
             row = ", ".join(f"{key} = {value[i]:g}" for key, value in values.items())
             raise InputError(f"{found.size} of {len(y)} rows {how}; the first is row {i}: {row}.")
 
+    def natural_parameters(self, *latents: Array, **kw: Any) -> dict[str, Array]:
+        """The latents mapped to quantities a user knows (rate, scale, …). Default: the latents."""
+        return dict(zip(self.latents, (np.asarray(f) for f in latents), strict=True))
+
+    # ---- starts ----------------------------------------------------------------------------------
+
+    def initial_latents(self, y: Array, **kw: Any) -> Array:
+        """Constants (b,) to start the latents from. Default: maximum likelihood of constants."""
+        return from_density.constant_fit(self, y, kw)
+
+    def initial_parameters(self, y: Array, **kw: Any) -> dict[str, float]:
+        """Data-driven starts of parameters the user left open. Default: none."""
+        return {}
+
+    # ---- likelihoods made from this one, and from scipy.stats ------------------------------------
+
     def with_constant(self, latent: str | int, value: float | None = None) -> Likelihood:
         """A likelihood in which one latent function is a constant parameter (real) instead.
 
         `HetGaussian().with_constant("log_variance")` has the latent `mean` and the parameter
         `log_variance`. value: where it starts; None lets the model choose from the data.
         """
-        from .wrappers.constant import ConstantLatent  # wrappers build on this module
-
-        return ConstantLatent(self, latent, value)
+        return makers.constant(self, latent, value)
 
     @staticmethod
     def from_scipy(dist: Any, name: str | None = None, **links: str | float) -> Likelihood:
@@ -147,34 +383,85 @@ class Likelihood(Declared, Expected, Conditional):
         and `log_scale`. A link is "identity", "exp", "logistic" or "softplus"; a number fixes the
         parameter. See `ScipyLikelihood`.
         """
-        from .wrappers.scipy import ScipyLikelihood  # which builds on this module
+        return makers.scipy(dist, links, name)
 
-        return ScipyLikelihood(dist, links, name)
+    # ---- names of latents, parameters and metadata -----------------------------------------------
+
+    def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:
+        """Start values and domains of the parameters; a wrapper gives its own."""
+        return self._declared, self._domains
+
+    def _check_names(self, declared: Iterable[str]) -> None:
+        if isinstance(self.latents, str) or not self.latents:
+            raise InputError(
+                f"{type(self).__name__}.latents must be a non-empty tuple of names, for example "
+                f"latents = ('location', 'log_scale'); got {self.latents!r}."
+            )
+        self.latents = tuple(self.latents)
+        names = [*self.latents, *declared, *self._metadata()]
+        for name in names:
+            if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
+                raise InputError(f"{name!r} is not a name: use an ASCII identifier.")
+            if name in _RESERVED or (name in declared and hasattr(type(self), name)):
+                raise InputError(f"The name {name!r} is taken by the library: choose another.")
+        if len(set(names)) < len(names):
+            raise InputError(
+                f"Latents, parameters and metadata share a name: {names}. Make them distinct."
+            )
+
+    def _metadata(self) -> dict[str, bool]:
+        """Metadata names, and whether each is required."""
+        signature = inspect.signature(self.log_density)
+        return {
+            name: p.default is p.empty
+            for name, p in signature.parameters.items()
+            if p.kind is p.KEYWORD_ONLY and name not in self._declared
+        }
+
+    @property
+    def metadata_names(self) -> tuple[str, ...]:
+        """Names of the per-row values `log_density` takes beside y, latents and parameters."""
+        return tuple(self._metadata())
+
+    def check_metadata(self, names: Iterable[str]) -> None:
+        """Raise InputError if a name is unknown, or a required one is missing."""
+        known, names = self._metadata(), list(names)
+        for name in names:
+            if name not in known:
+                raise InputError(
+                    f"Y_metadata has {name!r}, which {type(self).__name__} does not use; "
+                    f"it takes {', '.join(known) or 'no metadata'} (and weights)."
+                )
+        missing = [name for name, required in known.items() if required and name not in names]
+        if missing:
+            raise InputError(
+                f"{type(self).__name__} needs Y_metadata with {', '.join(missing)}, one per row."
+            )
+
+    @property
+    def parameter_keys(self) -> tuple[str, ...]:
+        """Names of the own parameters, in the order of `param_array`."""
+        return tuple(self._declarations()[0])
+
+    def parameter_values(self) -> dict[str, float]:
+        """Current values of the parameters as plain floats, the keywords of every method."""
+        return {key: float(getattr(self, key).values[0]) for key in self.parameter_keys}
+
+    def _domain(self, key: str) -> str:
+        return self._declarations()[1].get(key, "positive")
 
 
-LINKS = (("logit_", expit), ("logit", expit), ("log_", np.exp))
+def _where_it_exists(value: Array) -> Array:
+    """Floats, infinite where scipy.stats has none."""
+    value = np.asarray(value, dtype=float)
+    return np.where(np.isnan(value), np.inf, value)
 
 
-class Family(Likelihood):
-    """A likelihood that is a distribution of scipy.stats, its parameters links of the latents.
+class Makers:
+    """Classes that make likelihoods, and build on `Likelihood`: each puts itself here."""
 
-    A subclass gives `scipy_name` and `_arguments(*latents, **kw)`, those of the distribution.
-    """
+    constant: Callable[[Likelihood, str | int, float | None], Likelihood]
+    scipy: Callable[[Any, dict[str, str | float], str | None], Likelihood]
 
-    scipy_name: ClassVar[str]
-    _arguments: ClassVar[Callable[..., tuple[Any, ...]]]
 
-    def distribution(self, *latents: Array, **kw: Any) -> Any:
-        """The distribution of scipy.stats."""
-        from scipy import stats  # slow to import
-
-        return getattr(stats, self.scipy_name)(*self._arguments(*latents, **kw))
-
-    def natural_parameters(self, *latents: Array, **kw: Any) -> dict[str, Array]:
-        """The latents without their links: log_scale g is scale e^g, logit_mean is mean."""
-        named = {}
-        for name, f in zip(self.latents, latents, strict=True):
-            match = ((p, link) for p, link in LINKS if name.startswith(p))
-            prefix, link = next(match, ("", np.asarray))
-            named[name.removeprefix(prefix) or "probability"] = link(f)
-        return named
+makers = Makers()

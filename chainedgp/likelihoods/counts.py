@@ -9,7 +9,8 @@ from scipy.special import betaln, expit, gammaln, log_expit, logit, pdtr, xlogy
 
 from ..expectations import special
 from ..expectations.closed import expected_softplus
-from .contract import Array, Arrays, Averages, Family, packed
+from .contract import Array, Arrays, Averages, packed
+from .family import Family
 
 __all__ = ["AdditivePoisson", "Binomial", "NegativeBinomial", "Poisson"]
 

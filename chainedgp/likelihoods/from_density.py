@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ..data.rows import rows_of
-from .observation import OBSERVATION
+from .observation import of_event
 from .support import Continuum
 from .wrappers.atoms import WithAtoms
 
@@ -69,7 +69,7 @@ def differences(
 def tabulate(likelihood: Likelihood, latents: tuple, kw: dict[str, Any]) -> Any:
     """The conditional distribution p(y | latents) as a table, shape S = that of the latents."""
     arrays = [np.asarray(f, dtype=np.float64) for f in latents]
-    kw = {key: value for key, value in kw.items() if key not in OBSERVATION}
+    kw = of_event(kw)
     shape = np.broadcast_shapes(*(a.shape for a in arrays), *(np.shape(v) for v in kw.values()))
 
     def log_p(y: np.ndarray) -> np.ndarray:
@@ -95,7 +95,7 @@ def tabulate(likelihood: Likelihood, latents: tuple, kw: dict[str, Any]) -> Any:
     return Discrete(log_p, shape, support.size)
 
 
-class Table:
+class Tabulated:
     """A distribution of y for each element of shape S."""
 
     total: np.ndarray
@@ -114,7 +114,7 @@ class Table:
         raise NotImplementedError
 
 
-class Discrete(Table):
+class Discrete(Tabulated):
     """Probabilities of `size` consecutive integers from `first`.
 
     Without a size: from 0, as many as hold the mass, at most 2¹⁴; where that is not enough the
@@ -160,7 +160,7 @@ class Discrete(Table):
         return self.first + np.minimum(_search(table, q * (1.0 - 1e-15)), len(table) - 1)
 
 
-class Continuous(Table):
+class Continuous(Tabulated):
     """Integrals of a density on a `Continuum`.
 
     y = T(u) maps the line to the support, and u = c + s sinh(π/2 sinh t) with c the mode and s the

@@ -8,7 +8,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from ..expectations.special import HALF_LOG_2PI
-from .contract import Array, Arrays, Averages, Family, packed
+from .contract import Array, Arrays, Averages, packed
+from .family import Family
 from .wrappers.constant import ConstantLatent
 
 __all__ = ["Gaussian", "HetGaussian", "SignalNoiseGaussian"]

@@ -12,7 +12,8 @@ from scipy.special import erfcx, log_ndtr, logit, ndtri
 from ..data.rows import rows_of
 from ..expectations import reduced, special
 from . import observation
-from .contract import Array, Arrays, Averages, Family, Likelihood, merged, packed
+from .contract import Array, Arrays, Averages, Distribution, merged, packed
+from .family import Family
 from .observation import EXACT, INTERVAL, LEFT, RIGHT, TINY, Metadata
 from .survival import Survival
 from .wrappers.constant import ConstantLatent
@@ -26,7 +27,7 @@ CAP = 12.0  # of the log-hazard of a standard Weibull time
 class _LogScale(Survival):
     """log T = f + Z/k, Z a standard variable, k = e^{±g}. A subclass gives Z and the sign."""
 
-    infinite_mean = True  # E[T] diverges for a Gaussian g
+    infinite_mean = True  # for a Gaussian g
     scipy_name: ClassVar[str]
     _sign = 1.0
 
@@ -44,14 +45,14 @@ class _LogScale(Survival):
         log_t = np.where(np.greater(t, TINY), np.log(np.clip(t, TINY, 1e300)), -np.inf)
         return self._k(g) * (log_t - f)
 
-    def distribution(self, f: Array, g: Array, **metadata: Metadata) -> Any:
+    def distribution(self, f: Array, g: Array, **metadata: Metadata) -> Distribution:
         """The distribution of T in scipy.stats, which all have shape e^g and scale e^f."""
         from scipy import stats  # slow to import
 
         return getattr(stats, self.scipy_name)(np.exp(g), 0.0, np.exp(f))
 
     natural_parameters = Family.natural_parameters
-    sample = Likelihood.sample
+    sample = Survival._quantiles_at_random
 
     def log_hazard(self, t: Array, f: Array, g: Array) -> Array:
         """The log-hazard, log k − log t + log p(z) − log S(z), z = k (log t − f)."""
@@ -145,7 +146,7 @@ class _LogScale(Survival):
     ) -> tuple[Array, reduced.Moments]:
         """E[log p] from a cumulative hazard of z, exact in f, for k = e^g; and widths of intervals.
 
-        See `censoring.hazard_terms` and `integrals.expected_hazard_sum`.
+        See `observation.hazard_terms` and `reduced.expected_hazard_sum`.
         """
         exact, terms, width = observation.hazard_terms(y, **metadata)
         value, dmeans, dvariances = reduced.expected_hazard_sum(
@@ -155,7 +156,7 @@ class _LogScale(Survival):
         dmeans[1] += exact
         return width, (value, dmeans, dvariances)
 
-    def _score(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:
+    def node_score(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:
         """The variance of z, more where e^z is large."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         z = np.clip(self._z(y, m_f, m_g), -1e3, 1e3)
@@ -175,7 +176,7 @@ class LogLogisticSurvival(_LogScale):
         interval  −softplus(a) − softplus(−a_upper) + log(1 − e^{−u})
 
     and + softplus(a_entry) for truncation, where u = e^g log(upper/lower) has no f in it. So in
-    every case f, being Gaussian, is integrated exactly (`integrals.expected_hazard_sum`), and only
+    every case f, being Gaussian, is integrated exactly (`reduced.expected_hazard_sum`), and only
     g by Gauss–Hermite nodes.
     """
 
@@ -183,7 +184,6 @@ class LogLogisticSurvival(_LogScale):
     quadrature_latent = "log_shape"
     scipy_name = "fisk"
     node_limits = (0.075, 0.2, 0.42, 0.88, 1.55, 2.5, 3.5)
-    log_density = Survival.log_density
 
     def _standard(self, z: Array) -> tuple[Array, Array, Array]:
         tail = np.log1p(np.exp(-np.abs(z)))
@@ -220,7 +220,7 @@ class LogLogisticSurvival(_LogScale):
         """e^{2f} b (tan b − b)/sin² b, b = π e^{−g}; infinite for a shape of 2 or less."""
         return np.exp(2.0 * np.asarray(f)) * special.log_logistic_moments(g)[1]
 
-    def _score(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:
+    def node_score(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:
         """v_g: f is integrated exactly."""
         return variances[:, 1]
 
@@ -251,7 +251,6 @@ class WeibullSurvival(_LogScale):
     latents = ("log_scale", "log_shape")
     scipy_name = "weibull_min"
     node_limits = (0.0, 0.2)
-    log_density = Survival.log_density
 
     def _standard(self, z: Array) -> tuple[Array, Array, Array]:
         capped = np.minimum(z, CAP)
@@ -288,14 +287,14 @@ class WeibullSurvival(_LogScale):
             interval &= np.isfinite(observation.upper_ends(metadata.get("y_upper")))
         return (code == LEFT) | interval
 
-    def _score(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:
+    def node_score(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:
         """As of z; where f is integrated, as of log E_f[e^z] in g alone."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         z = np.clip(self._z(y, m_f, m_g), -1e3, 1e3)
         spread = np.minimum(v_f * self._k(m_g) ** 2, 1e3)
         size = np.exp(np.maximum(z + 0.5 * spread, 0.0) / 3.0)
         alone = v_g * (1.0 + (z + spread) ** 2) * size
-        both = super()._score(y, means, variances, **metadata)
+        both = super().node_score(y, means, variances, **metadata)
         return np.where(self._in_interval(y, metadata), both, alone)
 
     def _quantile(self, q: Array) -> Array:
@@ -311,7 +310,6 @@ class LogNormalSurvival(_LogScale):
     latents = ("log_median", "log_sigma")
     scipy_name = "lognorm"
     node_limits = (0.0, 0.2)
-    log_density = Survival.log_density
     _sign = -1.0
 
     def _standard(self, z: Array) -> tuple[Array, Array, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ __all__ = [
     "codes",
     "entered",
     "hazard_terms",
+    "of_event",
     "seen",
     "upper_ends",
 ]
@@ -51,6 +53,11 @@ def upper_ends(y_upper: Metadata) -> Array:
     return y_upper
 
 
+def of_event(kw: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords of the distribution of y itself, without those of `OBSERVATION`."""
+    return {key: value for key, value in kw.items() if key not in OBSERVATION}
+
+
 class Event(NamedTuple):
     """What rows say of T: that it is one number, low = high, or lies in (low, high].
 
@@ -80,7 +87,7 @@ class Event(NamedTuple):
 
 def seen(y: Array, kw: dict[str, Any]) -> Event:
     """The event that each row reports: an exact time, or (entry or y, y or y_upper or ∞]."""
-    rest = {key: value for key, value in kw.items() if key not in OBSERVATION}
+    rest = of_event(kw)
     if all(kw.get(key) is None for key in OBSERVATION):
         return Event(y, y, y, rest)
     code, entry = codes(kw.get("censored")), kw.get("entry")
@@ -102,7 +109,7 @@ def entered(y: Array, kw: dict[str, Any]) -> Event | None:
         return None
     entry = entry + np.zeros(np.shape(y))
     start = np.where(entry > 0.0, entry, -np.inf)
-    rest = {key: value for key, value in kw.items() if key not in OBSERVATION}
+    rest = of_event(kw)
     rest["censored"] = np.full(entry.shape, float(RIGHT))
     return Event(start, np.full(entry.shape, np.inf), np.where(entry > 0.0, entry, 1.0), rest)
 

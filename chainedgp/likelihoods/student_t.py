@@ -8,7 +8,8 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from ..expectations import reduced, special
-from .contract import Array, Arrays, Averages, Family, packed
+from .contract import Array, Arrays, Averages, packed
+from .family import Family
 from .wrappers.constant import ConstantLatent
 
 __all__ = ["HetStudentT", "HetStudentTNu", "StudentT"]
@@ -22,7 +23,7 @@ class HetStudentT(Family):
     log p = lgamma((ν+1)/2) − lgamma(ν/2) − ½ log(νπ) − g/2 − (ν+1)/2 · log(1 + (y−f)²/(ν e^g)).
 
     The expectation is exact in f, for every width of q(f) against the scale
-    (`integrals.expected_log_tail`); Gauss–Hermite in g alone. While it is fitted ν > 1; every
+    (`reduced.expected_log_tail`); Gauss–Hermite in g alone. While it is fitted ν > 1; every
     method takes any ν > 0.
     """
 
@@ -109,7 +110,7 @@ class HetStudentT(Family):
             scale = float(np.std(y)) or 1.0
         return np.array([middle, 2.0 * np.log(scale)])
 
-    def _score(self, y: Array, means: Array, variances: Array, *, nu: float) -> Array:
+    def node_score(self, y: Array, means: Array, variances: Array, *, nu: float) -> Array:
         """v_g, widened for the factor (ν+1)/2: the errors grow as its sixth power or faster."""
         return variances[:, 1] * max(0.5 * (nu + 1.0), 1.0) ** (1.0 / 6.0)
 
@@ -172,7 +173,7 @@ class HetStudentTNu(Family):
         dv_h += dv_t - 0.25 * tilted[0] - 0.5 * tilted[3]
         return packed(constant - 0.5 * m_g + value, dmeans, (dv_f, dv_t, dv_h))
 
-    def _score(self, y: Array, means: Array, variances: Array) -> Array:
+    def node_score(self, y: Array, means: Array, variances: Array) -> Array:
         """v_g + v_h, widened for the factor (ν+1)/2 as in `HetStudentT`."""
         nu = np.clip(np.exp(means[:, 2] + variances[:, 2]), 1.0, 1e3)  # beyond: nearly Gaussian
         return (variances[:, 1] + variances[:, 2]) * (0.5 * nu + 0.5) ** (1.0 / 6.0)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..expectations import special
 from . import observation
-from .contract import Array, Likelihood
-from .observation import EXACT, INTERVAL, LEFT, OBSERVATION, TINY, Metadata
+from .contract import Array, Distribution, Likelihood
+from .observation import EXACT, INTERVAL, LEFT, TINY, Metadata, of_event
 from .support import SupportLike
 
 __all__ = ["Survival"]
@@ -64,28 +65,44 @@ class Survival(Likelihood):
         nothing_left = (code == LEFT) & (entry == y)
         return (entry > y) | nothing_left, "end before their entry"
 
+    def _law(self, latents: Sequence[Array], kw: dict[str, Any]) -> Distribution | None:
+        """The distribution of T, which metadata do not change."""
+        return self.distribution(*latents, **of_event(kw))
+
     def log_hazard(self, t: Array, *latents: Array, **kw: Any) -> Array:
         """The log-hazard, log p(t) − log S(t), broadcast shape. Default: by `distribution`."""
-        if type(self).distribution is Likelihood.distribution:
+        if (law := self._law(latents, kw)) is None:
             raise NotImplementedError(f"{type(self).__name__} must define log_hazard(t, *latents).")
-        frozen = self.distribution(*latents, **kw)
-        return special.minus(frozen.logpdf(t), frozen.logsf(t))
+        return special.minus(law.logpdf(t), law.logsf(t))
 
     def log_survival(self, t: Array, *latents: Array, **kw: Any) -> Array:
-        """The log-survival log S(t) = log P(T > t), broadcast shape. Default: log(1 − cdf)."""
+        """The log-survival log S(t) = log P(T > t), broadcast shape.
+
+        Default: that of `distribution`, else log(1 − cdf).
+        """
+        with np.errstate(all="ignore"):
+            if (law := self._law(latents, kw)) is not None:
+                return np.asarray(law.logsf(t), dtype=float)
         if type(self).cdf is Survival.cdf:
             raise NotImplementedError(f"{type(self).__name__} must define log_survival or cdf.")
-        with np.errstate(divide="ignore"):
-            return np.log1p(-self.cdf(t, *latents, **kw))
+        return super().log_survival(t, *latents, **kw)
 
     def log_cdf(self, t: Array, *latents: Array, **kw: Any) -> Array:
-        """The log-cdf log P(T ≤ t), broadcast shape. Default: log(1 − S), stable at both ends."""
+        """The log-cdf log P(T ≤ t), broadcast shape.
+
+        Default: that of `distribution`, else log(1 − S), stable at both ends.
+        """
+        with np.errstate(all="ignore"):
+            if (law := self._law(latents, kw)) is not None:
+                return np.asarray(law.logcdf(t), dtype=float)
         return special.log1mexp(np.minimum(self.log_survival(t, *latents, **kw), 0.0))
 
     def cdf(self, y: Array, *latents: Array, **kw: Any) -> Array:
-        """P(T ≤ y | latents), without metadata."""
-        kw = {key: value for key, value in kw.items() if key not in OBSERVATION}
-        return -np.expm1(self.log_survival(y, *latents, **kw))
+        """P(T ≤ y | latents), without metadata. Default: that of `distribution`, else 1 − S."""
+        with np.errstate(all="ignore"):
+            if (law := self._law(latents, kw)) is not None:
+                return np.asarray(law.cdf(y), dtype=float)
+        return -np.expm1(self.log_survival(y, *latents, **of_event(kw)))
 
     def log_density(
         self,

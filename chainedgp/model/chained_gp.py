@@ -37,7 +37,7 @@ from ..inference.starts import (
 from ..inference.stochastic import BatchArguments
 from ..kernels import Kernel, as_kernel
 from ..likelihoods import Likelihood
-from ..likelihoods.faults import check_density
+from ..likelihoods.density_check import check_density
 from ..linalg import Array, one_blas_thread
 from ..means import MeanFunction
 from ..parameters.paramz_model import ParamzModel

@@ -10,10 +10,9 @@ import numpy as np
 from ..data.arguments import positive_int
 from ..data.rows import WEIGHTS
 from ..errors import InputError
-from ..likelihoods.wrappers.constant import innermost
+from ..likelihoods.observation import OBSERVATION
 from ..linalg import Array
 from ..predictive.fitted import FittedModel
-from ..predictive.survival import CENSORING
 
 __all__ = ["input_names", "relevances", "target_name"]
 
@@ -38,12 +37,7 @@ def input_names(model: FittedModel) -> list[str]:
 def target_name(model: FittedModel) -> str:
     """Name of the target: the model's `target_name`, else y, or "time" for survival times."""
     given = getattr(model, "target_name", None)
-    return str(given) if given else "time" if is_survival(model.likelihood) else "y"
-
-
-def is_survival(likelihood: Any) -> bool:
-    """Whether the targets are event times."""
-    return hasattr(innermost(likelihood), "log_survival")
+    return str(given) if given else "time" if model.likelihood.event_times else "y"
 
 
 def axis_name(model: FittedModel, columns: Sequence[int], at: Any = None) -> str:
@@ -124,7 +118,7 @@ def metadata_at_rest(model: FittedModel, Y_metadata: Any = None) -> dict[str, An
     typical = {
         key: float(np.quantile(value, 0.5, method="lower"))
         for key, value in model.Y_metadata.items()
-        if key not in (*CENSORING, WEIGHTS)
+        if key not in (*OBSERVATION, WEIGHTS)
     }
     return {**typical, **(Y_metadata or {})}
 

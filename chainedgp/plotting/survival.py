@@ -75,7 +75,7 @@ def _plot_curves(
     Y_metadata: Any,
     ax: Any,
 ) -> Axes:
-    if not grids.is_survival(model.likelihood):
+    if not model.likelihood.event_times:
         raise InputError(
             f"survival curves are for survival likelihoods; this is a "
             f"{type(model.likelihood).__name__}. Use plot_fit or plot_density."

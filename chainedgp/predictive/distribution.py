@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -14,12 +13,12 @@ from ..data.arguments import as_fractions, as_generator, as_percent, fraction, p
 from ..errors import InputError, MomentWarning
 from ..expectations import quadrature
 from ..likelihoods.contract import Likelihood
-from ..likelihoods.wrappers.constant import innermost
-from .mixtures import GaussianLatents, ScaleMixture, gives_with_density, mixture_of
+from ..likelihoods.observation import OBSERVATION
+from .mixtures import GaussianLatents, ScaleMixture, mixture_of
 from .moments import TOLERANCE, node_moments
 from .nodes import Mixture, log_expectation
 from .quantiles import mixture_cdf, mixture_ppf
-from .survival import BAND_NODES, CENSORING, SurvivalCurves
+from .survival import BAND_NODES, SurvivalCurves
 from .tables import DensityTables
 
 __all__ = ["Predictive"]
@@ -32,11 +31,8 @@ class Predictive(SurvivalCurves):
     object does not change when the model does. A one-dimensional y (or t) is a grid, with results
     (n, k); an array (n, k), such as (n, 1), holds values for each row.
 
-    A likelihood may help with optional members:
-    `normal_scale_mixture(**parameters)`, a number a if y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a)
-    (infinity: no λ), or `normal_in_first(*rest, **parameters)`, (a, s) if y | f, rest ~ N(a f, s):
-    f is then integrated exactly; `cdf`, without which the mixture's density is integrated over y,
-    more slowly; `infinite_mean = True` where E[y] under a Gaussian q is infinite.
+    What a likelihood declares makes it faster and more exact: without a `cdf` the mixture's density
+    is integrated over y; where y is normal in the first latent, that is integrated exactly.
 
     Parameters
     ----------
@@ -67,7 +63,7 @@ class Predictive(SurvivalCurves):
         self._likelihood, self._means, self._variances = likelihood, means, variances
         self._support = likelihood.target_support
         metadata = {k: np.array(v, dtype=float) for k, v in (metadata or {}).items()}
-        event = {k: v for k, v in metadata.items() if k not in CENSORING}
+        event = {k: v for k, v in metadata.items() if k not in OBSERVATION}
         self._parameters = likelihood.parameter_values()
         self._event = GaussianLatents(likelihood, means, variances, {**self._parameters, **event})
         self._seen = GaussianLatents(likelihood, means, variances, {**self._parameters, **metadata})
@@ -109,11 +105,10 @@ class Predictive(SurvivalCurves):
         """Mean, noise and latent variance, (n, 1) each; warns, once for the object."""
         if isinstance(self._mixture, ScaleMixture):
             moments = self._scale_mixture_moments(self._mixture.shape)
-        elif self._has_no_mean():
+        elif self._likelihood.infinite_mean:
             moments = np.full((3, len(self)), np.inf)
         else:
-            numeric = not _is_own(self._likelihood, "conditional_mean")
-            moments, rough = node_moments(self._event, numeric)
+            moments, rough = node_moments(self._event, not self._likelihood.has_moments)
             self._warn_of_moments(
                 {f"have a mean or variance that is uncertain by over {TOLERANCE:.0%}": rough}
             )
@@ -144,11 +139,6 @@ class Predictive(SurvivalCurves):
             noise = np.exp(np.maximum(m_g + 0.5 * v_g, -700.0))  # above 0: ∞ times it is ∞
         return np.stack([m_f * exists, noise * factor, v_f * exists])
 
-    def _has_no_mean(self) -> bool:
-        """Whether E[y] is infinite for every Gaussian q: a log-shape is below 0 sometimes."""
-        hook = "infinite_mean"
-        return gives_with_density(self._likelihood, hook) and bool(self._likelihood.infinite_mean)
-
     # ---- the distribution ------------------------------------------------------------------------
 
     def pdf(self, y: np.ndarray) -> np.ndarray:
@@ -160,7 +150,7 @@ class Predictive(SurvivalCurves):
 
         For a censored row the logarithm of the probability of what was seen.
         """
-        if not self._seen.kw.keys() & set(CENSORING):
+        if not self._seen.kw.keys() & set(OBSERVATION):
             return self._logpdf(y, self._mixture)
         truncated = np.any(self._seen.kw.get("entry", 0.0) > 0.0)  # a ratio keeps all latents
         if truncated or self._seen.dim <= 3:
@@ -215,7 +205,7 @@ class Predictive(SurvivalCurves):
         size, generator = positive_int(size, "size"), as_generator(rng)
         result = np.empty(len(self) * size)
         # a numeric default of the likelihood tabulates hundreds of values for each draw
-        cost = 4 if _is_own(self._likelihood, "sample") or _is_own(self._likelihood, "ppf") else 600
+        cost = 4 if self._likelihood.has_draws else 600
         for entries in _blocks(np.arange(len(result)), cost):
             rows = entries // size
             z = generator.standard_normal((self._event.dim, 1, len(rows)))
@@ -268,7 +258,7 @@ class Predictive(SurvivalCurves):
     @cached_property
     def _tables(self) -> DensityTables | None:
         """Used where the likelihood has no cdf of its own."""
-        if isinstance(self._mixture, ScaleMixture) or _is_own(self._likelihood, "cdf"):
+        if isinstance(self._mixture, ScaleMixture) or self._likelihood.has_cdf:
             return None
         return DensityTables(self._mixture, len(self), self._likelihood)
 
@@ -320,8 +310,3 @@ class Predictive(SurvivalCurves):
 def _blocks(rows: np.ndarray, nodes: int) -> list[np.ndarray]:
     """Pieces of `rows` such that nodes × rows of a piece is bounded."""
     return [rows[part] for part in quadrature.row_blocks(len(rows), nodes)]
-
-
-def _is_own(likelihood: Any, method: str) -> bool:
-    """Whether a likelihood, or the one that it wraps, has a `method` better than the default."""
-    return getattr(type(innermost(likelihood)), method) is not getattr(Likelihood, method)

@@ -7,7 +7,7 @@ integrated exactly, fewer are left, and the rest is smooth: a latent in which y 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, ndtr, ndtri, polygamma
@@ -30,20 +30,58 @@ def mixture_of(
     likelihood: Likelihood, means: np.ndarray, variances: np.ndarray, kw: dict[str, Any]
 ) -> Mixture:
     """The mixture over the fewest latents; means and variances (n, b), kw as the likelihood's."""
-    if isinstance(likelihood, Inflated) and gives_with_density(likelihood, "_weights"):
+    if isinstance(likelihood, Inflated):
         return WithOdds(likelihood, means, variances, kw)
-    if gives_with_density(likelihood, "normal_scale_mixture"):
-        return ScaleMixture(means, variances, float(likelihood.normal_scale_mixture(**kw)))
-    if gives_with_density(likelihood, "normal_in_first"):
-        return NormalInFirst(likelihood, means, variances, kw)
-    return GaussianLatents(likelihood, means, variances, kw)
+    law = declared_normal(likelihood, rows_of(kw, slice(1)))
+    if law is None or not law.is_of_density:  # it may be inherited from another density
+        return GaussianLatents(likelihood, means, variances, kw)
+    if law.shape is not None:
+        return ScaleMixture(means, variances, law.shape)
+    return NormalInFirst(likelihood, means, variances, kw)
 
 
-def gives_with_density(likelihood: Likelihood, hook: str) -> bool:
-    """Whether the hook was given for this density, and not for one that a subclass replaced."""
-    cls = type(likelihood)
-    owner = next((parent for parent in cls.__mro__ if hook in vars(parent)), None)
-    return owner is not None and getattr(owner, "log_density", None) is cls.log_density
+class DeclaredNormal(NamedTuple):
+    """What a likelihood declares of y given the first latent, held against its density.
+
+    shape: that of `normal_scale_mixture`; None where it declares `normal_in_first`.
+    method: the name of the member. want, got: log-densities of a few y, declared and given (k,).
+    """
+
+    shape: float | None
+    method: str
+    want: np.ndarray
+    got: np.ndarray
+
+    @property
+    def is_of_density(self) -> bool:
+        """Whether both say the same."""
+        return np.allclose(self.got, self.want, rtol=1e-6, atol=1e-6)
+
+
+def declared_normal(likelihood: Likelihood, kw: dict[str, Any]) -> DeclaredNormal | None:
+    """`normal_scale_mixture` or `normal_in_first`, or None where neither is declared.
+
+    kw: parameters, and metadata of one row.
+    """
+    rest = -0.2 * np.arange(1.0, len(likelihood.latents))[:, None] * np.ones(3)
+    if (shape := likelihood.normal_scale_mixture(**kw)) is not None:
+        method, slope, variance = "normal_scale_mixture", np.ones(3), np.exp(rest[0])
+    elif (pair := likelihood.normal_in_first(*rest, **kw)) is not None:
+        method, (slope, variance) = "normal_in_first", pair
+    else:
+        return None
+    f, z = np.full(3, 0.3), np.array([0.0, -0.7, 2.5])
+    want = -0.5 * np.log(variance) + _log_standard(z, np.inf if shape is None else shape)
+    got = likelihood.log_density(slope * f + z * np.sqrt(variance), f, *rest, **kw)
+    return DeclaredNormal(shape, method, want, got)
+
+
+def _log_standard(z: np.ndarray, shape: float) -> np.ndarray:
+    """log ∫ N(z; 0, 1/λ) Gamma(λ; a, a) dλ: a Student-t with 2a degrees of freedom."""
+    if np.isinf(shape):
+        return -0.5 * z * z - LOG_SQRT_2PI
+    constant = gammaln(shape + 0.5) - gammaln(shape) - 0.5 * np.log(2.0 * np.pi * shape)
+    return constant - (shape + 0.5) * np.log1p(0.5 * z * z / shape)
 
 
 class GaussianLatents:
@@ -77,9 +115,7 @@ class GaussianLatents:
 
     def log_survival(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
         """log P(T > t | f), (K, N), of an event time."""
-        if hasattr(self.likelihood, "log_survival"):
-            return self.likelihood.log_survival(t, *latents, **self.keywords(rows))
-        return np.log1p(-self.cdf(t, rows, latents))
+        return self.likelihood.log_survival(t, *latents, **self.keywords(rows))
 
     def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Quantiles at the mean of q, and the extremes one sd to either side of each latent."""

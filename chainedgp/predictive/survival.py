@@ -10,15 +10,10 @@ import numpy as np
 from ..data.arguments import as_percent
 from ..errors import InputError
 from ..expectations import quadrature
-from ..likelihoods.observation import OBSERVATION
-from ..likelihoods.wrappers.constant import innermost
 from .mixtures import GaussianLatents
 from .nodes import log_expectation
 
-__all__ = ["BAND_NODES", "CENSORING", "SurvivalCurves"]
-
-CENSORING = OBSERVATION
-"""Metadata that say what was seen of an event: they enter `logpdf`, not the event's own law."""
+__all__ = ["BAND_NODES", "SurvivalCurves"]
 
 BAND_NODES = 2048
 PANELS = 14
@@ -99,7 +94,7 @@ class SurvivalCurves:
     # ---- parts -----------------------------------------------------------------------------------
 
     def _check_survival(self, method: str) -> None:
-        if not hasattr(innermost(self._likelihood), "log_survival"):
+        if not self._likelihood.event_times:
             raise InputError(
                 f"{method} is for survival likelihoods; {type(self._likelihood).__name__} has no "
                 "log_survival. Use cdf, ppf or interval, or derive the likelihood from Survival."

@@ -25,7 +25,7 @@ TABLE_FLOOR = -26.0
 class DensityTables:
     """cdf and quantiles of a mixture of which only the density is known.
 
-    The mixture's own density is integrated over y (`numeric`), in blocks of rows: some ten
+    The mixture's own density is integrated over y (`from_density`), in blocks of rows: some ten
     milliseconds a row with two latents. A likelihood with a `cdf` of its own avoids it.
     """
 
@@ -33,7 +33,7 @@ class DensityTables:
         self.mixture, self.num_rows, self.likelihood = mixture, num_rows, likelihood
 
     def _table(self, rows: np.ndarray) -> Any:
-        """The distribution of some rows: `numeric.Table`, or with atoms beside it."""
+        """The distribution of some rows: `from_density.Tabulated`, or with atoms beside it."""
         with np.errstate(all="ignore"):
             guess = self._guess(rows)
             floor = TABLE_FLOOR - float(np.log(np.nanmax(guess[2] - guess[1]) + 1e-300))
@@ -91,7 +91,7 @@ class DensityTables:
 
 
 class _Panels(from_density.Continuous):
-    """`numeric.Continuous` for a density that is smooth and costs much: evaluated once a node.
+    """`from_density.Continuous` for a density that is smooth and costs much: evaluated once a node.
 
     Inside a panel the density is the polynomial through its nodes. Panels are placed by a guess of
     the median and of two other quantiles, (n,) each.

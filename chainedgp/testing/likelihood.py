@@ -12,6 +12,7 @@ from ..errors import InputError
 from ..expectations.quadrature import LEVELS
 from ..likelihoods import from_density
 from ..likelihoods.contract import Likelihood
+from .declared import check_declared
 from .probe import Probe
 from .report import Report
 
@@ -33,7 +34,8 @@ def check_likelihood(
     moderate latents, never NaN for |f| ≤ 300, and normalised; derivatives agree with differences;
     `expected_log_density` agrees with the quadrature engine, with the density as v → 0, and its
     gradients with its own differences; moments, cdf, ppf and samples agree with the density;
-    copies and pickles are equal; targets outside the support are refused.
+    copies and pickles are equal; targets outside the support are refused; what is declared
+    (`symmetric`, `exact_expectation`, `normal_in_first`, `infinite_mean`, …) holds.
 
     Parameters
     ----------
@@ -70,6 +72,7 @@ def check_likelihood(
             _check_samples,
             _check_copies,
             _check_starts,
+            check_declared,
         ):
             law(probe)
     report.raise_if_any(f"likelihood {type(likelihood).__name__}")

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..likelihoods import from_density
 from ..likelihoods.contract import Likelihood
-from ..likelihoods.faults import array_fault
+from ..likelihoods.density_check import array_fault
 from .report import Report
 
 __all__ = ["Probe"]

@@ -517,8 +517,12 @@ def test_constant_latent_is_the_base_with_that_latent_fixed():
         base.with_constant("scale")
     with pytest.raises(InputError, match="one latent only"):
         lik.with_constant("location")
-    assert callable(liks.LogLogisticSurvival().with_constant("log_shape").log_survival)
-    assert not hasattr(lik, "log_survival")
+    times = liks.LogLogisticSurvival().with_constant("log_shape", 0.4)
+    t, f, full = np.array([0.3, 2.0]), np.array([0.1, -0.4]), np.array([0.4, 0.4])
+    for method in ("log_survival", "log_hazard", "log_cdf"):
+        got, want = getattr(times, method), getattr(liks.LogLogisticSurvival(), method)
+        assert np.array_equal(got(t, f, log_shape=0.4), want(t, f, full))
+    assert times.event_times and not lik.event_times
 
 
 def test_rows_with_different_numbers_of_nodes_are_put_together():

@@ -376,7 +376,7 @@ def predictions_are_mixtures(m):
     y = m.y[:, None]
     agrees(p.pdf(y), lambda *f: np.exp(m.lik.log_density(m.y, *f, **m.all_kw)))
     agrees(p.cdf(y), lambda *f: m.lik.cdf(m.y, *f, **m.kw))
-    if hasattr(m.lik, "log_survival"):
+    if m.lik.event_times:
         agrees(1.0 - p.sf(y), lambda *f: m.lik.cdf(m.y, *f, **m.kw))
         agrees(1.0 - p.sf(0.0), lambda *f: m.lik.cdf(np.zeros(ROWS), *f, **m.kw))
     if {"y_upper", "entry"} & m.seen.keys():

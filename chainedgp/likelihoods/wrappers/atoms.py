@@ -15,13 +15,20 @@ from ...data.rows import rows_of
 from ...expectations import quadrature, reduced
 from ...expectations.closed import expected_softplus
 
-__all__ = ["Bound", "WithAtoms", "ZeroTruncated", "alike", "expected_share", "expected_total"]
+__all__ = [
+    "GivenLatents",
+    "WithAtoms",
+    "ZeroTruncated",
+    "alike",
+    "expected_share",
+    "expected_total",
+]
 
 Array = np.ndarray
 
 
-class Bound:
-    """The distribution of a likelihood given its latents, as `numeric.Table` has it."""
+class GivenLatents:
+    """The distribution of a likelihood given its latents, with the methods of a `Tabulated` one."""
 
     def __init__(self, likelihood: Any, latents: Sequence[Array], kw: dict[str, Any]) -> None:
         self.likelihood, self.latents, self.kw = likelihood, latents, kw
@@ -60,7 +67,7 @@ class WithMoments:
 class WithAtoms(WithMoments):
     """A distribution `rest` of the given share, and atoms with weights; all sum to one.
 
-    rest: has moments, cdf and ppf, like `Bound` or `numeric.Table`.
+    rest: has moments, cdf and ppf, like `GivenLatents` or `from_density.Tabulated`.
     step: distance to the next lower value of the rest: 1 for counts, 0 beside a density.
     """
 

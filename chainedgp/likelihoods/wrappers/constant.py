@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import inspect
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...errors import InputError
-from ..contract import Array, Arrays, Averages, Likelihood
+from ..contract import Array, Arrays, Averages, Likelihood, makers
 
-__all__ = ["ConstantLatent", "Wrapper", "innermost"]
+__all__ = ["ConstantLatent", "Wrapper"]
 
 
-def _of_base(name: str, leading: int = 0, per_latent: bool = False) -> Any:
-    """The base's method of that name; `leading` arguments come before the latents.
+def _of_base(
+    pick: Callable[[Any], Callable[..., Any]], leading: int = 0, per_latent: bool = False
+) -> Any:
+    """The method that `pick` takes from the base; `leading` arguments come before the latents.
 
     per_latent: it returns one array per latent, of which that of the constant is dropped.
     """
 
     def method(self: ConstantLatent, *args: Any, **kw: Any) -> Any:
         latents, kw = self._full(args[leading:], kw)
-        result = getattr(self.base, name)(*args[:leading], *latents, **kw)
+        result = pick(self.base)(*args[:leading], *latents, **kw)
         return self._without(tuple(result)) if per_latent else result
 
-    method.__name__, method.__doc__ = name, getattr(Likelihood, name, method).__doc__
+    method.__name__, method.__doc__ = pick(Likelihood).__name__, pick(Likelihood).__doc__
     return method
 
 
@@ -44,17 +46,6 @@ class Wrapper(Likelihood):
         self.positive_metadata = base.positive_metadata
         self.unbounded_metadata = base.unbounded_metadata
 
-    def __getattr__(self, name: str) -> Any:
-        """Further functions of (t, *latents, **kw) that a survival base has."""
-        base = self.__dict__.get("base")
-        if name not in ("log_survival", "log_hazard", "log_cdf") or not hasattr(base, name):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return partial(self._curve, name)
-
-    def _curve(self, name: str, t: Array, *latents: Array, **kw: Any) -> Array:
-        """log P(T > t), log p(t)/P(T > t) or log P(T ≤ t), by the name that `Survival` has."""
-        raise NotImplementedError(f"{type(self).__name__} has no {name}.")
-
     def _given(self) -> tuple[str, ...]:
         told = "base" in inspect.signature(type(self).__init__).parameters  # else by the class
         return (f"{type(self.base).__name__}()",) if told else ()
@@ -66,6 +57,26 @@ class Wrapper(Likelihood):
     def _metadata(self) -> dict[str, bool]:
         return self.base._metadata()
 
+    @property
+    def has_moments(self) -> bool:
+        """As the base."""
+        return self.base.has_moments
+
+    @property
+    def has_cdf(self) -> bool:
+        """As the base."""
+        return self.base.has_cdf
+
+    @property
+    def has_draws(self) -> bool:
+        """As the base."""
+        return self.base.has_draws
+
+    @property
+    def event_times(self) -> bool:
+        """As the base."""
+        return self.base.event_times
+
     def check_targets(self, y: Array) -> None:
         """As the base checks."""
         self.base.check_targets(y)
@@ -73,13 +84,6 @@ class Wrapper(Likelihood):
     def impossible(self, y: Array, **metadata: Array) -> tuple[Array, str]:
         """As the base says."""
         return self.base.impossible(y, **metadata)
-
-
-def innermost(likelihood: Likelihood) -> Likelihood:
-    """The likelihood that wrappers were put around, or itself."""
-    while isinstance(likelihood, Wrapper):
-        likelihood = likelihood.base
-    return likelihood
 
 
 class ConstantLatent(Wrapper):
@@ -124,10 +128,6 @@ class ConstantLatent(Wrapper):
         domain = "positive" if self._positive else "real"
         return {**declared, self._key: self._start}, {**domains, self._key: domain}
 
-    def _curve(self, name: str, t: Array, *latents: Array, **kw: Any) -> Array:
-        """As the base has it."""
-        return _of_base(name, 1)(self, t, *latents, **kw)
-
     def _full(self, latents: Arrays, kw: dict[str, Any]) -> tuple[Arrays, dict[str, Any]]:
         """Latents and keywords as the base wants them."""
         kw = dict(kw)
@@ -152,7 +152,7 @@ class ConstantLatent(Wrapper):
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
     ) -> Averages:
         """The base's expectation at zero variance of the constant; see `Likelihood`."""
-        if type(self.base).expected_log_density is Likelihood.expected_log_density:
+        if not self.base.own_expectation:
             return self._quadrature(y, means, variances, nodes=nodes, **kw)  # one dimension less
         if self.exact_expectation:
             nodes = 1
@@ -180,14 +180,17 @@ class ConstantLatent(Wrapper):
         means = np.stack(np.broadcast_arrays(*full))  # (b, n)
         return means.T, np.insert(variances.T, self._index, 0.0, axis=0).T, base_kw
 
-    log_density = _of_base("log_density", 1)
-    dlog_density = _of_base("dlog_density", 1, per_latent=True)
-    d2log_density = _of_base("d2log_density", 1, per_latent=True)
-    conditional_mean = _of_base("conditional_mean")
-    conditional_variance = _of_base("conditional_variance")
-    cdf = _of_base("cdf", 1)
-    ppf = _of_base("ppf", 1)
-    sample = _of_base("sample", 1)
+    log_density = _of_base(lambda base: base.log_density, 1)
+    dlog_density = _of_base(lambda base: base.dlog_density, 1, per_latent=True)
+    d2log_density = _of_base(lambda base: base.d2log_density, 1, per_latent=True)
+    conditional_mean = _of_base(lambda base: base.conditional_mean)
+    conditional_variance = _of_base(lambda base: base.conditional_variance)
+    cdf = _of_base(lambda base: base.cdf, 1)
+    ppf = _of_base(lambda base: base.ppf, 1)
+    sample = _of_base(lambda base: base.sample, 1)
+    log_survival = _of_base(lambda base: base.log_survival, 1)
+    log_cdf = _of_base(lambda base: base.log_cdf, 1)
+    log_hazard = _of_base(lambda base: base.log_hazard, 1)
 
     def natural_parameters(self, *latents: Array, **kw: Any) -> dict[str, Array]:
         """The base's natural parameters, constants included, broadcast to a common shape."""
@@ -205,6 +208,9 @@ class ConstantLatent(Wrapper):
             return {}
         start = float(self.base.initial_latents(y, **self._full((), kw)[1])[self._index])
         return {self._key: float(np.exp(start)) if self._positive else start}
+
+
+makers.constant = ConstantLatent
 
 
 def _latent_index(base: Likelihood, latent: str | int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ from ..beta import Beta
 from ..contract import Array, Arrays, Averages, Likelihood
 from ..counts import Poisson
 from ..from_density import constant_fit
-from ..observation import OBSERVATION, TINY, Event
-from .atoms import Bound, WithAtoms, ZeroTruncated, alike, expected_share, expected_total
+from ..observation import TINY, Event, of_event
+from .atoms import GivenLatents, WithAtoms, ZeroTruncated, alike, expected_share, expected_total
 from .constant import Wrapper
 
 __all__ = ["Hurdle", "Inflated", "ZeroInflatedPoisson", "ZeroOneInflatedBeta"]
@@ -139,11 +139,13 @@ class Inflated(Wrapper):
         total = self._split(latents)[2] if before is None else self._joint(before, latents)[1]
         return special.minus(self._joint(observation.seen(y, kw), latents)[1], total)
 
-    def _slopes(self, method: str, event: Event, latents: Arrays) -> tuple[list[Array], ...]:
-        """Of log(P(event) Z): the derivatives of the base by the `method`, and those in h."""
+    def _slopes(
+        self, of_part: Callable[..., Arrays], event: Event, latents: Arrays
+    ) -> tuple[list[Array], ...]:
+        """Of log(P(event) Z): derivatives of the base, which `of_part` gives, and those in h."""
         base, odds, _ = self._split(latents)
         rest, total, hit = self._joint(event, latents)
-        slopes = getattr(self._part, method)(self._asked(event)[2], *base, **event.kw)
+        slopes = of_part(self._asked(event)[2], *base, **event.kw)
         with np.errstate(invalid="ignore", over="ignore"):
             share = np.where(event.certain, 0.0, np.exp(special.minus(rest, total)))
             first = [np.where(share > 0.0, share * d, 0.0) for d in slopes]
@@ -153,25 +155,27 @@ class Inflated(Wrapper):
             ]
         return first, own
 
-    def _all_slopes(self, method: str, y: Array, latents: Arrays, kw: dict[str, Any]) -> Any:
+    def _all_slopes(
+        self, of_part: Callable[..., Arrays], y: Array, latents: Arrays, kw: dict[str, Any]
+    ) -> tuple[list[Array], ...]:
         """`_slopes` of what was seen less those of what was known before."""
-        first, own = self._slopes(method, observation.seen(y, kw), latents)
+        first, own = self._slopes(of_part, observation.seen(y, kw), latents)
         before = observation.entered(y, kw)
         if before is None:
             return first, [r - w for r, w in zip(own, self._weights(latents)[1], strict=True)]
         return tuple(
             [a - b for a, b in zip(*pair, strict=True)]
-            for pair in zip((first, own), self._slopes(method, before, latents), strict=True)
+            for pair in zip((first, own), self._slopes(of_part, before, latents), strict=True)
         )
 
     def dlog_density(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """The base's derivatives times its posterior probability; those in h."""
-        first, own = self._all_slopes("dlog_density", y, latents, kw)
+        first, own = self._all_slopes(self._part.dlog_density, y, latents, kw)
         return (*first, *own)
 
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """The base's derivatives times its posterior probability."""
-        return tuple(self._all_slopes("dlog_density_dtheta", y, latents, kw)[0])
+        return tuple(self._all_slopes(self._part.dlog_density_dtheta, y, latents, kw)[0])
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
@@ -254,10 +258,10 @@ class Inflated(Wrapper):
         """Where atoms share an event with the base, and beyond the limits of both."""
         return True
 
-    def distribution(self, *latents: Array, **kw: Any) -> Any:
+    def distribution(self, *latents: Array, **kw: Any) -> WithAtoms:
         """The mixture: mean, var, cdf and ppf, as scipy.stats has them."""
         rest, weights = self._weights(latents)
-        bound = Bound(self._part, self._split(latents)[0], kw)
+        bound = GivenLatents(self._part, self._split(latents)[0], kw)
         return WithAtoms(bound, rest, self.at, weights, self.target_support.step)
 
     def sample(
@@ -279,14 +283,19 @@ class Inflated(Wrapper):
         atoms = dict(zip(names, self._weights(latents)[1], strict=True))
         return {**self.base.natural_parameters(*self._split(latents)[0], **kw), **atoms}
 
-    def _curve(self, name: str, t: Array, *latents: Array, **kw: Any) -> Array:
-        """log P(T > t), log P(T ≤ t) or log p(t) − log P(T > t), of T itself."""
-        kw = {key: value for key, value in kw.items() if key not in OBSERVATION}
-        code = observation.LEFT if name == "log_cdf" else observation.RIGHT
-        curve = self.log_density(t, *latents, censored=np.asarray(code), **kw)
-        if name != "log_hazard":
-            return curve
-        return special.minus(self.log_density(t, *latents, **kw), curve)
+    def log_survival(self, t: Array, *latents: Array, **kw: Any) -> Array:
+        """log P(T > t) of T itself, the probability of a right-censored row."""
+        if not self.event_times:
+            return super().log_survival(t, *latents, **kw)
+        right = np.asarray(observation.RIGHT)
+        return self.log_density(t, *latents, censored=right, **of_event(kw))
+
+    def log_cdf(self, t: Array, *latents: Array, **kw: Any) -> Array:
+        """log P(T ≤ t) of T itself, the probability of a left-censored row."""
+        if not self.event_times:
+            return super().log_cdf(t, *latents, **kw)
+        left = np.asarray(observation.LEFT)
+        return self.log_density(t, *latents, censored=left, **of_event(kw))
 
     def initial_latents(self, y: Array, **kw: Any) -> Array:
         """The base's start from the rows off the atoms; log-odds from what it leaves over.
@@ -390,25 +399,27 @@ class _ZeroTruncated(Wrapper):
         """The base's, renormalised."""
         return self.base.log_density(y, *latents, **kw) - self._zero(latents, kw)[0]
 
-    def _slopes(self, method: str, y: Array, latents: Arrays, kw: dict[str, Any]) -> Arrays:
+    def _slopes(
+        self, slopes: Callable[..., Arrays], y: Array, latents: Arrays, kw: dict[str, Any]
+    ) -> Arrays:
         """∂ log p_base(y) + p₀/(1 − p₀) ∂ log p₀."""
-        odds, slopes = self._zero(latents, kw)[1], getattr(self.base, method)
+        odds = self._zero(latents, kw)[1]
         pairs = zip(slopes(y, *latents, **kw), slopes(np.zeros(()), *latents, **kw), strict=True)
         return tuple(d + odds * d0 for d, d0 in pairs)
 
     def dlog_density(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """In the latents."""
-        return self._slopes("dlog_density", y, latents, kw)
+        return self._slopes(self.base.dlog_density, y, latents, kw)
 
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """In the parameters."""
-        return self._slopes("dlog_density_dtheta", y, latents, kw)
+        return self._slopes(self.base.dlog_density_dtheta, y, latents, kw)
 
-    def distribution(self, *latents: Array, **kw: Any) -> Any:
+    def distribution(self, *latents: Array, **kw: Any) -> ZeroTruncated:
         """The base's without its zeros: mean, var, cdf and ppf, as scipy.stats has them."""
-        return ZeroTruncated(Bound(self.base, latents, kw), *self._zero(latents, kw))
+        return ZeroTruncated(GivenLatents(self.base, latents, kw), *self._zero(latents, kw))
 
-    sample = Likelihood.sample
+    sample = Likelihood._quantiles_at_random
 
     def initial_latents(self, y: Array, **kw: Any) -> Array:
         """The base's."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
-from ..contract import Array, Likelihood
+from ..contract import Array, Distribution, Likelihood, makers
 from .scipy_families import LINKS, checked_links, find_family, kind_of_support
 
 __all__ = ["ScipyLikelihood"]
@@ -53,7 +53,7 @@ class ScipyLikelihood(Likelihood):
         """A fixed parameter; a whole one of counts as an integer, as numpy wants it for draws."""
         return int(value) if self._discrete and value == int(value) else value
 
-    def distribution(self, *latents: Array, **kw: Any) -> Any:
+    def distribution(self, *latents: Array, **kw: Any) -> Distribution:
         """The frozen distribution at the latents."""
         return find_family(self.dist)(**self._values(latents))
 
@@ -79,3 +79,6 @@ class ScipyLikelihood(Likelihood):
                 f"{self.dist} needs targets in [{low:g}, {high:g}]; {len(bad)} of {len(y)} are "
                 f"not, the first is Y[{bad[0]}] = {y[bad[0]]}."
             )
+
+
+makers.scipy = ScipyLikelihood

@@ -1,13 +1,15 @@
-"""What is wrong with an array that a user's method returned, in words."""
+"""A density called on a few rows: what is wrong with the arrays that it returned, in words."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..data.rows import Rows
 from ..errors import InputError
+from .contract import Likelihood
 
 __all__ = ["array_fault", "check_density"]
 
@@ -33,7 +35,7 @@ def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
         return False
 
 
-def check_density(likelihood: Any, rows: Rows) -> None:
+def check_density(likelihood: Likelihood, rows: Rows) -> None:
     """Call `log_density` and its derivatives on a few rows, at a small grid of latents near 0.
 
     Raises InputError that names method and fault, where a fit would end in an obscure error.
@@ -45,11 +47,15 @@ def check_density(likelihood: Any, rows: Rows) -> None:
     steps = [np.array([0.0, 0.1]).reshape((1,) * j + (2,) + (1,) * (b - j)) for j in range(b)]
     latents = [step + np.zeros(n) for step in steps]  # as on a quadrature grid: (2, 1, n), …
     shape = np.broadcast_shapes(*(f.shape for f in latents))
-    for method, count in (("log_density", 0), ("dlog_density", b)):
-        where = f"{type(likelihood).__name__}.{method}"
+    methods: tuple[tuple[Callable[..., Any], int], ...] = (
+        (likelihood.log_density, 0),
+        (likelihood.dlog_density, b),
+    )
+    for method, count in methods:
+        where = f"{type(likelihood).__name__}.{method.__name__}"
         try:
             with np.errstate(all="ignore"):
-                result = getattr(likelihood, method)(y, *latents, **kw)
+                result = method(y, *latents, **kw)
         except InputError:
             raise
         except Exception as error:

@@ -1,0 +1,104 @@
+"""What a likelihood declares beside its methods, held against its density."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..expectations.quadrature import LEVELS
+from ..likelihoods.observation import of_event
+from ..predictive.mixtures import declared_normal
+from .probe import Probe
+
+__all__ = ["check_declared"]
+
+FAR = 24.0
+"""Standard deviations of q within which a finite mean has all of its mass."""
+
+
+def check_declared(probe: Probe) -> None:
+    """Each declaration against the density, or against the method that it speaks of."""
+    _check_names(probe)
+    _check_nodes(probe)
+    _check_normal(probe)
+    _check_infinite_mean(probe)
+    if probe.lik.event_times:
+        _check_event(probe)
+
+
+def _check_names(probe: Probe) -> None:
+    """Names of metadata and latents exist; latents that are alike may change places."""
+    lik = probe.lik
+    for member, names in (
+        ("positive_metadata", lik.positive_metadata),
+        ("unbounded_metadata", lik.unbounded_metadata),
+    ):
+        for name in set(names) - set(lik.metadata_names):
+            probe.fault(member, f"names {name!r}, which is no metadata of log_density")
+    if lik.quadrature_latent is not None and lik.quadrature_latent not in lik.latents:
+        probe.fault("quadrature_latent", f"is {lik.quadrature_latent!r}, which is no latent")
+    if lik.symmetric:
+        one = probe.call("log_density", probe.y, *probe.latents)
+        other = probe.call("log_density", probe.y, *probe.latents[::-1])
+        probe.compare("symmetric", "the density changes if latents change places", other, one)
+
+
+def _check_nodes(probe: Probe) -> None:
+    """An exact expectation needs no nodes; limits rise, one for each level at most."""
+    lik, limits = probe.lik, np.asarray(probe.lik.node_limits)
+    means = np.stack(probe.latents).T
+    variances = np.full_like(means, 2.0)  # wide: few nodes do not do
+    if lik.exact_expectation:
+        few, many = (
+            probe.call("expected_log_density", probe.y, means, variances, nodes=nodes)
+            for nodes in (LEVELS[0], 20)
+        )
+        if few is not None and many is not None:
+            words = "the expectation changes with the number of nodes"
+            probe.compare("exact_expectation", words, few[0], many[0])
+    if len(limits) > len(LEVELS) or (np.diff(limits) < 0.0).any():
+        probe.fault("node_limits", f"must rise, and be {len(LEVELS)} or fewer; got {tuple(limits)}")
+    elif len(limits):
+        score = probe.call("node_score", probe.y, means, variances)
+        probe.array("node_score", score, (probe.n,))
+
+
+def _check_normal(probe: Probe) -> None:
+    """The density is normal in the first latent, as declared."""
+    first = {k: v[:1] if np.ndim(v) else v for k, v in probe.kw.items()}
+    with probe.report.guard("normal_in_first"):
+        law = declared_normal(probe.lik, first)
+        if law is not None:
+            words = "the normal distribution that it tells of is not that of log_density"
+            probe.compare(law.method, words, law.got, law.want)
+
+
+def _check_infinite_mean(probe: Probe) -> None:
+    """The conditional mean outgrows every Gaussian in some latent, if it is declared to."""
+    if not probe.lik.infinite_mean:
+        return
+    for j in range(probe.b):
+        for shift in (-FAR, FAR):
+            moved = [f + shift * (k == j) for k, f in enumerate(probe.latents)]
+            mean = probe.call("conditional_mean", *moved)
+            if mean is None or not np.all(np.log(np.abs(mean) + 1e-300) < 0.5 * FAR**2):
+                return
+    probe.fault("infinite_mean", "is declared, but the mean is finite under every Gaussian q")
+
+
+def _check_event(probe: Probe) -> None:
+    """Survival function, hazard and cdf of an event time belong to one law."""
+    y, kw = probe.y, of_event(probe.kw)
+    y = y[~np.isin(y, probe.lik.atoms)]
+    latents = [f[: len(y)] for f in probe.latents]
+    kw = {k: v[: len(y)] if np.ndim(v) else v for k, v in kw.items()}
+    cdf, log_p, log_s, log_cdf, log_hazard = (
+        probe.array(method, probe.call(method, y, *latents, kw=kw), y.shape)
+        for method in ("cdf", "log_density", "log_survival", "log_cdf", "log_hazard")
+    )
+    if log_s is not None and cdf is not None:
+        probe.compare("log_survival", "differs from log(1 − cdf)", np.exp(log_s), 1.0 - cdf)
+    if log_cdf is not None and cdf is not None:
+        probe.compare("log_cdf", "differs from log(cdf)", np.exp(log_cdf), cdf)
+    if log_hazard is not None and log_s is not None and log_p is not None:
+        words = "differs from log_density − log_survival"
+        probe.compare("log_hazard", words, log_hazard, log_p - log_s)
