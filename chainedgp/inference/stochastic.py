@@ -145,23 +145,19 @@ class Batches:
 
 
 class Run:
-    """The loop over batches: counts, the running bound, held-out score, best parameters."""
+    """The loop over batches: counts, the running bound, held-out score, best parameters.
 
-    def __init__(
-        self,
-        problem: Problem,
-        monitor: Monitor,
-        settings: Settings,
-        batches: Batches,
-        spent: float = 0.0,
-    ) -> None:
-        self.problem, self.monitor, self.settings = problem, monitor, settings
-        self.batches = batches
-        per_epoch = self.batches.rows.size / self.batches.size
+    spent : epochs of work that were done before; they are taken off those that were asked for.
+    """
+
+    def __init__(self, batches: Batches, monitor: Monitor, spent: float) -> None:
+        self.batches, self.monitor, self.settings = batches, monitor, batches.settings
+        self.problem = batches.problem
+        per_epoch = batches.rows.size / batches.size
         self.per_epoch = max(1, int(np.ceil(per_epoch)))
-        self.total = max(self.per_epoch, round((settings.epochs - spent) * per_epoch))
+        self.total = max(self.per_epoch, round((self.settings.epochs - spent) * per_epoch))
         self.recent: deque[float] = deque(maxlen=self.per_epoch)
-        self.before = problem.counts[0]
+        self.before = self.problem.counts[0]
         self.best: tuple[float, list[Array]] | None = None
         self.waited = self.done = 0  # epochs without a better score, and steps made
 
@@ -226,11 +222,11 @@ def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Setti
     spent, interrupted = 0.0, False
     steps: PlainSteps | NaturalSteps
     if method == "natgrad":
-        spent, q = _subset_start(problem, monitor, settings, batches)
+        spent, q = _subset_start(batches, monitor)
         steps = NaturalSteps(problem, q, settings.learning_rate)
     else:
         steps = PlainSteps(problem, method, settings.learning_rate)
-    run = Run(problem, monitor, settings, batches, spent)
+    run = Run(batches, monitor, spent)
     try:
         for step, rows in run:
             bound = steps.step(batches.shard(rows), batches.scale(rows), run.decay(step))
@@ -325,14 +321,13 @@ class NaturalSteps:
             self.evaluator.set_hyperparameters(self.problem.parts.theta())
 
 
-def _subset_start(
-    problem: Problem, monitor: Monitor, settings: Settings, batches: Batches
-) -> tuple[float, tuple[Gaussian, ...]]:
+def _subset_start(batches: Batches, monitor: Monitor) -> tuple[float, tuple[Gaussian, ...]]:
     """Fit the hyperparameters to a random subset; q for all rows from its scaled sites.
 
     Returns the share of the work, in epochs, and q. A model that was fitted before goes on from
     its own q.
     """
+    problem, settings = batches.problem, batches.settings
     N, M = batches.rows.size, max(problem.parts.sizes)
     n0 = min(N, max(2000, 20 * M))
     if not problem.parts.q_is_prior():
