@@ -23,7 +23,7 @@ from .free_vector import FreeVector
 from .parts import Parts
 from .starts import Starts
 
-__all__ = ["Problem"]
+__all__ = ["Best", "Problem"]
 
 
 class Problem:
@@ -207,3 +207,23 @@ class Problem:
         """Put the values of a snapshot back into the leaves: parameters and q."""
         for leaf, values in zip(self.parts.leaves, snapshot, strict=True):
             leaf[:] = values
+
+
+class Best:
+    """The best parameters and q of a problem so far: those of the least score."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.score = problem, np.inf
+        self._snapshot: list[Array] | None = None
+
+    def offer(self, score: float) -> bool:
+        """Keep the current parameters and q if their score is the least so far; whether it is."""
+        if not score < self.score:
+            return False
+        self.score, self._snapshot = score, self.problem.snapshot()
+        return True
+
+    def restore(self) -> None:
+        """Put the best parameters and q back, where any were kept."""
+        if self._snapshot is not None:
+            self.problem.restore(self._snapshot)

@@ -23,7 +23,7 @@ from ..posterior.sums import Gram
 from ..predictive.distribution import Predictive
 from .lbfgs import Outcome
 from .natural_gradients import find_q
-from .problem import Problem
+from .problem import Best, Problem
 from .profile import fit_profile, start_sites
 from .result import FINISHED, OUT_OF_PATIENCE, Monitor
 from .step_rules import RULES, Adam
@@ -158,7 +158,7 @@ class Run:
         self.total = max(self.per_epoch, round((self.settings.epochs - spent) * per_epoch))
         self.recent: deque[float] = deque(maxlen=self.per_epoch)
         self.before = self.problem.counts[0]
-        self.best: tuple[float, list[Array]] | None = None
+        self.best = Best(self.problem)  # by the held-out score
         self.waited = self.done = 0  # epochs without a better score, and steps made
 
     def __iter__(self) -> Iterator[tuple[int, Array]]:
@@ -198,18 +198,10 @@ class Run:
         if self.settings.holdout:
             score = self.batches.held_out_score()
             self.monitor.held_out.append(score)
-            if self.best is None or score < self.best[0]:
-                self.best, self.waited = (score, self.problem.snapshot()), 0
-            else:
-                self.waited += 1
+            self.waited = 0 if self.best.offer(score) else self.waited + 1
 
     def _out_of_patience(self) -> bool:
         return self.settings.patience is not None and self.waited >= self.settings.patience
-
-    def restore_best(self) -> None:
-        """Put the best held-out parameters back."""
-        if self.best is not None:
-            self.problem.restore(self.best[1])
 
 
 def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Settings) -> Outcome:
@@ -237,7 +229,7 @@ def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Setti
     except KeyboardInterrupt:
         interrupted = True
     steps.write_q()
-    run.restore_best()
+    run.best.restore()
     if method == "natgrad":
         _settle(problem)
     return run.outcome(interrupted)

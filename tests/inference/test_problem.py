@@ -8,6 +8,7 @@ import chainedgp as cgp
 from chainedgp import priors
 from chainedgp.errors import InputError
 from chainedgp.inference.optimize import optimize
+from chainedgp.inference.problem import Best
 
 
 @pytest.fixture
@@ -60,6 +61,16 @@ def test_a_snapshot_puts_parameters_and_q_back(model):
     assert problem.bound() != bound
     problem.restore(snapshot)
     assert problem.bound() == bound
+
+
+def test_the_best_parameters_are_those_of_the_least_score(model):
+    best, bounds = Best(model.problem), []
+    for score, variance in ((np.nan, 1.0), (2.0, 3.0), (1.0, 4.0), (1.0, 5.0), (1.5, 6.0)):
+        model.kernels[0].variance[:] = variance
+        bounds.append(model.log_likelihood())
+        assert best.offer(score) == (variance in (3.0, 4.0))
+    best.restore()
+    assert best.score == 1.0 and model.log_likelihood() == bounds[2]
 
 
 def test_a_copy_is_a_problem_of_its_own(model):
