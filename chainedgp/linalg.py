@@ -17,10 +17,12 @@ from .errors import NumericalError
 
 Array = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
+Indices = NDArray[np.intp]
 
 __all__ = [
     "Array",
     "Booleans",
+    "Indices",
     "Workspace",
     "cholesky",
     "invert_lower",

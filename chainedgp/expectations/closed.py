@@ -15,9 +15,10 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import ndtr
 
+from ..linalg import Array
+
 __all__ = ["expected_log1p_square", "expected_softplus"]
 
-Array = np.ndarray
 _SQRT_PI = float(np.sqrt(np.pi))
 _SQRT_2PI = float(np.sqrt(2.0 * np.pi))
 _CHUNK = 8192  # points at a time: temporaries stay in cache

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..data.rows import rows_of
+from ..linalg import Array, Booleans, Indices
 from . import quadrature
 
 __all__ = ["Expected", "merged", "packed"]
 
-Array = np.ndarray
 Arrays = tuple[Array, ...]
 Averages = tuple[Array, Array, Array, Array]
 
@@ -28,7 +28,7 @@ def packed(
     return value, rows[:b].T, rows[b : 2 * b].T, rows[2 * b :].T
 
 
-def merged(parts: Sequence[tuple[Array, Averages]]) -> Averages:
+def merged(parts: Sequence[tuple[Indices, Averages]]) -> Averages:
     """The averages of all rows from those of disjoint sets of rows (numbers, averages)."""
     (_, (first, dmeans, _, dtheta)), n = parts[0], sum(len(rows) for rows, _ in parts)
     b, p = dmeans.shape[1], dtheta.shape[1]
@@ -94,7 +94,7 @@ class Expected:
         return quadrature.expectation(log_p, dlog_p, means, variances, rule, num_parameters)
 
     def expectation(
-        self, y: Array, means: Array, variances: Array, nodes: int | Array, **kw: Any
+        self, y: Array, means: Array, variances: Array, nodes: int | Indices, **kw: Any
     ) -> Averages:
         """`expected_log_density` with `nodes` an int or one number per row (n,).
 
@@ -111,7 +111,7 @@ class Expected:
             parts.append((rows, found))
         return merged(parts)
 
-    def required_nodes(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
+    def required_nodes(self, y: Array, means: Array, variances: Array, **kw: Any) -> Indices:
         """Nodes per dimension and row (n,), from `quadrature.LEVELS`, for an error of about 1e-6.
 
         By `node_limits`. Without them, for a density of which nothing is known: 20, but 12 on the
@@ -119,7 +119,7 @@ class Expected:
         """
         return self._levels(y, means, variances, kw)[0]
 
-    def unmet(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
+    def unmet(self, y: Array, means: Array, variances: Array, **kw: Any) -> Booleans:
         """Rows (n,) of booleans whose tolerance no level of `required_nodes` meets, by trying."""
         beyond = self._levels(y, means, variances, kw)[1]
         rows = np.flatnonzero(beyond)
@@ -134,7 +134,7 @@ class Expected:
 
     def _levels(
         self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Indices, Booleans]:
         """Nodes (n,), and rows for which the last level may not do.
 
         By `node_limits`, and by trying beyond them where they are fewer than the levels.

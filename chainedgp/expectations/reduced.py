@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.special import erfcx, ndtr
 
+from ..linalg import Array
 from . import quadrature, special
 from .closed import expected_log1p_square, expected_softplus
 
@@ -33,7 +34,6 @@ __all__ = [
     "logistic_hazard",
 ]
 
-Array = np.ndarray
 Moments = tuple[Array, Array, Array]
 STEP = np.log(4.0) / 3.0  # in u: three points on, t has grown four times
 START = -8.0

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.special import betainc, ndtr, pdtr, pdtrik
 
-Array = np.ndarray
+from ..linalg import Array
+
 LOG_2PI = float(np.log(2.0 * np.pi))
 HALF_LOG_2PI = 0.5 * LOG_2PI
 _CHUNK = 8192  # points at a time: temporaries stay in cache

@@ -13,6 +13,7 @@ from paramz import Parameterized
 from ..errors import InputError
 from ..expectations import special
 from ..expectations.defaults import Array, Arrays, Averages, Expected, merged, packed
+from ..linalg import Booleans
 from ..parameters.domains import make_parameter
 from ..parameters.parts import Part
 from . import from_density
@@ -334,7 +335,7 @@ class Likelihood(Part, Expected):
         """Raise InputError, with the count and the first index, where y is outside the support."""
         self.target_support.check(y, type(self).__name__)
 
-    def impossible(self, y: Array, **metadata: Array) -> tuple[Array, str]:
+    def impossible(self, y: Array, **metadata: Array) -> tuple[Booleans, str]:
         """Rows (n,) of booleans that contradict their metadata, and how; default: none.
 
         The words go on from "3 of 20 rows …": "have more successes than trials".

@@ -9,6 +9,7 @@ from scipy.special import betaln, expit, gammaln, log_expit, logit, pdtr, xlogy
 
 from ..expectations import special
 from ..expectations.closed import expected_softplus
+from ..linalg import Booleans
 from .contract import Array, Arrays, Averages, packed
 from .family import Family
 
@@ -187,7 +188,7 @@ class Binomial(Family):
         value += y * means[:, 0]
         return packed(value, (y - trials * slope,), (-trials * bend,))
 
-    def impossible(self, y: Array, *, trials: Any) -> tuple[Array, str]:
+    def impossible(self, y: Array, *, trials: Any) -> tuple[Booleans, str]:
         """More successes than trials, or trials that are no whole numbers."""
         parts = trials != np.floor(trials)
         if parts.any():

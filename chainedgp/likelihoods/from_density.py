@@ -66,7 +66,7 @@ def differences(
     return tuple(along(j) for j in range(len(arguments)))
 
 
-def tabulate(likelihood: Likelihood, latents: tuple, kw: dict[str, Any]) -> Any:
+def tabulate(likelihood: Likelihood, latents: tuple, kw: dict[str, Any]) -> Tabulated | WithAtoms:
     """The conditional distribution p(y | latents) as a table, shape S = that of the latents."""
     arrays = [np.asarray(f, dtype=np.float64) for f in latents]
     kw = of_event(kw)

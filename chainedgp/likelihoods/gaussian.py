@@ -123,5 +123,5 @@ class SignalNoiseGaussian(Family):
 
     def initial_latents(self, y: Array) -> Array:
         """All of y may be signal or noise; at a signal of 0 its scale would not matter."""
-        mean, sd = np.mean(y), float(np.std(y)) or 1.0
+        mean, sd = float(np.mean(y)), float(np.std(y)) or 1.0
         return np.array([np.copysign(max(abs(mean / sd), 1.0), mean), np.log(sd), 2.0 * np.log(sd)])

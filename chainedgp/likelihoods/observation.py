@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import InputError
+from ..linalg import Array, Booleans
 
 __all__ = [
     "EXACT",
@@ -24,7 +25,6 @@ __all__ = [
     "upper_ends",
 ]
 
-Array = np.ndarray
 EXACT, RIGHT, LEFT, INTERVAL = 0, 1, -1, 2
 """Codes of the metadata `censored`."""
 OBSERVATION = ("censored", "y_upper", "entry")
@@ -70,16 +70,16 @@ class Event(NamedTuple):
     kw: dict[str, Any]
 
     @property
-    def exact(self) -> Array:
+    def exact(self) -> Booleans:
         """Rows of which T itself is known."""
         return self.low == self.high
 
     @property
-    def certain(self) -> Array:
+    def certain(self) -> Booleans:
         """Rows that say nothing of T."""
         return np.isneginf(self.low) & np.isposinf(self.high)
 
-    def holds(self, values: tuple[float, ...]) -> Array:
+    def holds(self, values: tuple[float, ...]) -> Booleans:
         """Whether the event holds each of the k values, (k, *shape of y)."""
         at = np.reshape(values, (-1,) + (1,) * np.ndim(self.low))
         return np.where(self.exact, at == self.low, (self.low < at) & (at <= self.high))

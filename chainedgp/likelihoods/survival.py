@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..expectations import special
+from ..linalg import Booleans
 from . import observation
 from .contract import Array, Distribution, Likelihood
 from .observation import EXACT, INTERVAL, LEFT, TINY, Metadata, of_event
@@ -53,7 +54,7 @@ class Survival(Likelihood):
         y_upper: Metadata = None,
         entry: Metadata = None,
         **kw: Any,
-    ) -> tuple[Array, str]:
+    ) -> tuple[Booleans, str]:
         """Intervals that end before they begin, and times before the entry."""
         code = observation.codes(censored)
         if np.any(code == INTERVAL):

@@ -42,8 +42,7 @@ def draw_data(ax: Axes, model: FittedModel, x: Array, y: Array, colour: str = st
     Classes, which have no place on an axis of probabilities, are rows of ticks at its foot.
     """
     x = np.asarray(x)
-    support = model.likelihood.target_support
-    if not support.ordered:
+    if not model.likelihood.target_support.ordered:
         for k in range(model.likelihood.num_categories):
             ticks = x[y == k]
             height = np.full(len(ticks), 0.02 + 0.035 * k)

@@ -90,7 +90,7 @@ class GaussianLatents:
     far = 5.0
 
     def __init__(
-        self, likelihood: Any, means: np.ndarray, variances: np.ndarray, kw: dict[str, Any]
+        self, likelihood: Likelihood, means: np.ndarray, variances: np.ndarray, kw: dict[str, Any]
     ) -> None:
         self.likelihood, self.kw = likelihood, kw
         self.means, self.scales = means.T, np.sqrt(variances.T)  # (b, n)
@@ -242,7 +242,7 @@ class NormalInFirst(GaussianLatents):
     """
 
     def __init__(
-        self, likelihood: Any, means: np.ndarray, variances: np.ndarray, kw: dict[str, Any]
+        self, likelihood: Likelihood, means: np.ndarray, variances: np.ndarray, kw: dict[str, Any]
     ) -> None:
         super().__init__(likelihood, means[:, 1:], variances[:, 1:], kw)
         self.first = means[:, 0], variances[:, 0]
@@ -278,7 +278,7 @@ class WithOdds:
     """
 
     def __init__(
-        self, likelihood: Any, means: np.ndarray, variances: np.ndarray, kw: dict[str, Any]
+        self, likelihood: Inflated, means: np.ndarray, variances: np.ndarray, kw: dict[str, Any]
     ) -> None:
         c = len(likelihood.base.latents)
         self.likelihood, self.kw = likelihood, kw

@@ -17,12 +17,12 @@ from numpy.polynomial.hermite_e import hermevander
 from scipy.special import factorial
 
 from ..expectations import quadrature
+from ..linalg import Array, Indices
 from .mixtures import GaussianLatents
 from .nodes import lattice
 
 __all__ = ["TOLERANCE", "node_moments"]
 
-Array = np.ndarray
 TOLERANCE = 0.01
 """Relative error of a moment that is told in a warning."""
 REACH = (7.5, 12.0, 24.0)
@@ -73,11 +73,11 @@ def node_moments(event: GaussianLatents, numeric: bool) -> tuple[Array, Array]:
     return moments, rough
 
 
-def _blocks(rows: Array, nodes: int) -> list[Array]:
+def _blocks(rows: Indices, nodes: int) -> list[Indices]:
     return [rows[part] for part in quadrature.row_blocks(len(rows), nodes)]
 
 
-def _sums(event: GaussianLatents, rows: Array, z: Array, weights: Array) -> tuple[Array, Any]:
+def _sums(event: GaussianLatents, rows: Indices, z: Array, weights: Array) -> tuple[Array, Any]:
     """Moments (3, N); mean, noise and squared deviation of the mean at the nodes, (K, N) each.
 
     z: (dim, K, 1 or N); weights: (K, 1 or N), of sum 1.
@@ -94,7 +94,7 @@ def _sums(event: GaussianLatents, rows: Array, z: Array, weights: Array) -> tupl
     return moments, (mean_at, noise, centred)
 
 
-def _conditional(event: GaussianLatents, rows: Array, z: Array) -> tuple[Array, Array]:
+def _conditional(event: GaussianLatents, rows: Indices, z: Array) -> tuple[Array, Array]:
     """E[y | f] and var[y | f] at the nodes, (K, N) each."""
     _, latents = event.nodes(rows, z)
     kw, shape = event.keywords(rows), latents[0].shape
@@ -115,7 +115,7 @@ def _outer(x: Array, weights: Array, moments: Array, parts: Any) -> Array:
     return wide & np.isfinite(moments[0]) & np.isfinite(moments[1])
 
 
-def _first(event: GaussianLatents, numeric: bool, moments: Array) -> Array:
+def _first(event: GaussianLatents, numeric: bool, moments: Array) -> Indices:
     """Moments on a few nodes around 0, written to the array (3, n), and rows that need more."""
     every, dim = np.arange(moments.shape[1]), event.dim
     if dim > 3:
@@ -161,7 +161,7 @@ def _halves(sizes: Sequence[Array], weights: Array) -> Array:
     return largest
 
 
-def _peaks(event: GaussianLatents, rows: Array, z: Array, j: int) -> Array:
+def _peaks(event: GaussianLatents, rows: Indices, z: Array, j: int) -> Array:
     """Along latent j through z (dim, N): where a second moment comes from, below 0 and above.
 
     Returns (3, N): both points and the higher of them; inf where it is beyond the scan.
@@ -180,13 +180,13 @@ def _peaks(event: GaussianLatents, rows: Array, z: Array, j: int) -> Array:
     return np.where(np.isneginf(highest), 0.0, np.where(endless, np.inf, SCAN[best]))
 
 
-def _starts(event: GaussianLatents, rows: Array) -> Array:
+def _starts(event: GaussianLatents, rows: Indices) -> Array:
     """Both `_peaks` along every latent through 0: (dim, 2, N)."""
     zero = np.zeros((event.dim, len(rows)))
     return np.stack([_peaks(event, rows, zero, j)[:2] for j in range(event.dim)])
 
 
-def _centres(event: GaussianLatents, rows: Array) -> Array:
+def _centres(event: GaussianLatents, rows: Indices) -> Array:
     """Points that second moments come from, along a latent and uphill from there: (dim, k, N)."""
     along, dim, n = _starts(event, rows), event.dim, len(rows)
     first = np.zeros((dim, 2 * dim, n))
@@ -199,7 +199,7 @@ def _centres(event: GaussianLatents, rows: Array) -> Array:
     return np.concatenate([first, z.reshape(first.shape)], axis=1)
 
 
-def _around_centres(event: GaussianLatents, rows: Array, size: int) -> tuple[Array, Array]:
+def _around_centres(event: GaussianLatents, rows: Indices, size: int) -> tuple[Array, Array]:
     """Moments (3, N) from nodes around 0, the centres, and halfway, where means come from.
 
     And rows (N,) whose error may be over TOLERANCE.

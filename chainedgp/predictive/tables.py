@@ -10,7 +10,7 @@ from numpy.polynomial.legendre import legint, legval, legvander
 
 from ..likelihoods import Likelihood, from_density
 from ..likelihoods.support import Continuum
-from ..likelihoods.wrappers.atoms import WithAtoms
+from ..likelihoods.wrappers.atoms import Law, WithAtoms
 from .nodes import Mixture, log_expectation
 
 __all__ = ["DensityTables"]
@@ -32,7 +32,7 @@ class DensityTables:
     def __init__(self, mixture: Mixture, num_rows: int, likelihood: Likelihood) -> None:
         self.mixture, self.num_rows, self.likelihood = mixture, num_rows, likelihood
 
-    def _table(self, rows: np.ndarray) -> Any:
+    def _table(self, rows: np.ndarray) -> Law:
         """The distribution of some rows: `from_density.Tabulated`, or with atoms beside it."""
         with np.errstate(all="ignore"):
             guess = self._guess(rows)

@@ -12,13 +12,13 @@ from ..errors import InputError
 from ..expectations.quadrature import LEVELS
 from ..likelihoods import from_density
 from ..likelihoods.contract import Likelihood
+from ..linalg import Array
 from .declared import check_declared
 from .probe import Probe
 from .report import Report
 
 __all__ = ["check_likelihood"]
 
-Array = np.ndarray
 DRAWS = 2000
 
 

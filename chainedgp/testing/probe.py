@@ -9,11 +9,12 @@ import numpy as np
 from ..likelihoods import from_density
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.density_check import array_fault
+from ..likelihoods.wrappers.atoms import WithAtoms
+from ..linalg import Array
 from .report import Report
 
 __all__ = ["Probe"]
 
-Array = np.ndarray
 ROWS = 8
 
 
@@ -107,7 +108,7 @@ class Probe:
         atol = np.max(tol) * min(1.0, max(scale, 1e-3))
         self.report.close(method, message, got, expected, rtol=float(np.max(tol)), atol=float(atol))
 
-    def table(self) -> Any:
+    def table(self) -> from_density.Tabulated | WithAtoms:
         """The conditional distribution by integration of the density at the latents."""
         return from_density.tabulate(self.lik, self.latents, self.kw)
 

@@ -7,16 +7,21 @@ arrays that broadcast, atoms a_k are numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ...data.rows import rows_of
 from ...expectations import quadrature, reduced
 from ...expectations.closed import expected_softplus
+from ...linalg import Array, Booleans, Indices
+
+if TYPE_CHECKING:
+    from ..contract import Likelihood
 
 __all__ = [
     "GivenLatents",
+    "Law",
     "WithAtoms",
     "ZeroTruncated",
     "alike",
@@ -24,13 +29,29 @@ __all__ = [
     "expected_total",
 ]
 
-Array = np.ndarray
+
+class Law(Protocol):
+    """Distributions of y, one for each element of a shape that y and q broadcast against."""
+
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and variance."""
+        ...
+
+    def cdf(self, y: Array) -> Array:
+        """P(Y ≤ y)."""
+        ...
+
+    def ppf(self, q: Array) -> Array:
+        """Quantiles."""
+        ...
 
 
 class GivenLatents:
-    """The distribution of a likelihood given its latents, with the methods of a `Tabulated` one."""
+    """The `Law` of a likelihood given its latents."""
 
-    def __init__(self, likelihood: Any, latents: Sequence[Array], kw: dict[str, Any]) -> None:
+    def __init__(
+        self, likelihood: Likelihood, latents: Sequence[Array], kw: dict[str, Any]
+    ) -> None:
         self.likelihood, self.latents, self.kw = likelihood, latents, kw
 
     def moments(self) -> tuple[Array, Array]:
@@ -67,7 +88,7 @@ class WithMoments:
 class WithAtoms(WithMoments):
     """A distribution `rest` of the given share, and atoms with weights; all sum to one.
 
-    rest: has moments, cdf and ppf, like `GivenLatents` or `from_density.Tabulated`.
+    rest: `GivenLatents`, or a distribution that is `from_density.Tabulated`.
     step: distance to the next lower value of the rest: 1 for counts, 0 beside a density.
     """
 
@@ -75,7 +96,7 @@ class WithAtoms(WithMoments):
 
     def __init__(
         self,
-        rest: Any,
+        rest: Law,
         share: Array,
         atoms: Sequence[float],
         weights: Sequence[Array],
@@ -127,7 +148,7 @@ class ZeroTruncated(WithMoments):
     log_share: log(1 − p₀). odds: p₀/(1 − p₀).
     """
 
-    def __init__(self, rest: Any, log_share: Array, odds: Array) -> None:
+    def __init__(self, rest: Law, log_share: Array, odds: Array) -> None:
         self.rest, self.log_share, self.odds = rest, log_share, odds
 
     def moments(self) -> tuple[Array, Array]:
@@ -155,7 +176,7 @@ def expected_total(means: Array, variances: Array, nodes: int) -> tuple[Array, .
 
 
 def expected_share(
-    rest: Any, y: Array, means: Array, variances: Array, nodes: int, kw: dict[str, Any]
+    rest: Likelihood, y: Array, means: Array, variances: Array, nodes: int, kw: dict[str, Any]
 ) -> tuple[Array, ...]:
     """E log(p(y | f) + Σ_k e^{h_k}), p of the likelihood `rest`, for one h_k or more.
 
@@ -198,7 +219,7 @@ def expected_share(
     return m_h + value, dmeans, dvariances, extra.T[:p]
 
 
-def alike(flags: Array) -> list[Array]:
+def alike(flags: Booleans) -> list[Indices]:
     """Sets of columns of the booleans (k, n) that are the same, as indices."""
     sets = [np.arange(flags.shape[1])]
     for row in flags:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
+from ...linalg import Booleans, Indices
 from ..contract import Array, Arrays, Averages, Likelihood, makers
 
 __all__ = ["ConstantLatent", "Wrapper"]
@@ -81,7 +82,7 @@ class Wrapper(Likelihood):
         """As the base checks."""
         self.base.check_targets(y)
 
-    def impossible(self, y: Array, **metadata: Array) -> tuple[Array, str]:
+    def impossible(self, y: Array, **metadata: Array) -> tuple[Booleans, str]:
         """As the base says."""
         return self.base.impossible(y, **metadata)
 
@@ -165,7 +166,9 @@ class ConstantLatent(Wrapper):
         keep = [j for j in range(dmeans.shape[1]) if j != self._index]
         return value, dmeans.T[keep].T, dvariances.T[keep].T, dtheta
 
-    def _levels(self, y: Array, means: Array, variances: Array, kw: Any) -> tuple[Array, Array]:
+    def _levels(
+        self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
+    ) -> tuple[Indices, Booleans]:
         """As the base has it for a latent without variance."""
         return self.base._levels(y, *self._moments(means, variances, kw))
 
@@ -174,7 +177,9 @@ class ConstantLatent(Wrapper):
         """As the base."""
         return self.base.tries_nodes
 
-    def _moments(self, means: Array, variances: Array, kw: Any) -> tuple[Array, Array, Any]:
+    def _moments(
+        self, means: Array, variances: Array, kw: dict[str, Any]
+    ) -> tuple[Array, Array, dict[str, Any]]:
         """Moments (n, b) of the base's latents, the constant with zero variance."""
         full, base_kw = self._full(tuple(means.T), kw)
         means = np.stack(np.broadcast_arrays(*full))  # (b, n)

@@ -10,6 +10,7 @@ import numpy as np
 from ...data.rows import rows_of
 from ...errors import InputError
 from ...expectations import quadrature, reduced, special
+from ...linalg import Booleans, Indices
 from .. import observation
 from ..beta import Beta
 from ..contract import Array, Arrays, Averages, Likelihood
@@ -102,12 +103,12 @@ class Inflated(Wrapper):
         _, odds, log_z = self._split(latents)
         return np.exp(-log_z), [np.exp(h - log_z) for h in odds]
 
-    def _hits(self, y: Array) -> tuple[Array, Array]:
+    def _hits(self, y: Array) -> tuple[Booleans, Array]:
         """Where y is each of the atoms (K, *shape of y), and y with targets the base can take."""
         hit, _, safe = self._asked(Event(y, y, y, {}))
         return hit, safe
 
-    def _asked(self, event: Event) -> tuple[Array, Array, Array]:
+    def _asked(self, event: Event) -> tuple[Booleans, Booleans, Array]:
         """Atoms of the event (K, *shape); where the base has none of it; what to ask of the base.
 
         An atom that the base does not hold is no exact target of the base, and neither is 0 of a
@@ -120,7 +121,7 @@ class Inflated(Wrapper):
         y = np.where(none, self._interior, event.y)
         return hit, none, np.where(event.exact, y, np.maximum(y, TINY)) if self._above_zero else y
 
-    def _joint(self, event: Event, latents: Arrays) -> tuple[Array, Array, Array]:
+    def _joint(self, event: Event, latents: Arrays) -> tuple[Array, Array, Booleans]:
         """log P_base(event), log(P(event) Z), and the atoms of the event."""
         base, odds, _ = self._split(latents)
         hit, none, y = self._asked(event)
@@ -231,7 +232,9 @@ class Inflated(Wrapper):
             if len(parts) == 4:
                 whole[3][:, rows] += sign * parts[3]
 
-    def _levels(self, y: Array, means: Array, variances: Array, kw: Any) -> tuple[Array, Array]:
+    def _levels(
+        self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
+    ) -> tuple[Indices, Booleans]:
         """As the base has it and the sum over atoms; else, or where both share an event, by trying.
 
         Where rows have an entry, all of them are tried: two expectations are subtracted.
@@ -321,7 +324,7 @@ class Inflated(Wrapper):
         rows, targets = self._off_atoms(y, kw)
         return self._part.initial_parameters(targets, **rows_of(kw, rows))
 
-    def _off_atoms(self, y: Array, kw: dict[str, Any]) -> tuple[Array, Array]:
+    def _off_atoms(self, y: Array, kw: dict[str, Any]) -> tuple[Indices, Array]:
         """Rows off the atoms (all, if there are none) and their targets."""
         hit, _, safe = self._asked(observation.seen(y, kw))
         rows = np.flatnonzero(~hit.any(axis=0))
@@ -332,7 +335,7 @@ class Inflated(Wrapper):
         """Atoms are allowed, all else as the base has it."""
         self._part.check_targets(self._hits(y)[1])
 
-    def impossible(self, y: Array, **metadata: Array) -> tuple[Array, str]:
+    def impossible(self, y: Array, **metadata: Array) -> tuple[Booleans, str]:
         """As the base says of all but exact atoms, which an entry must be before."""
         event = observation.seen(y, metadata)
         exact = event.exact & event.holds(self.at).any(axis=0)
