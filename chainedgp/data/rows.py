@@ -115,9 +115,6 @@ class Rows:
             else np.concatenate([part.weights for part in parts if part.weights is not None]),
         )
 
-    def __len__(self) -> int:
-        return self.X.shape[0]
-
     @property
     def num_rows(self) -> int:
         """Number of rows n."""
@@ -144,7 +141,7 @@ class Rows:
         return replace(some, X=np.asarray(some.X, dtype=float), y=some.targets())
 
     def thinned(self, most: int) -> Rows:
-        """Every k-th row, with the largest k that leaves `most` rows or more (below twice that)."""
+        """Every k-th row, with the largest k that leaves `most` rows or more; all of fewer."""
         return self[:: max(1, self.num_rows // most)]
 
     def chunks(self, size: int) -> list[slice]:
