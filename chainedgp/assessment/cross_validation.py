@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..data.arguments import as_generator, fraction, positive_int, thread_count
-from ..data.frames import check_order, column_names, frame_rows, rows_by_name
+from ..data.frames import check_order, column_names, frame_rows
 from ..data.rows import WEIGHTS, as_inputs, as_row_values, as_targets, rows_of
 from ..data.tables import Table
 from ..errors import InputError, MomentWarning
@@ -100,7 +100,7 @@ def cross_validate(
         raise InputError(
             f"Y_metadata must be a dict of per-row values; got {type(Y_metadata).__name__}."
         )
-    check_order(X, rows_by_name(Y, Y_metadata))
+    check_order(X, Y, Y_metadata)
     inputs = as_inputs(X)
     N = inputs.shape[0]
     X = inputs if column_names(X) is None else X  # a frame stays one: columns have names

@@ -21,7 +21,6 @@ __all__ = [
     "column_names",
     "frame_like",
     "frame_rows",
-    "rows_by_name",
 ]
 
 COLUMNS = (
@@ -76,11 +75,16 @@ def check_names(found: tuple[str, ...] | None, expected: tuple[str, ...], name: 
     )
 
 
-def check_order(X: Any, given: Mapping[str, Any]) -> None:
-    """Raise InputError if a pandas object has the rows of the frame X in another order."""
+def check_order(X: Any, Y: Any, Y_metadata: Any, name: str = "Y") -> None:
+    """Raise InputError if a pandas object has the rows of the frame X in another order.
+
+    name : what the caller's own user calls Y, for messages.
+    """
     index: Any = getattr(X, "index", None)
     if not hasattr(index, "equals"):
         return
+    by_row = Y_metadata if isinstance(Y_metadata, Mapping) else {}
+    given = {name: Y, **{f"Y_metadata[{key!r}]": value for key, value in by_row.items()}}
     for name, value in given.items():
         other: Any = getattr(value, "index", None)
         if not hasattr(other, "equals") or len(other) != len(index) or other.equals(index):
@@ -91,12 +95,6 @@ def check_order(X: Any, given: Mapping[str, Any]) -> None:
                 f"{name} has the rows of X in another order, by its index. Give "
                 f"{name}.loc[X.index], or {name}.to_numpy() if the rows do belong together."
             )
-
-
-def rows_by_name(Y: Any, Y_metadata: Any, name: str = "Y") -> dict[str, Any]:
-    """What `check_order` compares with X, as the user calls it."""
-    by_row = Y_metadata if isinstance(Y_metadata, Mapping) else {}
-    return {name: Y, **{f"Y_metadata[{key!r}]": value for key, value in by_row.items()}}
 
 
 def check_numbers(value: Any, name: str, remedy: str) -> None:

@@ -20,7 +20,6 @@ from .frames import (
     check_numbers,
     check_order,
     column_names,
-    rows_by_name,
 )
 
 __all__ = [
@@ -34,7 +33,6 @@ __all__ = [
     "as_targets",
     "is_dask",
     "rows_of",
-    "without_weights",
 ]
 
 WEIGHTS = "weights"
@@ -84,16 +82,18 @@ class Rows:
         missing: str = "raise",
         columns: int | tuple[str, ...] | None = None,
         names: tuple[str, str] = ("X", "Y"),
+        weighted: bool = True,
     ) -> Rows:
         """What a user gave, checked; with missing = "drop" rows without a target are left out.
 
         columns : how many columns X must have, or the names of those that a frame must have.
         names : what the caller's own user calls X and Y, for messages.
+        weighted : False leaves weights out, unread: in predictions they have no meaning.
         """
-        check_order(X, rows_by_name(Y, Y_metadata, names[1]))
+        check_order(X, Y, Y_metadata, names[1])
         X = as_inputs(X, names[0], columns)
         y = as_targets(Y, len(X), names[1], allow_missing=missing == "drop")
-        rows = cls(X, y, *as_metadata(Y_metadata, likelihood, len(X)))
+        rows = cls(X, y, *as_metadata(Y_metadata, likelihood, len(X), weighted))
         kept = ~np.isnan(y)
         if missing == "drop" and not kept.all():
             if not kept.any():
@@ -243,9 +243,9 @@ def as_targets(Y: Any, rows: int, name: str = "Y", allow_missing: bool = False) 
 
 
 def as_metadata(
-    metadata: Any, likelihood: TakesRows, rows: int, name: str = "Y_metadata"
+    metadata: Any, likelihood: TakesRows, rows: int, weighted: bool = True
 ) -> tuple[dict[str, Array], Array | None]:
-    """Per-row values as (n,) arrays, and the row weights (or None).
+    """Per-row values as (n,) arrays, and the row weights: None without, or if not `weighted`.
 
     Scalars are repeated. Unknown names, wrong lengths and values that are not finite are errors.
     """
@@ -253,12 +253,15 @@ def as_metadata(
         metadata = {}
     if not isinstance(metadata, Mapping):
         raise InputError(
-            f"{name} must be a dict of per-row values, for example {{'weights': w}}; got "
+            f"Y_metadata must be a dict of per-row values, for example {{'weights': w}}; got "
             f"{type(metadata).__name__}."
         )
     values = {
-        key: as_row_values(value, f"{name}[{key!r}]", rows, key in likelihood.unbounded_metadata)
+        key: as_row_values(
+            value, f"Y_metadata[{key!r}]", rows, key in likelihood.unbounded_metadata
+        )
         for key, value in metadata.items()
+        if weighted or key != WEIGHTS
     }
     weights = values.pop(WEIGHTS, None)
     likelihood.check_metadata(values)
@@ -266,13 +269,13 @@ def as_metadata(
         if (values[key] <= 0.0).any():
             first = int(np.flatnonzero(values[key] <= 0.0)[0])
             raise InputError(
-                f"{name}[{key!r}] must be positive; row {first} is {values[key][first]}. Leave "
+                f"Y_metadata[{key!r}] must be positive; row {first} is {values[key][first]}. Leave "
                 f"out rows without {key}; give exp(…) where there is a logarithm of it."
             )
     if weights is not None and (weights < 0).any():
         first = int(np.flatnonzero(weights < 0)[0])
         raise InputError(
-            f"{name}['weights'] must not be negative; row {first} is {weights[first]}. "
+            f"Y_metadata['weights'] must not be negative; row {first} is {weights[first]}. "
             "A weight of 0 leaves a row out."
         )
     return values, weights
@@ -291,13 +294,6 @@ def as_row_values(value: Any, name: str, rows: int, unbounded: bool = False) -> 
         )
     _check_finite(array[~np.isposinf(array)] if unbounded else array, name)
     return array
-
-
-def without_weights(metadata: Any) -> Any:
-    """Metadata for prediction, where row weights have no meaning."""
-    if isinstance(metadata, Mapping):
-        return {key: value for key, value in metadata.items() if key != WEIGHTS}
-    return metadata
 
 
 def _as_float(value: Any, name: str, remedy: str = COLUMNS) -> Array:

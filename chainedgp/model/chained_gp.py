@@ -269,7 +269,7 @@ class ChainedGP(ParamzModel):
 
     def _contents(self, data: bool) -> Contents:
         """What a file holds of this model; `_from_contents` makes the same model of it."""
-        data = data and len(self._data) > 0
+        data = data and self._data.num_rows > 0
         shards = self.problem.evaluator.shards if data else []
         return Contents(
             name=self.name,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..data.arguments import as_generator, one_of, positive_int
-from ..data.frames import check_order, rows_by_name
+from ..data.frames import check_order
 from ..data.rows import as_metadata, as_targets
 from ..errors import InputError
 from ..linalg import Array
@@ -178,7 +178,7 @@ def _transform(model: FittedModel, X: Any, Y: Any, Y_metadata: Any, rng: Any) ->
         X, Y, Y_metadata = model.X, model.Y, model.Y_metadata
     if not model.likelihood.target_support.ordered:
         raise InputError("classes have no order: a PIT is for numbers.")
-    check_order(X, rows_by_name(Y, Y_metadata))
+    check_order(X, Y, Y_metadata)
     X = model._predictor().inputs(X, "X")
     y = as_targets(Y, len(X))
     given, _ = as_metadata(Y_metadata, model.likelihood, len(X))

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..data.arguments import as_generator, as_percent, positive_int
-from ..data.frames import check_order, frame_like, rows_by_name
-from ..data.rows import Rows, as_inputs, as_metadata, is_dask, without_weights
+from ..data.frames import check_order, frame_like
+from ..data.rows import Rows, as_inputs, as_metadata, is_dask
 from ..distributed import map_blocks
 from ..errors import InputError
 from ..likelihoods import Likelihood
@@ -73,9 +73,9 @@ class Predictor:
 
     def distribution(self, Xnew: Any, Y_metadata: Any = None) -> Predictive:
         """p(y* | x*) under q, one distribution for each row of Xnew."""
-        check_order(Xnew, rows_by_name(None, Y_metadata))
+        check_order(Xnew, None, Y_metadata)
         X = self.inputs(Xnew)
-        metadata, _ = as_metadata(without_weights(Y_metadata), self.likelihood, X.shape[0])
+        metadata, _ = as_metadata(Y_metadata, self.likelihood, len(X), weighted=False)
         marginals = marginals_at(self.priors, self.q, self.family, X)
         return Predictive(self.likelihood, *marginals, metadata)
 
@@ -125,10 +125,11 @@ class Predictor:
         rows = Rows.read(
             Xnew,
             Ynew,
-            without_weights(Y_metadata),
+            Y_metadata,
             self.likelihood,
             columns=self.columns,
             names=("Xnew", "Ynew"),
+            weighted=False,
         )
         return self.distribution(rows.X, rows.metadata).logpdf(rows.targets()[:, None])
 

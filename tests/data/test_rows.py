@@ -132,6 +132,8 @@ def test_reading_checks_and_makes_arrays():
     assert np.array_equal(rows.metadata["exposure"], [2.0, 2.0, 2.0])
     assert np.array_equal(rows.weights, np.ones(3)) and list(rows.metadata) == ["exposure"]
     assert Rows.read([1, 2], [0, 1], None, liks.Poisson()).weights is None
+    unread = {"weights": "what was weighed"}
+    assert Rows.read([1, 2], [0, 1], unread, liks.Poisson(), weighted=False).weights is None
 
 
 def test_missing_targets_are_dropped_with_all_that_belongs_to_them():
