@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..data.rows import rows_of
 from ..expectations.quadrature import LEVELS
 from ..likelihoods.observation import of_event
 from ..predictive.mixtures import declared_normal
@@ -64,7 +65,7 @@ def _check_nodes(probe: Probe) -> None:
 
 def _check_normal(probe: Probe) -> None:
     """The density is normal in the first latent, as declared."""
-    first = {k: v[:1] if np.ndim(v) else v for k, v in probe.kw.items()}
+    first = rows_of(probe.kw, slice(1))
     with probe.report.guard("normal_in_first"):
         law = declared_normal(probe.lik, first)
         if law is not None:
@@ -90,7 +91,7 @@ def _check_event(probe: Probe) -> None:
     y, kw = probe.y, of_event(probe.kw)
     y = y[~np.isin(y, probe.lik.atoms)]
     latents = [f[: len(y)] for f in probe.latents]
-    kw = {k: v[: len(y)] if np.ndim(v) else v for k, v in kw.items()}
+    kw = rows_of(kw, slice(len(y)))
     cdf, log_p, log_s, log_cdf, log_hazard = (
         probe.array(method, probe.call(method, y, *latents, kw=kw), y.shape)
         for method in ("cdf", "log_density", "log_survival", "log_cdf", "log_hazard")
