@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import NumericalError
 from .lbfgs import Outcome
-from .problem import Best, Problem
+from .problem import Problem
 from .result import Monitor
 
 __all__ = [
@@ -95,8 +95,7 @@ def begin_again_if_astray(
     if not astray(outcome):
         return outcome
     monitor.note("the fit was worse than constant latents: began again from nearly constant ones")
-    best, trace = Best(problem), monitor.trace[:]
-    best.offer(problem.objective())
+    best, value, trace = problem.snapshot(), problem.objective(), monitor.trace[:]
     for small in (SMALL, 0.0):
         set_nearly_constant(problem, small)
         monitor.trace.clear()
@@ -104,11 +103,12 @@ def begin_again_if_astray(
             again = fit()
         except NumericalError:
             continue
-        if best.offer(problem.objective()):
-            outcome, trace = again, monitor.trace[:]
+        if problem.objective() <= value:
+            outcome, best, trace = again, problem.snapshot(), monitor.trace[:]
+            value = problem.objective()
         if not astray(again):
             break
-    best.restore()
+    problem.restore(best)
     monitor.trace[:] = trace
     return outcome
 

@@ -243,14 +243,22 @@ class Likelihood(Part, Expected):
                 draws = law.rvs(shape, random_state=rng)
             except ValueError:  # numpy draws no counts that a 64-bit integer cannot hold
                 draws = self.ppf(rng.uniform(size=shape), *latents, **kw)
-        return _where_it_exists(draws)
+        return self._inside(_where_it_exists(draws))
 
     def _quantiles_at_random(
         self, rng: np.random.Generator, *latents: Array, size: int | None = None, **kw: Any
     ) -> Array:
         """`sample` by `ppf`."""
         shape = self._draw_shape(size, latents, kw)
-        return self.ppf(rng.uniform(size=shape), *latents, **kw)
+        return self._inside(self.ppf(rng.uniform(size=shape), *latents, **kw))
+
+    def _inside(self, draws: Array) -> Array:
+        """Draws that were rounded to an end which is no target, as the number next to it."""
+        support = self.target_support
+        for end, inwards in zip(support.ends, (np.inf, -np.inf), strict=True):
+            if support.continuous and np.isfinite(end) and not support.holds(np.array(end)):
+                draws = np.where(draws == end, np.nextafter(end, inwards), draws)
+        return draws
 
     @staticmethod
     def _draw_shape(

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ..data.rows import rows_of
+from .moving_ends import Between, ends_of
 from .observation import of_event
 from .support import Continuum
 from .wrappers.atoms import WithAtoms
@@ -66,8 +67,13 @@ def differences(
     return tuple(along(j) for j in range(len(arguments)))
 
 
-def tabulate(likelihood: Likelihood, latents: tuple, kw: dict[str, Any]) -> Tabulated | WithAtoms:
-    """The conditional distribution p(y | latents) as a table, shape S = that of the latents."""
+def tabulate(
+    likelihood: Likelihood, latents: tuple, kw: dict[str, Any], near: np.ndarray | None = None
+) -> Tabulated | WithAtoms:
+    """The conditional distribution p(y | latents) as a table, shape S = that of the latents.
+
+    near : targets (S) at which the density is not 0, where they are known.
+    """
     arrays = [np.asarray(f, dtype=np.float64) for f in latents]
     kw = of_event(kw)
     shape = np.broadcast_shapes(*(a.shape for a in arrays), *(np.shape(v) for v in kw.values()))
@@ -79,15 +85,17 @@ def tabulate(likelihood: Likelihood, latents: tuple, kw: dict[str, Any]) -> Tabu
 
     support = likelihood.target_support
     if isinstance(support, Continuum):
-        hints = np.stack([np.broadcast_to(a, shape) for a in arrays])
+        with np.errstate(divide="ignore", invalid="ignore"):  # atoms outside the support
+            known = [] if near is None else [support.clip(np.nan_to_num(support.from_y(near)))]
+        hints = np.stack([np.broadcast_to(a, shape) for a in (*arrays, *known)])
         if not (atoms := likelihood.atoms):
-            return Continuous(log_p, shape, support, hints)
+            return _continuous(log_p, shape, support, hints)
 
         def beside(y: np.ndarray) -> np.ndarray:  # the density: never at an atom
             return log_p(np.where(np.isin(y, atoms), np.nextafter(y, np.inf), y))
 
         masses = [np.exp(np.broadcast_to(log_p(np.full((), a)), shape)) for a in atoms]
-        rest = Continuous(beside, shape, support, hints)
+        rest = _continuous(beside, shape, support, hints)
         total = rest.total + sum(masses)
         table = WithAtoms(rest, rest.total / total, atoms, [mass / total for mass in masses])
         table.total = total
@@ -229,7 +237,7 @@ class Continuous(Tabulated):
         with np.errstate(all="ignore"):
             size = np.exp(power * np.log(np.abs(y)) + self.log_w) / self.total
         size = np.minimum(np.where(np.isnan(size), 0.0, size), 1e200)
-        ends = (np.abs(self.t) > 4.4) | (np.abs(u) > self.support.tail)
+        ends = (np.abs(self.t) > 4.4) | self.support.in_tail(u)
         diverges = (size * ends).sum(axis=(0, 1)) > 1e-5 * size.sum(axis=(0, 1))
         return np.where(diverges, np.inf, (np.sign(y) ** power * size).sum(axis=(0, 1)))
 
@@ -270,6 +278,20 @@ class Continuous(Tabulated):
         lowest, highest = self.support.ends
         y = np.where(target <= 0, lowest, self._y(self._u(t)))
         return np.where(np.asarray(q) >= 1, highest, y)
+
+
+def _continuous(
+    log_p: Callable, shape: tuple[int, ...], support: Continuum, hints: np.ndarray
+) -> Continuous:
+    """The table of a density, taken between its own ends where it has some."""
+    table = Continuous(log_p, shape, support, hints)
+    with np.errstate(all="ignore"):
+        ends = ends_of(table._log_q, table.centre, support)
+        if ends is None:
+            return table
+        between = Between(support, *ends)
+        middle = np.nan_to_num(between.from_u(table.centre), posinf=30.0, neginf=-30.0)
+        return Continuous(log_p, shape, between, middle[None])
 
 
 def _take(table: np.ndarray, index: np.ndarray) -> np.ndarray:

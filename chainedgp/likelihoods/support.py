@@ -139,6 +139,10 @@ class Continuum(Support):
         """The log-density of u if that of y is log_p; −inf where y is not representable."""
         return log_p(u)
 
+    def in_tail(self, u: Array) -> Booleans:
+        """Where u lies so far out that a moment to which it contributes is infinite."""
+        return np.abs(u) > self.tail
+
     def examples(self, normal: Array) -> Array:
         """Normal numbers, a little wider."""
         return 1.2 * normal

@@ -113,7 +113,9 @@ class SurvivalCurves:
                 mixture, mixture.log_survival, t, rows, probe=mixture.log_density
             )
 
-        sure = t < 0.0 if 0.0 in self._likelihood.atoms else t <= 0.0
+        lik = self._likelihood
+        at_0 = 0.0 in lik.atoms or not lik.target_support.continuous  # there may be events
+        sure = t < 0.0 if at_0 else t <= 0.0
         return np.minimum(self._over_entries(np.where(sure, -1.0, t), 0.0, -np.inf, log_sf), 0.0)
 
     def _with_bands(

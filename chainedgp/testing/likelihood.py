@@ -120,9 +120,9 @@ def _check_density(probe: Probe) -> None:
 
 
 def _check_normalised(probe: Probe) -> None:
-    total = probe.table().total
-    tol = probe.support.tolerance
-    wrong = np.abs(total - 1.0) > tol
+    table = probe.table()
+    total = table.total
+    wrong = np.abs(total - 1.0) > probe.tolerance(table)
     if np.any(wrong):
         row = int(np.argmax(np.abs(total - 1.0)))
         verb = "integrates" if probe.support.continuous else "sums"
@@ -132,8 +132,31 @@ def _check_normalised(probe: Probe) -> None:
         probe.fault(
             "log_density",
             f"the density {verb} to {total[row]:.6g}, not 1, over the support "
-            f"{probe.lik.support!r} at {at}: a normaliser or a Jacobian is missing or wrong",
+            f"{probe.lik.support!r} at {at}: {_atom_of(probe) or MISSING}",
         )
+
+
+MISSING = "a normaliser or a Jacobian is missing or wrong"
+
+
+def _atom_of(probe: Probe) -> str | None:
+    """What to do about a value whose density differs from that on either side of it, if any."""
+    if not probe.support.continuous:
+        return None
+    for y in np.unique([*probe.y, 0.0, 1.0]):
+        around = np.array([y - 1e-9 * (1.0 + abs(y)), y, y + 1e-9 * (1.0 + abs(y))])
+        latents = [f[:1] for f in probe.latents]
+        with np.errstate(all="ignore"):
+            given = rows_of(probe.kw, slice(1))
+            below, at, above = np.exp(
+                [float(probe.lik.log_density(np.array([t]), *latents, **given)[0]) for t in around]
+            )
+        if 0.0 < at <= 1.0 and min(abs(at - below), abs(at - above)) > 1e-3 * at:
+            return (
+                f"it is a probability at y = {y:g} and a density beside it; declare atoms = "
+                f"({y:g},), or write the density alone and wrap it in Inflated(…, at=({y:g},))"
+            )
+    return None
 
 
 def _check_derivatives(probe: Probe) -> None:
@@ -195,7 +218,9 @@ def _check_expectation(probe: Probe) -> None:
         Likelihood._quadrature(probe.lik, probe.y, means, variances, nodes=k, **probe.kw)
         for k in (many, fewer)
     ]
-    for part, one, want, other in zip(PARTS, got, *engine, strict=True):
+    possible = np.isfinite(engine[0][0]) & np.isfinite(engine[1][0])  # else q has impossible y
+    for part, *values in zip(PARTS, got, *engine, strict=True):
+        one, want, other = (value[possible] for value in values)
         if want.size:  # where the engine itself has not converged (a kink) it is no judge
             tol = 1e-6 + 10.0 * np.max(np.abs(want - other) / (1e-3 + np.abs(want)))
             probe.compare(method, f"{part} differs from quadrature of log_density", one, want, tol)
@@ -225,6 +250,11 @@ def _check_expectation_gradients(probe: Probe) -> None:
         return probe.lik.expected_log_density(probe.y, m, v, nodes=12, **{**probe.kw, **change})[0]
 
     text = "{} of {} disagrees with differences of its own value"
+    possible = np.isfinite(got[0])  # else q has latents at which y is impossible
+
+    def compare(text: str, found: Array, slope: Array) -> None:
+        probe.compare(method, text, found[possible], slope[possible])
+
     for j, name in enumerate(probe.names):
         column = np.arange(probe.b) == j
 
@@ -232,13 +262,13 @@ def _check_expectation_gradients(probe: Probe) -> None:
             return np.where(column, x[:, None], base)
 
         slope = from_density.difference(lambda x: value(shifted(x), variances), means[:, j], 1e-4)
-        probe.compare(method, text.format("dmeans", name), got[1][:, j], slope)
+        compare(text.format("dmeans", name), got[1][:, j], slope)
         slope = from_density.difference(
             lambda x: value(means, shifted(x, base=variances)),
             variances[:, j],
             1e-4,
         )
-        probe.compare(method, text.format("dvariances", name), got[2][:, j], slope)
+        compare(text.format("dvariances", name), got[2][:, j], slope)
     for k, key in enumerate(probe.keys):
         now = float(probe.kw[key])
         slope = from_density.difference(
@@ -246,7 +276,7 @@ def _check_expectation_gradients(probe: Probe) -> None:
             now,
             1e-4 * (abs(now) if probe.lik._domain(key) == "positive" else 1.0),
         )
-        probe.compare(method, text.format("dtheta", key), got[3][:, k], slope)
+        compare(text.format("dtheta", key), got[3][:, k], slope)
     _check_rows(probe, means, variances, got)
 
 
@@ -262,12 +292,13 @@ def _check_rows(probe: Probe, means: Array, variances: Array, got: list[Array]) 
 
 def _check_moments(probe: Probe) -> None:
     """Conditional mean and variance against integrals of the density."""
+    table = probe.table()
     for method, want in zip(
-        ("conditional_mean", "conditional_variance"), probe.table().moments(), strict=True
+        ("conditional_mean", "conditional_variance"), table.moments(), strict=True
     ):
         got = probe.array(method, probe.call(method, *probe.latents), (probe.n,))
         if got is not None:
-            tol = probe.support.tolerance
+            tol = probe.tolerance(table)
             clear = np.isfinite(want) | np.isinf(got)  # near divergence integrals are no judge
             clear &= ~(np.isinf(got) & np.isfinite(want) & (want > 1e8))
             probe.compare(
@@ -277,8 +308,8 @@ def _check_moments(probe: Probe) -> None:
 
 def _check_quantiles(probe: Probe) -> None:
     """The cdf against the integral of the density; ppf inverts cdf; both on a grid."""
-    tol = probe.support.tolerance
     table = probe.table()
+    tol = probe.tolerance(table)
     levels = np.array([0.02, 0.3, 0.5, 0.77, 0.98])[:, None] + np.zeros(probe.n)  # (5, n)
     y = np.concatenate([table.ppf(levels), probe.y[None]])
     cdf = probe.array("cdf", probe.call("cdf", y, *probe.latents), y.shape)
@@ -313,7 +344,7 @@ def _check_samples(probe: Probe) -> None:
         return
     with probe.report.guard("sample"):
         probe.lik.check_targets(draws.ravel())
-    table = from_density.tabulate(probe.lik, tuple(latents), kw)
+    table = probe.table_at(latents, kw)
     for level in (0.1, 0.5, 0.9):
         point = table.ppf(np.full(n, level))
         want = table.cdf(point)

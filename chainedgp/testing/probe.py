@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy as np
 from ..likelihoods import from_density
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.density_check import array_fault
+from ..likelihoods.support import Support
 from ..likelihoods.wrappers.atoms import WithAtoms
 from ..linalg import Array
 from .report import Report
@@ -45,6 +48,22 @@ class Probe:
             usable = isinstance(start, np.ndarray) and start.shape == (self.b,)
             centre = start if usable and np.all(np.isfinite(start)) else centre
         self.latents = tuple(centre[:, None] + 0.6 * rng.standard_normal((self.b, self.n)))
+        if self.support.continuous and not report.faults:
+            self._keep_inside()
+
+    def _keep_inside(self) -> None:
+        """Move targets that lie beyond ends of the density which move with the latents."""
+        value = self.call("log_density", self.y, *self.latents)
+        if array_fault(value, (self.n,)) is not None or np.isfinite(value).all():
+            return
+        table = self.table()
+        cdf, ends = table.cdf(self.y), self._support_of(table).ends
+        outside = np.isneginf(value) & (np.minimum(cdf, 1.0 - cdf) < 1e-12)
+        for end, share in zip(ends, (cdf, 1.0 - cdf), strict=True):
+            if np.isfinite(end).all() and np.ptp(end) < 1e-9:  # the support is another
+                outside &= share > 0.5
+        levels = np.random.default_rng(2).uniform(0.2, 0.8, self.n)
+        self.y = np.where(outside, table.ppf(levels), self.y)
 
     def call(self, method: str, *args: Any, kw: dict[str, Any] | None = None, **more: Any) -> Any:
         """The method's result on copies of the inputs; None, and a fault, if it raises."""
@@ -110,7 +129,28 @@ class Probe:
 
     def table(self) -> from_density.Tabulated | WithAtoms:
         """The conditional distribution by integration of the density at the latents."""
-        return from_density.tabulate(self.lik, self.latents, self.kw)
+        return self.table_at(self.latents, self.kw)
+
+    def table_at(
+        self, latents: Sequence[Array], kw: dict[str, Any]
+    ) -> from_density.Tabulated | WithAtoms:
+        """The same at some latents (n,) with their keywords."""
+        near = None
+        with suppress(Exception), np.errstate(all="ignore"):  # what they raise is told elsewhere
+            own = type(self.lik).ppf is not Likelihood.ppf
+            if own or self.lik.distribution(*latents, **kw) is not None:
+                median = np.asarray(self.lik.ppf(np.full(len(latents[0]), 0.5), *latents, **kw))
+                near = np.where(np.isfinite(median), median, self.support.interior)
+        return from_density.tabulate(self.lik, tuple(latents), kw, near)
+
+    def tolerance(self, table: from_density.Tabulated | WithAtoms) -> float:
+        """Of integrals over the table: larger where the density has ends of its own."""
+        return max(self.support.tolerance, self._support_of(table).tolerance)
+
+    def _support_of(self, table: from_density.Tabulated | WithAtoms) -> Support:
+        """That of the likelihood, or the part of it between the ends of the density."""
+        rest = table.rest if isinstance(table, WithAtoms) else table
+        return rest.support if isinstance(rest, from_density.Continuous) else self.support
 
 
 def _targets(likelihood: Likelihood, rng: np.random.Generator) -> Array:

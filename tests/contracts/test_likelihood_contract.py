@@ -13,6 +13,7 @@ import chainedgp.likelihoods as liks
 from chainedgp.errors import InputError
 from chainedgp.kernels import RBF
 from chainedgp.likelihoods import HetGaussian, HetStudentT, Likelihood, Poisson
+from chainedgp.likelihoods.from_density import tabulate
 from chainedgp.parameters.domains import AboveOne
 from chainedgp.testing.kernel import check_kernel
 from chainedgp.testing.likelihood import check_likelihood
@@ -377,6 +378,67 @@ MUTANTS = [
     (BadStart, "initial_latents: is not finite"),
     (BadNodes, "required_nodes: must be"),
 ]
+
+
+MOVING = {
+    "genextreme": {"c": "identity", "loc": "identity", "scale": "exp"},
+    "uniform": {"loc": "identity", "scale": "exp"},
+    "expon": {"loc": "identity", "scale": "exp"},
+    "genpareto": {"c": "identity", "loc": 0.0, "scale": "exp"},
+    "beta": {"a": "exp", "b": "exp", "loc": "identity", "scale": "exp"},
+    "pareto": {"b": "exp", "scale": "exp"},
+    "weibull_min": {"c": "exp", "loc": "identity", "scale": "exp"},
+    "powerlaw": {"a": "exp", "scale": "exp"},
+    "arcsine": {"loc": "identity", "scale": "exp"},
+    "semicircular": {"loc": "identity", "scale": "exp"},
+}
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_densities_whose_ends_move_with_the_latents_keep_the_contract(name):
+    check_likelihood(Likelihood.from_scipy(name, **MOVING[name]))
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_tables_of_densities_whose_ends_move(name):
+    """cdf, quantiles and moments from the density alone, against scipy's own."""
+    lik = Likelihood.from_scipy(name, **MOVING[name])
+    latents = tuple(0.4 * np.random.default_rng(0).standard_normal((len(lik.latents), 12)))
+    frozen, q = lik.distribution(*latents), np.array([0.01, 0.2, 0.5, 0.9, 0.999])[:, None]
+    table = tabulate(lik, latents, {}, near=frozen.median())
+    np.testing.assert_allclose(table.total, 1.0, atol=1e-5)
+    np.testing.assert_allclose(table.cdf(frozen.ppf(q)), q + np.zeros(12), atol=1e-5)
+    np.testing.assert_allclose(table.ppf(q), frozen.ppf(q), rtol=1e-5, atol=1e-5)
+    finite = np.isfinite(frozen.var())
+    for got, want in zip(table.moments(), (frozen.mean(), frozen.var()), strict=True):
+        np.testing.assert_allclose(got[finite], want[finite], rtol=1e-5, atol=1e-5)
+
+
+def test_a_wrong_density_with_moving_ends_is_refused():
+    class WrongUniform(Likelihood):
+        latents = ("centre", "log_width")
+
+        def log_density(self, y, f, g):
+            return np.where(np.abs(y - f) <= np.exp(g), -g, -np.inf)  # its width is 2 e^g
+
+    with pytest.raises(ContractError, match="integrates to 2, not 1"):
+        check_likelihood(WrongUniform())
+
+
+@pytest.mark.parametrize("support", ["real", "positive"])
+def test_a_density_with_a_point_mass_is_told_of_inflated(support):
+    class Mixed(Likelihood):
+        latents = ("log_mean", "log_odds")
+
+        def log_density(self, y, f, h):
+            beside = np.where(y > 0.0, -y * np.exp(-f) - f - np.logaddexp(0.0, h), -np.inf)
+            return np.where(y == 0.0, h - np.logaddexp(0.0, h), beside)
+
+    Mixed.support = support
+    words = r"probability at y = 0 and a density beside it; declare atoms = \(0,\), .* Inflated"
+    for y in (None, np.array([0.0, 0.0, 1.5, 0.3, 2.0])):
+        with pytest.raises(ContractError, match=words):
+            check_likelihood(Mixed(), y)
 
 
 @pytest.mark.parametrize("mutant, words", MUTANTS, ids=lambda v: getattr(v, "__name__", ""))

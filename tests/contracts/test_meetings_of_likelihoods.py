@@ -88,6 +88,7 @@ LEAVES = {
     "scipy gamma": lambda: Likelihood.from_scipy("gamma", a="exp", scale="exp"),
     "scipy binom": lambda: Likelihood.from_scipy("binom", n=7, p="logistic"),
     "Exponential": Exponential,
+    "Discrete": Discrete,
     "Logistic": Logistic,
 }
 ATOMS = {
@@ -351,7 +352,7 @@ def expectations_are_sums(m):
         np.testing.assert_allclose(got[3][:, k], want, rtol=2e-6, atol=2e-7)
 
 
-def draws_follow_the_cdf(m, size=2000):
+def draws_follow_the_cdf(m, size=500):
     draws = m.lik.sample(np.random.default_rng(3), *m.latents, size=size, **m.kw)
     assert draws.shape == (size, ROWS)
     m.lik.check_targets(draws.ravel())
@@ -428,7 +429,7 @@ def rows_are_rows(m):
 def files_bring_back_the_same(m, tmp_path):
     model = model_of(m)
     model.save(tmp_path / "model.cgp")
-    other = cgp.load(tmp_path / "model.cgp", classes=(Exponential, Logistic))
+    other = cgp.load(tmp_path / "model.cgp", classes=(Exponential, Discrete, Logistic))
     assert other.log_likelihood() == model.log_likelihood()
     assert str(other.likelihood) == str(model.likelihood)
 
@@ -570,3 +571,12 @@ def test_atoms_below_the_support_count():
     p = Predictive(L.Inflated(L.HetGamma(), (-1.0,)), np.zeros((1, 3)), np.full((1, 3), 0.1))
     np.testing.assert_allclose(p.cdf([-2.0, -1.0, -0.5, 0.0]), [[0.0, 0.5, 0.5, 0.5]], atol=1e-9)
     np.testing.assert_allclose(p.pdf([-1.0]), 0.5)
+
+
+@pytest.mark.parametrize(
+    "lik", [L.Beta(), L.HetGamma(), Likelihood.from_scipy("beta", a="exp", b="exp")], ids=str
+)
+def test_draws_that_round_to_an_end_are_targets(lik):
+    """With shapes of 0.002 most draws lie closer to 0 or 1 than the next number does."""
+    draws = lik.sample(np.random.default_rng(0), *np.full((2, 200), np.log(0.002)))
+    lik.check_targets(draws)
