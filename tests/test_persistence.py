@@ -1,10 +1,13 @@
 """Save and load: bit-equal models, honest errors, harmless files."""
 
 import copy
+import fcntl
 import hashlib
 import io
 import json
+import os
 import pickle
+import stat
 import sys
 import tracemalloc
 import warnings
@@ -875,3 +878,59 @@ def test_names_reach_nothing(good, tmp_path):
     ((name, _),) = header["priors"].items()
     refused(change(good, priors={name: header["likelihood"]}), tmp_path, "no prior")
     refused(change(good, priors={"x": header["priors"][name]}), tmp_path, "no parameter")
+
+
+def test_sizes_that_only_a_constructor_knows(tmp_path):
+    """A small file must not ask for a likelihood with thousands of parameters of its own."""
+    m = cgp.ChainedGP(np.arange(8.0), np.arange(8) % 3, lik.Ordinal(3), num_inducing=3)
+    save(m, tmp_path / "small")
+    content = (tmp_path / "small").read_bytes()
+    header = header_of(content)
+    for count in (100, 100_000):
+        header["likelihood"]["args"]["num_categories"] = count
+        refused(with_header(content, header), tmp_path, "larger than the model")
+
+
+def test_too_many_leaves_and_constraints(good, tmp_path):
+    header = header_of(good)
+    refused(
+        with_header(good, {**header, "leaves": header["leaves"] * 200}), tmp_path, "more than 1000"
+    )
+    header["leaves"][0]["constraints"] *= 3000
+    refused(with_header(good, header), tmp_path, "too many constraints")
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e308])
+def test_values_that_no_fit_has(good, tmp_path, wrong):
+    for leaf in header_of(good)["leaves"]:
+        key = f"{leaf['values']['array']}.npy"
+        values = np.lib.format.read_array(io.BytesIO(unpacked(good)[key]))
+        values.flat[0] = wrong
+        refused(packed({**unpacked(good), key: npy(values)}.items()), tmp_path, "finite or huge")
+
+
+def test_messages_do_not_echo_the_file(good, tmp_path):
+    path = tmp_path / "loud"
+    path.write_bytes(change(good, name=["x" * 10**6]))
+    with pytest.raises(FileFormatError) as info:
+        load(path)
+    assert len(str(info.value)) < 1000
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions and links of Unix")
+def test_saving_keeps_permissions_and_links_and_cleans_up(tmp_path):
+    m, real, link = make(), tmp_path / "model.cgp", tmp_path / "link.cgp"
+    save(m, real)
+    real.chmod(0o600)
+    link.symlink_to(real)
+    left, others = tmp_path / "model.cgp.0123abcd.tmp", tmp_path / "model.cgp.mine.tmp"
+    left.write_bytes(b"what a killed save leaves")
+    others.write_bytes(b"not of a save")
+    save(m, link)
+    assert link.is_symlink() and stat.S_IMODE(real.stat().st_mode) == 0o600
+    assert not left.exists() and others.exists()
+    assert_same(m, load(real))
+    with left.open("wb") as file:  # a save that is still alive
+        fcntl.flock(file, fcntl.LOCK_EX)
+        save(m, real)
+        assert left.exists()

@@ -76,7 +76,10 @@ def check_names(found: tuple[str, ...] | None, expected: tuple[str, ...], name: 
 
 
 def check_order(X: Any, Y: Any, Y_metadata: Any, name: str = "Y") -> None:
-    """Raise InputError if a pandas object has the rows of the frame X in another order.
+    """Raise InputError if a pandas object has the rows of the frame X in another order, or others.
+
+    An index that shares no label with that of X says nothing about which rows belong together, and
+    is paired by position.
 
     name : what the caller's own user calls Y, for messages.
     """
@@ -89,11 +92,14 @@ def check_order(X: Any, Y: Any, Y_metadata: Any, name: str = "Y") -> None:
         other: Any = getattr(value, "index", None)
         if not hasattr(other, "equals") or len(other) != len(index) or other.equals(index):
             continue
-        comparable = index.is_unique and other.is_unique and index.nlevels == other.nlevels
-        if comparable and other.isin(index).all():
+        if not (index.is_unique and other.is_unique and index.nlevels == other.nlevels):
+            continue
+        if shared := int(other.isin(index).sum()):
+            wrong = f"only {shared} of the {len(index)} rows of X"
+            wrong = wrong if shared < len(index) else "the rows of X in another order"
             raise InputError(
-                f"{name} has the rows of X in another order, by its index. Give "
-                f"{name}.loc[X.index], or {name}.to_numpy() if the rows do belong together."
+                f"{name} has {wrong}, by its index. Give {name}.loc[X.index], or "
+                f"{name}.to_numpy() if the rows do belong together."
             )
 
 
@@ -109,6 +115,16 @@ def check_numbers(value: Any, name: str, remedy: str) -> None:
         )
     else:
         columns = [(None, value)] if type(value).__name__ == "Series" else []
+    if isinstance(value, np.ndarray) and value.dtype.kind in "Mm":
+        raise InputError(
+            f"{name} holds dates or times; expected numbers. Give the time since a start in a unit "
+            f"of your choice: ({name} - {name}.min()) / numpy.timedelta64(1, 'D')."
+        )
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise InputError(
+            f"{name} is a masked array with {np.ma.count_masked(value)} masked values; expected "
+            f"numbers. Leave those rows out, or give {name}.filled(numpy.nan) where NaN may stand."
+        )
     for key, column in columns:
         owner, it = (
             (name, name) if key is None else (f"column {key!r} of {name}", f"{name}[{key!r}]")

@@ -251,6 +251,9 @@ def test_rows_in_another_order_are_refused():
     weights = {"weights": pd.Series(1.0, X.index[::-1])}
     with pytest.raises(InputError, match=r"^Y_metadata\['weights'\] has the rows"):
         cgp.ChainedGP(X, y, cgp.likelihoods.HetGaussian(), Y_metadata=weights)
+    shifted = y.set_axis([*X.index[3:], "x", "y", "z"])
+    with pytest.raises(InputError, match=r"^Y has only 9 of the 12 rows of X, by its index"):
+        cgp.ChainedGP(X, shifted, cgp.likelihoods.HetGaussian())
     twice = y.set_axis([*X.index[:11], "a"])
     levels = y.set_axis(pd.MultiIndex.from_product([X.index, [0]]))
     for fine in (y, y.reset_index(drop=True), y.to_numpy()[::-1], twice, levels):

@@ -38,12 +38,18 @@ BAD = {
     "X is ragged": ({"X": [[1.0, 2.0]] * (N - 1) + [[1.0]]}, ["X", "equal length"]),
     "X is complex": ({"X": X + 1j}, ["X", "complex"]),
     "X is None": ({"X": None}, ["X"]),
+    "X is masked": ({"X": np.ma.masked_greater(X, 1.0)}, ["X", "masked", "filled"]),
+    "X has dates": (
+        {"X": np.datetime64("2020-01-01") + np.arange(N)},
+        ["X", "dates", "timedelta64"],
+    ),
     # Y
     "Y is short": ({"Y": Y[:-1]}, ["Y", "19", "20"]),
     "Y has two columns": ({"Y": np.c_[Y, Y]}, ["Y", "one model per output"]),
     "Y is a row": ({"Y": Y[None]}, ["Y", "(1, 20)", "Y.T"]),
     "Y has NaN": ({"Y": changed(Y, 7, np.nan)}, ["Y", "row 7", "drop"]),
     "Y has inf": ({"Y": changed(Y, 7, -np.inf)}, ["Y", "7", "infinite"]),
+    "Y is masked": ({"Y": np.ma.masked_less(Y, 0.0)}, ["Y", "masked", "filled"]),
     "Y is text": ({"Y": ["yes", "no"] * 10}, ["Y", "numbers", "0 and 1"]),
     "Y negative for Beta": ({"likelihood": L.Beta(), "Y": changed(0.5 + 0 * Y, 4, -0.1)}, ["4"]),
     "Y is 1 for Beta": ({"likelihood": L.Beta(), "Y": changed(0.5 + 0 * Y, 4, 1.0)}, ["4"]),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ...errors import InputError
-from .archive import FileFormatError, read_archive, write_archive
+from .archive import FileFormatError, read_archive, shortened, write_archive
 from .classes import Classes, kind_of, table_of
 from .contents import Contents
 from .reader import Reader
@@ -44,7 +44,7 @@ def read_model(
         return make(Reader(arrays, own).model(header))
     except Exception as error:  # whatever a constructor makes of a hostile argument
         known = isinstance(error, InputError)
-        reason = str(error) if known else f"its contents are wrong: {error!r}"
+        reason = shortened(error if known else f"its contents are wrong: {error!r}")
         raise FileFormatError(f"{os.fspath(path)} cannot be loaded: {reason}") from error
 
 

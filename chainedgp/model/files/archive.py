@@ -10,13 +10,16 @@ small multiple of its own size.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import math
 import os
 import secrets
+import shutil
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -24,12 +27,18 @@ import numpy as np
 from ...errors import InputError
 from ...linalg import Array
 
-__all__ = ["FileFormatError", "read_archive", "write_archive"]
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: what a killed save leaves stays there
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["FileFormatError", "read_archive", "shortened", "write_archive"]
 
 HEADER, SUFFIX = "header", ".npy"  # name of the header's entry, end of the names of all entries
 LARGEST_HEADER = 16 * 2**20  # bytes: a larger header is refused before it is read
 DIGEST_BYTES = 64  # characters of a SHA-256 in hexadecimal
 BLOCK = 2**20  # bytes that are read at once for the digest
+LONGEST_REASON = 300  # characters of an error message that may come from the file itself
 
 
 class FileFormatError(InputError):
@@ -39,19 +48,26 @@ class FileFormatError(InputError):
 def write_archive(
     path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Array]
 ) -> None:
-    """Write a header and arrays: first beside `path`, then moved there in one step."""
+    """Write a header and arrays: first beside `path`, then moved there in one step.
+
+    A file that is replaced keeps its permissions, and a symbolic link stays one: the file that it
+    leads to is replaced. What a save left behind that was killed is removed by the next one.
+    """
     table = {key: [array.dtype.str, list(array.shape)] for key, array in arrays.items()}
     text = json.dumps({**header, "arrays": table}).encode()
     if len(text) > LARGEST_HEADER:
         raise InputError(f"the description of the model takes {len(text)} bytes: too large.")
     entries: dict[str, Array] = {HEADER: np.frombuffer(text, np.uint8), **arrays}
-    target = _checked_path(path)
+    target = os.path.realpath(_checked_path(path))
     folder = os.path.dirname(target)
     if folder and not os.path.isdir(folder):
         raise FileNotFoundError(f"there is no folder {folder} to save {target} in: make it first.")
+    _remove_leftovers(target)
     temporary = f"{target}.{secrets.token_hex(4)}.tmp"
     try:
         with open(temporary, "x+b") as file:
+            if fcntl:  # the lock goes with the process, so that others see whether it still lives
+                fcntl.flock(file, fcntl.LOCK_EX)
             with zipfile.ZipFile(file, "w") as archive:
                 archive.comment = b"0" * DIGEST_BYTES
                 for key, array in entries.items():
@@ -64,10 +80,26 @@ def write_archive(
             file.write(digest)
             file.flush()
             os.fsync(file.fileno())
+        if os.path.exists(target):
+            shutil.copymode(target, temporary)
         os.replace(temporary, target)
     finally:
         if os.path.exists(temporary):
             os.remove(temporary)
+
+
+def _remove_leftovers(target: str) -> None:
+    """Remove the temporary files of this target that no living process has locked."""
+    for path in glob.glob(glob.escape(target) + ".????????.tmp") if fcntl else ():
+        with suppress(OSError), open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.remove(path)
+
+
+def shortened(reason: object) -> str:
+    """Words of an error, cut where a hostile file would have megabytes of them."""
+    text = str(reason)
+    return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]} …"
 
 
 def read_archive(
@@ -79,9 +111,10 @@ def read_archive(
         try:
             return _read(file, newest)
         except FileFormatError as error:
-            raise FileFormatError(f"{path} cannot be loaded: {error}") from None
+            raise FileFormatError(f"{path} cannot be loaded: {shortened(error)}") from None
         except Exception as error:  # zipfile, json and numpy have errors of their own
-            raise FileFormatError(f"{path} cannot be loaded: it is damaged ({error}).") from error
+            reason = shortened(error)
+            raise FileFormatError(f"{path} cannot be loaded: it is damaged ({reason}).") from error
 
 
 def _checked_path(path: Any) -> str:

@@ -15,6 +15,7 @@ from ...means import MeanFunction
 from ...parameters import domains, priors
 
 __all__ = [
+    "MOST_LEAVES",
     "MOST_LEVELS",
     "MOST_PARTS",
     "SHIPPED",
@@ -27,6 +28,7 @@ __all__ = [
 # so many kernels, means and likelihoods may be in one file, and nested so deeply: the time that
 # paramz takes grows with the square of the one and the cube of the other
 MOST_PARTS, MOST_LEVELS = 300, 20
+MOST_LEAVES = 1000  # parameter arrays of a model; its time, too, grows with the square
 
 # classes by kind and name
 Classes = dict[tuple[str, str], type]

@@ -17,12 +17,13 @@ from ...means import MeanFunction
 from ...parameters.parts import name_after
 from ...parameters.priors import Prior
 from .archive import FileFormatError
-from .classes import MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, signature_of
+from .classes import MOST_LEAVES, MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, signature_of
 from .contents import Contents, StoredLeaf, StoredRows, restore_leaves
 
 __all__ = ["Reader"]
 
-LARGEST_INT = 100_000  # a constructor's integer may be a size: larger ones are refused
+# Values of parameters beyond it are refused: no fit has them, and their squares overflow.
+LARGEST_VALUE = 1e150
 
 
 class Reader:
@@ -37,11 +38,16 @@ class Reader:
         # how many more parameters the parts may have
         self.room = sum(array.size for array in arrays.values())
         self.parts, self.level = 0, 0  # parts built so far, and how deep inside each other
+        # an integer of a constructor may be a size: none needs more than the file has leaves
+        self.largest_int = MOST_LEAVES
 
     def model(self, header: dict[str, Any]) -> Contents:
         """All that the file says of a model; nothing is built but its parts."""
         leaves = {record["name"]: record for record in header["leaves"]}
+        if len(header["leaves"]) > MOST_LEAVES:
+            raise FileFormatError(f"it has more than {MOST_LEAVES} parameters.")
         Z = self.inducing(leaves, header["shared_Z"])
+        self.largest_int = max(self.columns, 2 + len(leaves))
         likelihood = self.build(header["likelihood"])
         kernels, means = (
             [self.build(node) for node in header[key]] for key in ("kernels", "means")
@@ -145,7 +151,7 @@ class Reader:
         args = {key: self.decode(v) for key, v in node["args"].items()}
         self.level -= 1
         ints = [v for v in args.values() if isinstance(v, int)]
-        too_large = not node["own"] and any(abs(v) > LARGEST_INT for v in ints)
+        too_large = not node["own"] and any(abs(v) > self.largest_int for v in ints)
         if too_large or args.get("input_dim", 0) > self.columns:
             raise FileFormatError(f"{node['class']} has an argument larger than the model.")
         signature = signature_of(cls)
@@ -164,6 +170,12 @@ class Reader:
 
     def leaves(self, records: list[dict[str, Any]]) -> list[StoredLeaf]:
         """Values, constraints and fixes of some leaves."""
+        if sum(len(record["constraints"]) for record in records) > 2 * MOST_LEAVES:
+            raise FileFormatError("its parameters have too many constraints.")
+        for record in records:
+            values = self.array(record["values"])
+            if not (np.abs(values) <= LARGEST_VALUE).all():  # false for NaN
+                raise FileFormatError(f"{record['name']} has values that are not finite or huge.")
         return [
             StoredLeaf(
                 record["name"],
