@@ -19,8 +19,9 @@ from .inference.parts import Parts
 from .inference.result import Monitor, OptimizationResult
 from .inference.starts import default_kernels, default_means, start_latents, start_parameters
 from .kernels import as_kernel
-from .likelihoods import HetGaussian, from_density
+from .likelihoods import HetGaussian
 from .likelihoods.density_check import check_density
+from .likelihoods.differences import difference
 from .linalg import Array, cholesky, invert_lower, one_blas_thread
 from .model.arguments import (
     as_mean,
@@ -229,9 +230,7 @@ class _Rows:
     def in_parameter(self, function: Any, f: Array, key: str) -> Array:
         """∂function/∂θ_key by differences."""
         step = 1e-3 * max(abs(self.kw[key]), 1e-2)
-        return from_density.difference(
-            lambda value: function(f, **{key: value}), self.kw[key], step
-        )
+        return difference(lambda value: function(f, **{key: value}), self.kw[key], step)
 
 
 @dataclass(frozen=True)
@@ -284,7 +283,7 @@ class _Mode:
         root = self._B_root_inv @ self.prior.L.T
         Sigma = root.T @ root
         spread = np.diag(Sigma)
-        s = -0.5 * spread * from_density.difference(rows.curvature, f, 1e-3)
+        s = -0.5 * spread * difference(rows.curvature, f, 1e-3)
         Sigma_s = Sigma @ s
         u = s - W * Sigma_s
         dL_dK = 0.5 * W[:, None] * Sigma * W + np.outer(a, 0.5 * a + u)

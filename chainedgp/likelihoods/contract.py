@@ -17,6 +17,7 @@ from ..linalg import Booleans
 from ..parameters.domains import make_parameter
 from ..parameters.parts import Part
 from . import from_density
+from .differences import difference, differences
 from .observation import of_event
 from .support import Support, SupportLike, as_support
 
@@ -159,12 +160,12 @@ class Likelihood(Part, Expected):
 
     def dlog_density(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """∂ log p / ∂f_j, b arrays of the shape of `log_density`. Default: differences."""
-        return from_density.differences(lambda *f: self.log_density(y, *f, **kw), latents, 1e-4)
+        return differences(lambda *f: self.log_density(y, *f, **kw), latents, 1e-4)
 
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """∂ log p / ∂θ_k, p arrays in the order of the parameters. Default: differences."""
         return tuple(
-            from_density.difference(
+            difference(
                 lambda t, key=key: self.log_density(y, *latents, **{**kw, key: t}),
                 kw[key],
                 1e-4 * (abs(kw[key]) if self._domain(key) == "positive" else 1.0),
@@ -174,9 +175,7 @@ class Likelihood(Part, Expected):
 
     def d2log_density(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
         """∂² log p / ∂f_j², b arrays. Default: differences of `dlog_density`."""
-        return from_density.differences(
-            lambda *f: self.dlog_density(y, *f, **kw), latents, 1e-3, True
-        )
+        return differences(lambda *f: self.dlog_density(y, *f, **kw), latents, 1e-3, True)
 
     # ---- the distribution of y given the latents -------------------------------------------------
 

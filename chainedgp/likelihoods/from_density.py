@@ -1,11 +1,11 @@
-"""What follows from a log-density alone: derivatives, cdf, quantiles, moments, starting values.
+"""What follows from a log-density alone: cdf, quantiles, moments, starting values.
 
 These are the defaults of `Likelihood`. A likelihood is known here only through its methods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from .wrappers.atoms import WithAtoms
 if TYPE_CHECKING:
     from .contract import Likelihood
 
-__all__ = ["constant_fit", "difference", "differences", "tabulate"]
+__all__ = ["constant_fit", "tabulate"]
 
 # Panels in t of the map u = c + s sinh(π/2 sinh t): |t| ≤ 4.6 reaches s·1e33, far enough for
 # algebraic tails; Gauss–Legendre of order 10 in each panel.
@@ -29,42 +29,6 @@ GL_NODES, GL_WEIGHTS = np.polynomial.legendre.leggauss(10)
 SHORT = 100.0
 """Range of u that panels cover as it is; a longer one is compressed by a second sinh."""
 MAX_COUNTS = 2**14
-SHORTEST = 1e-14
-"""Step of a difference that is not shortened any more."""
-
-
-def difference(function: Callable[[Any], np.ndarray], x: Any, step: float) -> np.ndarray:
-    """dfunction/dx by the central difference of fourth order, error about step⁴/30·f⁽⁵⁾.
-
-    0 where the function is not finite (−inf: outside the support). The step grows with |x| only
-    as far as rounding of x asks for. It is a hundredth where it is no small one, as for a location
-    of targets that vary by less: where differences over one and two steps disagree in many places.
-    """
-    h = step + 1e-8 * np.abs(x)
-    with np.errstate(all="ignore"):
-        near = (function(x + h) - function(x - h)) / (2.0 * h)
-        far = (function(x + 2.0 * h) - function(x - 2.0 * h)) / (4.0 * h)
-        gap = np.abs(near - far)
-        rough = (gap > 1e-3 * (np.abs(near) + np.abs(far))) & (gap * h > 1e-8)
-        if step > SHORTEST and np.mean(rough) > 0.25:
-            return difference(function, x, 0.01 * step)
-        total = (4.0 * near - far) / 3.0
-    return np.where(np.isfinite(total), total, 0.0)
-
-
-def differences(
-    function: Callable[..., Any], arguments: Sequence[np.ndarray], step: float, own: bool = False
-) -> tuple[np.ndarray, ...]:
-    """`difference` of function(*arguments) in each argument; own: of its j-th part in the j-th."""
-
-    def along(j: int) -> np.ndarray:
-        def moved(x: np.ndarray) -> np.ndarray:
-            value = function(*arguments[:j], x, *arguments[j + 1 :])
-            return value[j] if own else value
-
-        return difference(moved, arguments[j], step)
-
-    return tuple(along(j) for j in range(len(arguments)))
 
 
 def tabulate(

@@ -10,8 +10,8 @@ import numpy as np
 from ..data.rows import rows_of
 from ..errors import InputError
 from ..expectations.quadrature import LEVELS
-from ..likelihoods import from_density
 from ..likelihoods.contract import Likelihood
+from ..likelihoods.differences import difference
 from ..linalg import Array
 from .declared import check_declared
 from .probe import Probe
@@ -261,9 +261,9 @@ def _check_expectation_gradients(probe: Probe) -> None:
         def shifted(x: Array, column: Array = column, base: Array = means) -> Array:
             return np.where(column, x[:, None], base)
 
-        slope = from_density.difference(lambda x: value(shifted(x), variances), means[:, j], 1e-4)
+        slope = difference(lambda x: value(shifted(x), variances), means[:, j], 1e-4)
         compare(text.format("dmeans", name), got[1][:, j], slope)
-        slope = from_density.difference(
+        slope = difference(
             lambda x: value(means, shifted(x, base=variances)),
             variances[:, j],
             1e-4,
@@ -271,7 +271,7 @@ def _check_expectation_gradients(probe: Probe) -> None:
         compare(text.format("dvariances", name), got[2][:, j], slope)
     for k, key in enumerate(probe.keys):
         now = float(probe.kw[key])
-        slope = from_density.difference(
+        slope = difference(
             lambda t, key=key: value(means, variances, **{key: t}),
             now,
             1e-4 * (abs(now) if probe.lik._domain(key) == "positive" else 1.0),

@@ -11,7 +11,8 @@ import chainedgp as cgp
 from chainedgp import likelihoods as liks
 from chainedgp.errors import InputError
 from chainedgp.expectations import quadrature, reduced, special
-from chainedgp.likelihoods import Likelihood, from_density
+from chainedgp.likelihoods import Likelihood
+from chainedgp.likelihoods.differences import difference
 from chainedgp.testing.likelihood import check_likelihood
 from chainedgp.testing.report import ContractError
 
@@ -566,5 +567,5 @@ def test_slopes_by_differences_of_targets_that_hardly_vary(size):
         return -z - 2.0 * np.logaddexp(0.0, -z)
 
     exact = np.tanh(0.5 * (y - f) / size) / size
-    found = from_density.difference(log_p, f, 1e-4)
+    found = difference(log_p, f, 1e-4)
     np.testing.assert_allclose(found, exact, atol=1e-9 / size)

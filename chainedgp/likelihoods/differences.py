@@ -1,0 +1,46 @@
+"""Derivatives by finite differences, for densities whose author gives none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["difference", "differences"]
+
+SHORTEST = 1e-14  # The step of a difference is not shortened below this.
+
+
+def difference(function: Callable[[Any], np.ndarray], x: Any, step: float) -> np.ndarray:
+    """dfunction/dx by the central difference of fourth order, error about step⁴/30·f⁽⁵⁾.
+
+    0 where the function is not finite (−inf: outside the support). The step grows with |x| only
+    as far as rounding of x asks for. It is a hundredth where it is no small one, as for a location
+    of targets that vary by less: where differences over one and two steps disagree in many places.
+    """
+    h = step + 1e-8 * np.abs(x)
+    with np.errstate(all="ignore"):
+        near = (function(x + h) - function(x - h)) / (2.0 * h)
+        far = (function(x + 2.0 * h) - function(x - 2.0 * h)) / (4.0 * h)
+        gap = np.abs(near - far)
+        rough = (gap > 1e-3 * (np.abs(near) + np.abs(far))) & (gap * h > 1e-8)
+        if step > SHORTEST and np.mean(rough) > 0.25:
+            return difference(function, x, 0.01 * step)
+        total = (4.0 * near - far) / 3.0
+    return np.where(np.isfinite(total), total, 0.0)
+
+
+def differences(
+    function: Callable[..., Any], arguments: Sequence[np.ndarray], step: float, own: bool = False
+) -> tuple[np.ndarray, ...]:
+    """`difference` of function(*arguments) in each argument; own: of its j-th part in the j-th."""
+
+    def along(j: int) -> np.ndarray:
+        def moved(x: np.ndarray) -> np.ndarray:
+            value = function(*arguments[:j], x, *arguments[j + 1 :])
+            return value[j] if own else value
+
+        return difference(moved, arguments[j], step)
+
+    return tuple(along(j) for j in range(len(arguments)))
