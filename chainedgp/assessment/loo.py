@@ -33,7 +33,7 @@ from ..likelihoods.observation import INTERVAL, OBSERVATION
 from ..linalg import Array, one_blas_thread
 from ..posterior.evaluator import Evaluator
 from ..posterior.shards import Shard
-from ..posterior.sparse import project
+from ..posterior.sparse import Projection, project
 from ..predictive.distribution import Predictive
 from .pareto import tail_shape
 
@@ -43,7 +43,6 @@ BLOCK = 128  # rows whose Pareto k are found at once, by (BLOCK, size) draws of 
 REFIT = 200  # rows, by default, for which q is found anew
 TOLERANCE = 1e-9  # nats of the bound to which q is found anew
 FAR, FAR_PER_ROW = 1.0, 1e-3  # nats, in all and for each row, from its best at which q is no fit
-CAVITY_FLOOR = 1e-6  # the least 1 − λ2 s: below it q without the site is no distribution
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -189,7 +188,7 @@ class LeftOut:
         self.weights = np.ones(problem.num_rows) if weights is None else weights
         self.rows = replace(problem.rows, weights=self.weights)
         self.shard = Shard(self.rows, nodes=problem.num_nodes, num_threads=problem.num_threads)
-        self.evaluator = Evaluator([self.shard])
+        self.evaluator = Evaluator([self.shard], problem.evaluator.family)
         self.evaluator.set_hyperparameters(problem.parts.theta())
         self.q = problem.parts.q()
         self.state = start_from_q(self.evaluator, self.q)
@@ -205,33 +204,27 @@ class LeftOut:
 
     def without_sites(self) -> tuple[Array, Array, Array]:
         """Means and variances (N, b) of q without each row's own sites, and whether that is one."""
-        lam1, lam2 = self.sites[0].T, self.sites[1].T  # (N, b)
-        s = np.stack([self._from_q(j) for j in range(len(self.q))], axis=1)
-        rest = 1.0 - lam2 * s
-        proper = (rest > CAVITY_FLOOR).all(axis=1)
-        new = s / np.where(rest > CAVITY_FLOOR, rest, 1.0)
-        slope = lam1 - lam2 * self.means
-        return self.means - new * slope, self.variances - s + new, proper
-
-    def _from_q(self, j: int) -> Array:
-        """aᵀSa, (N,)."""
-        S, prior, parts = self.q[j].S, self.evaluator.setting.projectors[j], []
+        parts = []
         for rows in self.rows.chunks(self.shard.chunk_rows):
-            A = project(prior, self.rows.inputs(rows)).A  # (M, n)
-            parts.append(np.einsum("ij,ij->j", A, S @ A))
-        return np.concatenate(parts)
+            chunks = self._projections(rows)
+            parts.append(self.evaluator.family.cavities(chunks, self.q, self.sites[..., rows]))
+        marginals, proper = zip(*parts, strict=True)
+        m, V = (np.concatenate([made[k] for made in marginals], axis=-1).T for k in (0, 1))
+        return m, V, np.concatenate(proper)
+
+    def _projections(self, rows: slice) -> list[Projection]:
+        X = self.rows.inputs(rows)
+        return [project(projector, X) for projector in self.evaluator.setting.projectors]
 
     def found_anew(self, i: int) -> tuple[Array, Array]:
         """Means and variances (b,) at row i of the q that is best for the others."""
         sites = self.sites.copy()
-        sites[:, :, i] = 0.0
+        sites[..., i] = 0.0
         self.shard.load_sites(sites)
         weights = np.where(np.arange(len(self.weights)) == i, 0.0, self.weights)
         self.shard.rows = replace(self.rows, weights=weights)
         q = find_q(self.evaluator, TOLERANCE).state.q
-        X = self.rows.inputs(slice(i, i + 1))
-        chunks = [project(projector, X) for projector in self.evaluator.setting.projectors]
-        found = self.evaluator.family.marginals(chunks, q)
+        found = self.evaluator.family.marginals(self._projections(slice(i, i + 1)), q)
         return found.m[:, 0], found.V[:, 0]
 
 

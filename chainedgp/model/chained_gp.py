@@ -43,6 +43,8 @@ from ..means import MeanFunction
 from ..parameters.paramz_model import ParamzModel
 from ..parameters.parts import LatentList
 from ..posterior.evaluator import Evaluator
+from ..posterior.family import PosteriorFamily
+from ..posterior.mean_field import MEAN_FIELD
 from ..posterior.shards import Shard
 from ..posterior.sparse import make_prior
 from ..predictive.distribution import Predictive
@@ -105,6 +107,7 @@ class ChainedGP(ParamzModel):
     target_name: str | None
     _column_names: tuple[str, ...] | None  # those that frames to predict at must have
     _problem: Problem | None = None  # a model that was stored without its rows has none
+    _family: PosteriorFamily = MEAN_FIELD  # what q may be
 
     def __init__(
         self,
@@ -163,13 +166,14 @@ class ChainedGP(ParamzModel):
         given = X, Y, Y_metadata, self.likelihood
         if is_dask(X):
             self._data, self._sample, evaluator = distribute(
-                *given, missing, columns, nodes=self.num_nodes
+                *given, missing, columns, nodes=self.num_nodes, family=self._family
             )
             return evaluator
         rows = Rows.read(*given, missing=missing, columns=columns)
         check_density(self.likelihood, rows)
         self._data = self._sample = rows
-        return Evaluator([Shard(rows, nodes=self.num_nodes, num_threads=self.num_threads)])
+        shard = Shard(rows, nodes=self.num_nodes, num_threads=self.num_threads)
+        return Evaluator([shard], self._family)
 
     def _make_problem(self, evaluator: Evaluator) -> Problem:
         data = self._data, self._sample, self._starts
@@ -199,7 +203,7 @@ class ChainedGP(ParamzModel):
         jitter: float,
     ) -> None:
         """Make the parts leaves of this model, under their public names, with q at the prior."""
-        Z_leaves, q_mu, q_sqrt = variational_leaves(Z, self.latents)
+        Z_leaves, q_mu, q_sqrt = variational_leaves(Z, self.latents, self._family)
         self.likelihood.name = "likelihood"
         children: dict[str, Parameterized | Param] = {
             "kernels": LatentList(kernels, self.latents, "kernels"),
@@ -213,7 +217,8 @@ class ChainedGP(ParamzModel):
             object.__setattr__(self, attribute, child)
             self.link_parameter(child)
         leaves = [leaves_below(part) for part in (Z_leaves, q_mu, q_sqrt)]
-        self._parts = Parts(tuple(kernels), tuple(means), self.likelihood, jitter, *leaves)
+        given = tuple(kernels), tuple(means), self.likelihood, jitter
+        self._parts = Parts(*given, *leaves, family=self._family)
 
     def __setattr__(self, attribute: str, value: Any) -> None:
         if attribute in ("kernels", "mean_functions", "likelihood") and attribute in self.__dict__:
@@ -549,7 +554,8 @@ class ChainedGP(ParamzModel):
                 for kernel, mean, Z in zip(theta.kernels, theta.means, theta.Z, strict=True)
             ]
         columns = self._column_names or self.X.shape[1]
-        return Predictor(self.likelihood, tuple(priors), self._parts.q(), columns)
+        q = self._parts.q()
+        return Predictor(self.likelihood, tuple(priors), q, columns, self._family)
 
     # ---- assessment ---------------------------------------------------------------------------
 

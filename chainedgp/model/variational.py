@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..linalg import Array, pack_lower
+from ..linalg import Array
 from ..parameters.leaves import LargeParam
 from ..parameters.parts import LatentList
+from ..posterior.family import PosteriorFamily
 
 __all__ = ["variational_leaves"]
 
@@ -16,7 +17,7 @@ Leaves = LargeParam | LatentList
 
 
 def variational_leaves(
-    Z: Array | list[Array], latents: Sequence[str]
+    Z: Array | list[Array], latents: Sequence[str], family: PosteriorFamily
 ) -> tuple[Leaves, Leaves, Leaves]:
     """Z, q_mu and q_sqrt, with q at the prior N(0, I) of the whitened inducing values.
 
@@ -28,13 +29,14 @@ def variational_leaves(
         sizes = [len(z) for z in Z]
     else:
         Z_leaves, sizes = LargeParam("Z", Z), [len(Z)] * len(latents)
-    means, roots = [np.zeros(M) for M in sizes], [pack_lower(np.eye(M)) for M in sizes]
-    if len(set(sizes)) == 1:
-        q_mu: Leaves = LargeParam("q_mu", np.stack(means, axis=1))
-        q_sqrt: Leaves = LargeParam("q_sqrt", np.stack(roots, axis=1))
-    else:
-        q_mu, q_sqrt = _listed("q_mu", means, latents), _listed("q_sqrt", roots, latents)
-    return Z_leaves, q_mu, q_sqrt
+    means, roots = family.packed(family.prior(sizes), sizes)
+    return Z_leaves, _columns("q_mu", means, latents), _columns("q_sqrt", roots, latents)
+
+
+def _columns(name: str, values: Sequence[Array], latents: Sequence[str]) -> Leaves:
+    if len({len(value) for value in values}) == 1:
+        return LargeParam(name, np.stack(values, axis=1))
+    return _listed(name, values, latents)
 
 
 def _listed(name: str, values: Sequence[Array], latents: Sequence[str]) -> LatentList:

@@ -146,6 +146,12 @@ class PosteriorFamily(ABC):
         """q(f) of every row."""
 
     @abstractmethod
+    def cavities(
+        self, chunks: Sequence[Projection], q: Sequence[Gaussian], sites: Array
+    ) -> tuple[Marginals, NDArray[np.bool_]]:
+        """q(f) of every row without the row's own site, and (n,) whether that is a distribution."""
+
+    @abstractmethod
     def marginals_for_gradient(
         self, chunks: Sequence[Projection], left: Sequence[Array]
     ) -> tuple[Marginals, list[Array]]:

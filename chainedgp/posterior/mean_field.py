@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..linalg import (
     Array,
@@ -33,6 +34,7 @@ from .sums import Gram
 __all__ = ["MEAN_FIELD", "MeanField", "reverse_chunk", "reverse_sites"]
 
 VARIANCE_FLOOR = 1e-12  # of the prior variance: rounding can make v negative, never less than this
+CAVITY_FLOOR = 1e-6  # the least 1 − λ2 s: below it, q without a site is no distribution
 NARROW = 30.0  # the precision of a narrow site, as a multiple of the prior's at its row
 BLOCK = 20  # rows of a matrix (M, n) that are scaled at once: few enough to stay in the cache
 
@@ -108,6 +110,22 @@ class MeanField(PosteriorFamily):
             SA = np.matmul(part.S_minus_I, chunk.A, out=_work.array("SA", *chunk.A.shape))
             _write_moments(made, j, chunk, part.mu @ chunk.A, chunk.A, SA)
         return made
+
+    def cavities(
+        self, chunks: Sequence[Projection], q: Sequence[Gaussian], sites: Array
+    ) -> tuple[Marginals, NDArray[np.bool_]]:
+        """With s = aᵀSa, of which v = kff − aᵀa + s, and s₋ = s/(1 − λ2 s): m − s₋ g_m, v − s + s₋.
+
+        Where 1 − λ2 s is not positive, no distribution is left, and s₋ stays s.
+        """
+        m, v, floored = self.marginals(chunks, q)
+        lam1, lam2 = sites
+        pairs = zip(chunks, q, strict=True)
+        s = np.stack([np.einsum("ij,ij->j", c.A, part.S @ c.A) for c, part in pairs])
+        rest = 1.0 - lam2 * s
+        proper = rest > CAVITY_FLOOR
+        new = s / np.where(proper, rest, 1.0)
+        return Marginals(m - new * (lam1 - lam2 * m), v - s + new, floored), proper.all(axis=0)
 
     def marginals_for_gradient(
         self, chunks: Sequence[Projection], left: Sequence[Array]

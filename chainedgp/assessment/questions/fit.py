@@ -64,7 +64,8 @@ def quadrature(e: Evidence) -> Finding:
 
 def negative_sites(e: Evidence) -> Finding:
     """Share of rows whose site has a negative precision: rows that make q wider."""
-    shares = (e.left.sites[1] < 0.0).mean(axis=1)  # (b,)
+    precisions = e.problem.evaluator.family.precisions(e.left.sites)  # (b, N)
+    shares = (precisions < 0.0).mean(axis=1)
     values = dict(zip(e.likelihood.latents, map(float, shares), strict=True))
     j = int(shares.argmax())
     level = graded(shares[j], 0.5, 0.8)

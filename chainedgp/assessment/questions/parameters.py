@@ -32,7 +32,7 @@ def inducing_inputs(e: Evidence) -> Finding:
     rows, theta = e.some(DOUBLING_ROWS), e.problem.parts.theta()
     threads = e.problem.num_threads
     part = Shard(e.left.rows.take(rows), nodes=e.problem.num_nodes, num_threads=threads)
-    evaluator, scale = Evaluator([part]), e.N / len(rows)
+    evaluator, scale = Evaluator([part], e.problem.evaluator.family), e.N / len(rows)
     tolerance = max(1e-3, 1e-6 * e.N)
     with one_blas_thread(), np.errstate(all="ignore"):
         evaluator.set_hyperparameters(theta, scale)
