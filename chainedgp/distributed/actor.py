@@ -14,7 +14,7 @@ from ..likelihoods import Likelihood
 from ..likelihoods.density_check import check_density
 from ..linalg import Array, one_blas_thread
 from ..posterior.family import PosteriorFamily
-from ..posterior.shards import Shard
+from ..posterior.shards import Levels, Shard
 from ..posterior.sites import Sites
 from ..posterior.sums import Setting, Task
 from .ledger import MADE_IN, Origin, Weights
@@ -74,13 +74,15 @@ class ShardActor:
         """(kernel, mean) of every latent; later messages have the values of their parameters."""
         self.parts = parts
 
-    def step(self, step: Callable[..., None], *args: Any) -> None:
+    def step(self, step: Callable[..., None], args: tuple[Any, ...], kw: Mapping[str, Any]) -> None:
         """Take a step with the shard."""
-        step(self.shard, *args)
+        step(self.shard, *args, **kw)
 
-    def step_sites(self, step: Callable[..., None], *args: Any) -> None:
+    def step_sites(
+        self, step: Callable[..., None], args: tuple[Any, ...], kw: Mapping[str, Any]
+    ) -> None:
         """Take a step with the sites of the shard."""
-        step(self.shard.sites, *args)
+        step(self.shard.sites, *args, **kw)
 
     def make_pass(self, work: Callable[[Shard, Task], R], message: TaskMessage) -> R:
         """Make a pass over the rows."""
@@ -101,7 +103,7 @@ class ShardActor:
         shard = self.shard
         shard.start_sites(family.site_shape(len(self.parts)))
         made: dict[int, Array] = {}
-        wanted: dict[int, Array] = {}
+        wanted: dict[int, Levels] = {}
 
         def write(sites: Array, weights: Weights) -> None:
             sites[:] = sum(weight * made[slot] for slot, weight in weights.items())

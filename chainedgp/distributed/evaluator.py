@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["DaskEvaluator", "distribute"]
 
-SAMPLE_ROWS = 10_000  # that come to the head, for starting values and inducing inputs
-ATTEMPTS = 5  # to find a worker for rows whose worker died
-RESTART_SECONDS = 10.0  # how long to wait for a replacement before workers share
-LOOK_SECONDS = 1.0  # how often to look whether the worker of a running call is alive
+# About so many rows come to the head, which makes starting values and inducing inputs from them.
+SAMPLE_ROWS = 10_000
+ATTEMPTS = 5  # So often in one pass the rows of a lost worker are given to another.
+# A lost worker may be replaced within this time; after it, another one takes its rows as well.
+RESTART_SECONDS = 10.0
+LOOK_SECONDS = 1.0  # The head looks this often whether the worker of a running call is alive.
 
 
 class DaskEvaluator(Evaluator):
@@ -125,16 +127,17 @@ class DaskEvaluator(Evaluator):
         self, step: Callable[Concatenate[Shard, P], None], *args: P.args, **kw: P.kwargs
     ) -> None:
         """Queue a step of every shard; it travels with the next pass."""
-        self._steps.append((ShardActor.step, (step, *args)))
+        self._steps.append((ShardActor.step, (step, args, kw)))
 
     def _each_sites(
         self, step: Callable[Concatenate[Sites, P], None], *args: P.args, **kw: P.kwargs
     ) -> None:
         """Queue a step of every shard's sites; it travels with the next pass."""
-        self._steps.append((ShardActor.step_sites, (step, *args)))
+        self._steps.append((ShardActor.step_sites, (step, args, kw)))
         step(self._ledger.weights, *args, **kw)
 
     def _passes(self, work: Callable[[Shard, Task], R], request: Request) -> Iterable[R]:
+        """What a pass of every shard returns; a setting of θ travels with its first pass alone."""
         task = TaskMessage(self._message, small(request))
         known = self.setting.key == self._sent_key
         short = task._replace(setting=None) if known else task
@@ -195,6 +198,7 @@ class DaskEvaluator(Evaluator):
         )
 
     def _call_rebuilt(self, k: int, again: Call) -> Callable[[], bytes]:
+        """Have another worker read the rows of shard k and make its sites again; then call it."""
         self.num_rebuilt += 1
         self._wait_for_workers(self._homes[k])
         self._futures[k] = self._place(k, self._homes[k])

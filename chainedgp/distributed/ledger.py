@@ -16,8 +16,8 @@ from .messages import TaskMessage
 
 __all__ = ["MADE_IN", "Ledger", "Origin", "Pass", "Recipe"]
 
-SLOTS = 64  # sets of sites whose origin is remembered
-MOST_NODES = 8  # evaluations that frozen node levels are remembered by
+SLOTS = 64  # The head remembers the origin of so many sets of sites; older ones are merged.
+MOST_NODES = 8  # Frozen node levels are made again from at most so many evaluations.
 
 Pass = Callable[[Shard, Task], Any]  # over the rows of a shard
 Weights = dict[int, float]  # of slots: what their passes made is to be added up with these

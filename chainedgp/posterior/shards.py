@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..data.rows import Rows
 from ..linalg import Array, Workspace
@@ -21,14 +22,18 @@ from .sparse import Projection, project
 from .sums import Evaluation, Gradients, Gram, S, Task
 from .threads import Threads
 
-__all__ = ["Shard"]
+__all__ = ["Levels", "Shard"]
 
-CHUNK_ROWS = 2560  # at most: longer ones leave the cache, in shorter ones threads wait for the GIL
-CHUNK_SIZE = 2**19  # numbers in an array of a chunk, (M, n), where M is large: 4 MB
-FEWEST_ROWS = 256  # of a chunk, where fewer than two chunks would leave a thread idle
-CACHE_BYTES = 128 * 2**20  # projections kept between the passes at the same hyperparameters
+# A chunk has at most so many rows: the arrays of longer ones leave the cache of the processor, and
+# in shorter ones threads wait for the GIL.
+CHUNK_ROWS = 2560
+CHUNK_SIZE = 2**19  # An array (M, n) of a chunk has about so many numbers, 4 MB, where M is large.
+FEWEST_ROWS = 256  # Rows are split into two chunks, for two threads, if each has as many as this.
+# Projections of at most this size are kept for the next pass at the same hyperparameters.
+CACHE_BYTES = 128 * 2**20
 
 R = TypeVar("R")
+Levels = NDArray[np.int16]
 
 _work = Workspace()
 
@@ -52,11 +57,10 @@ class Shard:
         chunk_rows: int = CHUNK_ROWS,
         threads_of: Shard | None = None,
     ) -> None:
-        self.rows, self.fixed_nodes, self.chunk_rows = rows, nodes, chunk_rows
+        self.rows, self.chunk_rows = rows, chunk_rows
         self.threads: Threads = threads_of.threads if threads_of else Threads(num_threads)
-        self.levels: Any = None  # (n,) node levels; fresh in every evaluation unless frozen
-        self.frozen = False
-        self.wanted: Any = None  # (n,) levels that the last evaluation asked for
+        self.frozen = False  # whether rows keep their node levels from one evaluation to the next
+        self.fix_nodes(nodes)
         self._sites: Sites | None = None
         self._cache: dict[tuple[int, int], list[Projection]] = {}
         self._cache_key: int | None = None
@@ -141,9 +145,6 @@ class Shard:
         """
         if not self.has_sites:
             self.start_sites(task.setting.family.site_shape(len(task.setting.projectors)))
-        if self.levels is None:
-            self.levels = np.full(self.num_rows, self.fixed_nodes or 0, dtype=np.int16)
-            self.wanted = self.levels.copy()
         return self._sum(self._evaluate_chunk, task)
 
     def gradient(self, task: Task) -> Gradients:
@@ -152,7 +153,10 @@ class Shard:
 
     def fix_nodes(self, nodes: int | None) -> None:
         """Other nodes per dimension from now on, or None to choose them row by row."""
-        self.fixed_nodes, self.levels = nodes, None
+        self.fixed_nodes = nodes
+        # (n,) levels by which rows have nodes, and those that the last evaluation asked for
+        self.levels: Levels = np.full(self.num_rows, nodes or 0, dtype=np.int16)
+        self.wanted: Levels = self.levels.copy()
 
     def freeze_nodes(self, frozen: bool) -> None:
         """Keep the node levels as they are (within a line search), or choose them afresh."""
@@ -231,7 +235,8 @@ class Shard:
 
     def _nodes(
         self, task: Task, rows: slice, y: Array, m: Array, v: Array, kw: dict[str, Any]
-    ) -> tuple[Any, int, int]:
+    ) -> tuple[int | Levels, int, int]:
+        """Nodes of some rows; how many of these no number serves, and how many want more."""
         if self.fixed_nodes is not None or task.setting.likelihood.exact_expectation:
             return self.fixed_nodes or 1, 0, 0  # an exact expectation has no use for them
         wanted = self.levels[rows]
