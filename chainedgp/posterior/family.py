@@ -23,9 +23,23 @@ from .gaussian import Gaussian, root_of
 from .sparse import InducingPrior, KernelGradient, Projection
 from .sums import Gram
 
-__all__ = ["Marginals", "PosteriorFamily", "SiteFactors"]
+__all__ = [
+    "Arrays",
+    "Chunks",
+    "Marginals",
+    "Mask",
+    "PosteriorFamily",
+    "Priors",
+    "Q",
+    "SiteFactors",
+]
 
 T = TypeVar("T")
+Arrays = Sequence[Array]
+Chunks = Sequence[Projection]  # of some rows, for each latent
+Mask = NDArray[np.bool_]
+Priors = Sequence[InducingPrior]  # of the latents of one group
+Q = Sequence[Gaussian]  # of each group
 
 
 class Marginals(NamedTuple):
@@ -33,7 +47,7 @@ class Marginals(NamedTuple):
 
     m: Array  # (b, n) means
     V: Array  # (b, n) variances or, where q has correlations, (b, b, n) covariances
-    floored: NDArray[np.bool_]  # of the shape of V: where rounding would have made it negative
+    floored: Mask  # of the shape of V: where rounding would have made it negative
 
 
 class SiteFactors(NamedTuple):
@@ -45,19 +59,21 @@ class SiteFactors(NamedTuple):
 
 
 class PosteriorFamily(ABC):
-    """A family of posteriors; see the module's docstring. It has no state of its own.
+    """A family of posteriors. It has no state: one object serves every model.
 
-    Below, `chunks` has the projection of a chunk of n rows for each latent, `priors` the priors of
-    the latents of one group, and lists over groups are in the order of `groups`. The *slopes* of a
-    row are the derivatives of its E_q[log p(y | f)], g_m (b, n) in m and g_V in V, of its shape.
-    Sites are Λ = −2 g_V and λ1 = g_m + Λ m, as many numbers a row as the family needs: arrays
-    (*site_shape, n), or views of some rows of them, which methods may write to. Where Kuu is well
-    conditioned and gradients follow, Kuf stands in the place of A in chunks, and sums come back
-    with it: `whiten` puts that right.
+    A member says which latents are a group, what the site of a row is, and what q and a chunk of
+    rows have to do with each other: the marginals of q(f), the sums over rows that move q, and the
+    reverse pass from the marginals to kernels, means and inducing inputs.
 
-    A joint posterior of all latents, as an example, has Gaussians of Σ_j M_j dimensions, blocks Λ
-    (b × b) and λ1 (b) in a site, and V_jk = δ_jk kff_j + a_jᵀ(S − I)_jk a_k; its sums are the
-    stacked [A_j diag(g_V,jk) A_kᵀ]_jk and [A_j g_m,j]_j.
+    Slopes are the derivatives of the rows' E_q[log p(y | f)]: g_m (b, n) in the means m, and g_V in
+    V, of its shape. Sites are Λ = −2 g_V and λ1 = g_m + Λ m in arrays (*site_shape, n), of which
+    methods get the rows of a chunk as a view to read or write. `left`, `q` and sums have an entry
+    for each group. Where Kuu is well conditioned and gradients follow, Kuf stands in the place of A
+    in chunks, and `whiten` then turns the sums into those with A.
+
+    A joint posterior of all latents, for example, has one Gaussian of Σ_j M_j dimensions; the site
+    of a row is λ1 (b) and a block Λ (b × b); V_jk = δ_jk kff_j + a_jᵀ(S − I)_jk a_k; its sums are
+    the stacked [A_j diag(g_V,jk) A_kᵀ]_jk and [A_j g_m,j]_j.
     """
 
     # ---- latents and groups ---------------------------------------------------------------------
@@ -70,11 +86,11 @@ class PosteriorFamily(ABC):
         """What belongs to each latent, by groups."""
         return [tuple(parts[j] for j in group) for group in self.groups(len(parts))]
 
-    def stacked(self, parts: Sequence[Array]) -> list[Array]:
+    def stacked(self, parts: Arrays) -> list[Array]:
         """Vectors (M_j,) of each latent, one after another in a vector for each group."""
         return [np.concatenate(g) if len(g) > 1 else g[0] for g in self.grouped(parts)]
 
-    def split(self, stacked: Sequence[Array], sizes: Sequence[int]) -> list[Array]:
+    def split(self, stacked: Arrays, sizes: Sequence[int]) -> list[Array]:
         """The reverse of `stacked`, given the number of inducing inputs M_j of each latent."""
         ends = [np.cumsum(group)[:-1] for group in self.grouped(sizes)]
         pairs = zip(stacked, ends, strict=True)
@@ -85,22 +101,21 @@ class PosteriorFamily(ABC):
         totals = [sum(group) for group in self.grouped(sizes)]
         return tuple(Gaussian(np.zeros(M), np.eye(M), 0.0) for M in totals)
 
-    def packed(
-        self, q: Sequence[Gaussian], sizes: Sequence[int]
-    ) -> tuple[list[Array], list[Array]]:
+    def packed(self, q: Q, sizes: Sequence[int]) -> tuple[list[Array], list[Array]]:
         """What the leaves of q hold: a mean (M_j,) of each latent, a packed root of each group."""
         return self.split([part.mu for part in q], sizes), [root_of(part) for part in q]
 
-    def by_latent(self, q: Sequence[Gaussian], sizes: Sequence[int]) -> list[Gaussian]:
+    def by_latent(self, q: Q, sizes: Sequence[int]) -> list[Gaussian]:
         """q(v_j) of each latent on its own."""
         parts = []
         for part, group in zip(q, self.grouped(sizes), strict=True):
-            ends = np.cumsum(group)
-            for M, end in zip(group, ends, strict=True):
-                at = slice(end - M, end)
-                S = part.S[at, at]
-                alone = Gaussian(part.mu[at], S, float(np.linalg.slogdet(S)[1]))
-                parts.append(alone if len(group) > 1 else part)
+            if len(group) == 1:
+                parts.append(part)
+                continue
+            for M, end in zip(group, np.cumsum(group), strict=True):
+                own = slice(end - M, end)
+                S = part.S[own, own]
+                parts.append(Gaussian(part.mu[own], S, float(np.linalg.slogdet(S)[1])))
         return parts
 
     # ---- sites and rows: on a chunk, in threads -------------------------------------------------
@@ -118,9 +133,7 @@ class PosteriorFamily(ABC):
         """Set sites to those that have these slopes at means m (b, n)."""
 
     @abstractmethod
-    def slopes(
-        self, chunks: Sequence[Projection], q: Sequence[Gaussian], sites: Array
-    ) -> tuple[Array, Array]:
+    def slopes(self, chunks: Chunks, q: Q, sites: Array) -> tuple[Array, Array]:
         """g_m and g_V, from which sites were written at this q."""
 
     @abstractmethod
@@ -128,90 +141,68 @@ class PosteriorFamily(ABC):
         """Drop what has negative precision from sites: q then exists."""
 
     @abstractmethod
-    def make_positive(
-        self, chunks: Sequence[Projection], q: Sequence[Gaussian], sites: Array
-    ) -> None:
+    def make_positive(self, chunks: Chunks, q: Q, sites: Array) -> None:
         """Drop the negative part of the sites' precisions, at the same slope g_m at q."""
 
     @abstractmethod
-    def narrow(self, chunks: Sequence[Projection], sites: Array) -> None:
+    def narrow(self, chunks: Chunks, sites: Array) -> None:
         """Set sites to such that hold every latent close to its mean function."""
 
     @abstractmethod
-    def gram(self, chunks: Sequence[Projection], sites: Array) -> Gram:
+    def gram(self, chunks: Chunks, sites: Array) -> Gram:
         """The natural parameters of q that sites sum up to, of each group."""
 
     @abstractmethod
-    def marginals(self, chunks: Sequence[Projection], q: Sequence[Gaussian]) -> Marginals:
+    def marginals(self, chunks: Chunks, q: Q) -> Marginals:
         """q(f) of every row."""
 
     @abstractmethod
-    def cavities(
-        self, chunks: Sequence[Projection], q: Sequence[Gaussian], sites: Array
-    ) -> tuple[Marginals, NDArray[np.bool_]]:
+    def cavities(self, chunks: Chunks, q: Q, sites: Array) -> tuple[Marginals, Mask]:
         """q(f) of every row without the row's own site, and (n,) whether that is a distribution."""
 
     @abstractmethod
-    def marginals_for_gradient(
-        self, chunks: Sequence[Projection], left: Sequence[Array]
-    ) -> tuple[Marginals, list[Array]]:
+    def marginals_for_gradient(self, chunks: Chunks, left: Arrays) -> tuple[Marginals, list[Array]]:
         """As `marginals`, by `fixed_q_factors`, and products that `reverse` is made of."""
 
     @abstractmethod
-    def sums(
-        self, chunks: Sequence[Projection], g_m: Array, g_V: Array
-    ) -> tuple[list[Array], list[Array]]:
+    def sums(self, chunks: Chunks, g_m: Array, g_V: Array) -> tuple[list[Array], list[Array]]:
         """G = ∂E/∂S and A g_m = ∂E/∂μ of each group."""
 
     @abstractmethod
     def reverse(
         self,
-        chunks: Sequence[Projection],
+        chunks: Chunks,
         g_m: Array,
         g_V: Array,
-        left: Sequence[Array],
+        left: Arrays,
         products: list[Array] | None = None,
     ) -> list[KernelGradient]:
         """Gradients at fixed q of each latent, all but the part through L; spoils `products`."""
 
     @abstractmethod
     def reverse_sites(
-        self,
-        chunks: Sequence[Projection],
-        g_m: Array,
-        g_V: Array,
-        sites: Array,
-        left: Sequence[Array],
-        S_mu_bar: Sequence[Array],
+        self, chunks: Chunks, g_m: Array, g_V: Array, sites: Array, left: Arrays, S_mu_bar: Arrays
     ) -> list[KernelGradient]:
         """As `reverse`, for q as a function of the hyperparameters at fixed sites."""
 
     # ---- small matrices: of one group -----------------------------------------------------------
 
     @abstractmethod
-    def fixed_q_factors(
-        self, priors: Sequence[InducingPrior], q: Gaussian, *, whitened: bool = True
-    ) -> Array:
+    def fixed_q_factors(self, priors: Priors, q: Gaussian, *, whitened: bool = True) -> Array:
         """What turns slopes into the gradient in Kuf at fixed q; whitened : if chunks have A."""
 
     @abstractmethod
     def site_factors(
-        self,
-        priors: Sequence[InducingPrior],
-        q: Gaussian,
-        A_gm: Array,
-        G: Array,
-        b: Array,
-        Lam: Array,
+        self, priors: Priors, q: Gaussian, A_gm: Array, G: Array, b: Array, Lam: Array
     ) -> SiteFactors:
         """What the gradient at fixed sites takes: from sums at q, and its natural parameters."""
 
     @abstractmethod
-    def whiten(self, priors: Sequence[InducingPrior], G: Array, A_gm: Array) -> tuple[Array, Array]:
+    def whiten(self, priors: Priors, G: Array, A_gm: Array) -> tuple[Array, Array]:
         """Sums with A from those with Kuf in its place."""
 
     @abstractmethod
     def through_L(
-        self, priors: Sequence[InducingPrior], q: Gaussian, A_gm: Array, G: Array
+        self, priors: Priors, q: Gaussian, A_gm: Array, G: Array
     ) -> list[tuple[Array, Array]]:
         """The part of the gradient at fixed q that goes through L: kernel and Z of each latent."""

@@ -13,10 +13,7 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-from numpy.typing import NDArray
 
 from ..linalg import (
     Array,
@@ -26,9 +23,9 @@ from ..linalg import (
     upper_product,
     weighted_gram,
 )
-from .family import Marginals, PosteriorFamily, SiteFactors
+from .family import Arrays, Chunks, Marginals, Mask, PosteriorFamily, Priors, Q, SiteFactors
 from .gaussian import Gaussian
-from .sparse import InducingPrior, KernelGradient, Projection, pull, reverse_prior
+from .sparse import KernelGradient, Projection, pull, reverse_prior
 from .sums import Gram
 
 __all__ = ["MEAN_FIELD", "MeanField", "reverse_chunk", "reverse_sites"]
@@ -63,9 +60,7 @@ class MeanField(PosteriorFamily):
         sites[1] = -2.0 * g_V
         sites[0] = g_m - 2.0 * g_V * m
 
-    def slopes(
-        self, chunks: Sequence[Projection], q: Sequence[Gaussian], sites: Array
-    ) -> tuple[Array, Array]:
+    def slopes(self, chunks: Chunks, q: Q, sites: Array) -> tuple[Array, Array]:
         """g_v = −½ λ2 and g_m = λ1 − λ2 m."""
         lam1, lam2 = sites
         m = np.empty(lam1.shape)
@@ -77,9 +72,7 @@ class MeanField(PosteriorFamily):
         """Sites of negative precision become 0."""
         sites[:, sites[1] < 0.0] = 0.0
 
-    def make_positive(
-        self, chunks: Sequence[Projection], q: Sequence[Gaussian], sites: Array
-    ) -> None:
+    def make_positive(self, chunks: Chunks, q: Q, sites: Array) -> None:
         """λ2⁺ = max(λ2, 0) and λ1⁺ = g_m + λ2⁺ m."""
         lam1, lam2 = sites
         for j, (chunk, part) in enumerate(zip(chunks, q, strict=True)):
@@ -87,13 +80,13 @@ class MeanField(PosteriorFamily):
             lam1[j] -= negative * (chunk.mean + part.mu @ chunk.A)
             lam2[j] -= negative
 
-    def narrow(self, chunks: Sequence[Projection], sites: Array) -> None:
+    def narrow(self, chunks: Chunks, sites: Array) -> None:
         """A precision of many times the prior's, at the mean function."""
         for j, chunk in enumerate(chunks):
             sites[1, j] = NARROW / np.maximum(chunk.kff, 1e-300)
             sites[0, j] = sites[1, j] * chunk.mean
 
-    def gram(self, chunks: Sequence[Projection], sites: Array) -> Gram:
+    def gram(self, chunks: Chunks, sites: Array) -> Gram:
         """Λ = A diag(λ2) Aᵀ and b = A (λ1 − λ2 mean) of each latent."""
         Lam, b = [], []
         for chunk, lam1, lam2 in zip(chunks, *sites, strict=True):
@@ -103,7 +96,7 @@ class MeanField(PosteriorFamily):
 
     # ---- marginals and their reverse ------------------------------------------------------------
 
-    def marginals(self, chunks: Sequence[Projection], q: Sequence[Gaussian]) -> Marginals:
+    def marginals(self, chunks: Chunks, q: Q) -> Marginals:
         """m = mean(X) + Aᵀμ and v = kff + Σ_M A ∘ (S − I) A (Saul et al. 2016, eqs. 4 and 5)."""
         made = _empty_marginals(chunks)
         for j, (chunk, part) in enumerate(zip(chunks, q, strict=True)):
@@ -111,9 +104,7 @@ class MeanField(PosteriorFamily):
             _write_moments(made, j, chunk, part.mu @ chunk.A, chunk.A, SA)
         return made
 
-    def cavities(
-        self, chunks: Sequence[Projection], q: Sequence[Gaussian], sites: Array
-    ) -> tuple[Marginals, NDArray[np.bool_]]:
+    def cavities(self, chunks: Chunks, q: Q, sites: Array) -> tuple[Marginals, Mask]:
         """With s = aᵀSa, of which v = kff − aᵀa + s, and s₋ = s/(1 − λ2 s): m − s₋ g_m, v − s + s₋.
 
         Where 1 − λ2 s is not positive, no distribution is left, and s₋ stays s.
@@ -127,9 +118,7 @@ class MeanField(PosteriorFamily):
         new = s / np.where(proper, rest, 1.0)
         return Marginals(m - new * (lam1 - lam2 * m), v - s + new, floored), proper.all(axis=0)
 
-    def marginals_for_gradient(
-        self, chunks: Sequence[Projection], left: Sequence[Array]
-    ) -> tuple[Marginals, list[Array]]:
+    def marginals_for_gradient(self, chunks: Chunks, left: Arrays) -> tuple[Marginals, list[Array]]:
         """As `marginals`, from `left` = [P, L⁻ᵀμ] (M, M + 1) of each latent; and P A, (M, n)."""
         made, products = _empty_marginals(chunks), []
         for j, (chunk, factors) in enumerate(zip(chunks, left, strict=True)):
@@ -138,19 +127,17 @@ class MeanField(PosteriorFamily):
             products.append(PA)
         return made, products
 
-    def sums(
-        self, chunks: Sequence[Projection], g_m: Array, g_V: Array
-    ) -> tuple[list[Array], list[Array]]:
+    def sums(self, chunks: Chunks, g_m: Array, g_V: Array) -> tuple[list[Array], list[Array]]:
         """G = A diag(g_v) Aᵀ and A g_m of each latent."""
         G = [weighted_gram(chunk.A, g) for chunk, g in zip(chunks, g_V, strict=True)]
         return G, [chunk.A @ g for chunk, g in zip(chunks, g_m, strict=True)]
 
     def reverse(
         self,
-        chunks: Sequence[Projection],
+        chunks: Chunks,
         g_m: Array,
         g_V: Array,
-        left: Sequence[Array],
+        left: Arrays,
         products: list[Array] | None = None,
     ) -> list[KernelGradient]:
         """Gradients at fixed q, all but the part through L, from `left` = [P, L⁻ᵀμ]."""
@@ -161,13 +148,7 @@ class MeanField(PosteriorFamily):
         return parts
 
     def reverse_sites(
-        self,
-        chunks: Sequence[Projection],
-        g_m: Array,
-        g_V: Array,
-        sites: Array,
-        left: Sequence[Array],
-        S_mu_bar: Sequence[Array],
+        self, chunks: Chunks, g_m: Array, g_V: Array, sites: Array, left: Arrays, S_mu_bar: Arrays
     ) -> list[KernelGradient]:
         """The same at fixed sites; see `reverse_sites` of this module."""
         latents = zip(chunks, g_m, g_V, left, *sites, S_mu_bar, strict=True)
@@ -175,9 +156,7 @@ class MeanField(PosteriorFamily):
 
     # ---- small matrices: of one latent ----------------------------------------------------------
 
-    def fixed_q_factors(
-        self, priors: Sequence[InducingPrior], q: Gaussian, *, whitened: bool = True
-    ) -> Array:
+    def fixed_q_factors(self, priors: Priors, q: Gaussian, *, whitened: bool = True) -> Array:
         """[P, L⁻ᵀμ] (M, M + 1): P = L⁻ᵀ(S − I), or L⁻ᵀ(S − I) L⁻¹ where A is not whitened."""
         upper = priors[0].L_inv.T
         left = np.empty((len(upper), len(upper) + 1))
@@ -188,13 +167,7 @@ class MeanField(PosteriorFamily):
         return left
 
     def site_factors(
-        self,
-        priors: Sequence[InducingPrior],
-        q: Gaussian,
-        A_gm: Array,
-        G: Array,
-        b: Array,
-        Lam: Array,
+        self, priors: Priors, q: Gaussian, A_gm: Array, G: Array, b: Array, Lam: Array
     ) -> SiteFactors:
         """[L⁻ᵀ(S − I), L⁻ᵀμ, L⁻ᵀΠ, L⁻ᵀSμ̄] (M, 2M + 2), Sμ̄ (M,) and H of one latent.
 
@@ -215,13 +188,13 @@ class MeanField(PosteriorFamily):
         factors = np.column_stack([q.S_minus_I, q.mu, Pi, S_mu_bar])
         return SiteFactors(upper_product(priors[0].L_inv.T, factors), S_mu_bar, [H])
 
-    def whiten(self, priors: Sequence[InducingPrior], G: Array, A_gm: Array) -> tuple[Array, Array]:
+    def whiten(self, priors: Priors, G: Array, A_gm: Array) -> tuple[Array, Array]:
         """L⁻¹ G L⁻ᵀ and L⁻¹ A_gm: sums with Kuf in the place of A become those with A."""
         L_inv = priors[0].L_inv
         return lower_product(L_inv, lower_product(L_inv, G).T), L_inv @ A_gm
 
     def through_L(
-        self, priors: Sequence[InducingPrior], q: Gaussian, A_gm: Array, G: Array
+        self, priors: Priors, q: Gaussian, A_gm: Array, G: Array
     ) -> list[tuple[Array, Array]]:
         """Gradients through L of one latent at fixed q."""
         return [reverse_prior(priors[0], _through_A(q, A_gm, G, _work.array("H", *G.shape)))]
@@ -230,7 +203,7 @@ class MeanField(PosteriorFamily):
 MEAN_FIELD = MeanField()
 
 
-def _empty_marginals(chunks: Sequence[Projection]) -> Marginals:
+def _empty_marginals(chunks: Chunks) -> Marginals:
     shape = len(chunks), chunks[0].kff.size
     return Marginals(np.empty(shape), np.empty(shape), np.empty(shape, dtype=bool))
 
