@@ -17,7 +17,7 @@ from .errors import NumericalError
 
 Array = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
-Indices = NDArray[np.intp]
+Indices = NDArray[np.integer[Any]]  # or other whole numbers, of any size
 
 __all__ = [
     "Array",

@@ -12,9 +12,9 @@ from ..data.rows import Rows
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..likelihoods.density_check import check_density
-from ..linalg import Array, one_blas_thread
+from ..linalg import Array, Indices, one_blas_thread
 from ..posterior.family import PosteriorFamily
-from ..posterior.shards import Levels, Shard
+from ..posterior.shards import Shard
 from ..posterior.sites import Sites
 from ..posterior.sums import Setting, Task
 from .ledger import MADE_IN, Origin, Weights
@@ -103,7 +103,7 @@ class ShardActor:
         shard = self.shard
         shard.start_sites(family.site_shape(len(self.parts)))
         made: dict[int, Array] = {}
-        wanted: dict[int, Levels] = {}
+        wanted: dict[int, Indices] = {}
 
         def write(sites: Array, weights: Weights) -> None:
             sites[:] = sum(weight * made[slot] for slot, weight in weights.items())

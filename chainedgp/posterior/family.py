@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..linalg import Array
+from ..linalg import Array, Booleans
 from .gaussian import Gaussian, root_of
 from .sparse import InducingPrior, KernelGradient, Projection
 from .sums import Gram
@@ -27,7 +26,6 @@ __all__ = [
     "Arrays",
     "Chunks",
     "Marginals",
-    "Mask",
     "PosteriorFamily",
     "Priors",
     "Q",
@@ -37,7 +35,6 @@ __all__ = [
 T = TypeVar("T")
 Arrays = Sequence[Array]
 Chunks = Sequence[Projection]  # of some rows, for each latent
-Mask = NDArray[np.bool_]
 Priors = Sequence[InducingPrior]  # of the latents of one group
 Q = Sequence[Gaussian]  # of each group
 
@@ -47,7 +44,7 @@ class Marginals(NamedTuple):
 
     m: Array  # (b, n) means
     V: Array  # (b, n) variances or, where q has correlations, (b, b, n) covariances
-    floored: Mask  # of the shape of V: where rounding would have made it negative
+    floored: Booleans  # of the shape of V: where rounding would have made it negative
 
 
 class SiteFactors(NamedTuple):
@@ -157,7 +154,7 @@ class PosteriorFamily(ABC):
         """q(f) of every row."""
 
     @abstractmethod
-    def cavities(self, chunks: Chunks, q: Q, sites: Array) -> tuple[Marginals, Mask]:
+    def cavities(self, chunks: Chunks, q: Q, sites: Array) -> tuple[Marginals, Booleans]:
         """q(f) of every row without the row's own site, and (n,) whether that is a distribution."""
 
     @abstractmethod

@@ -17,13 +17,14 @@ import numpy as np
 
 from ..linalg import (
     Array,
+    Booleans,
     Workspace,
     lower_product,
     lower_triangle_product,
     upper_product,
     weighted_gram,
 )
-from .family import Arrays, Chunks, Marginals, Mask, PosteriorFamily, Priors, Q, SiteFactors
+from .family import Arrays, Chunks, Marginals, PosteriorFamily, Priors, Q, SiteFactors
 from .gaussian import Gaussian
 from .sparse import KernelGradient, Projection, pull, reverse_prior
 from .sums import Gram
@@ -104,7 +105,7 @@ class MeanField(PosteriorFamily):
             _write_moments(made, j, chunk, part.mu @ chunk.A, chunk.A, SA)
         return made
 
-    def cavities(self, chunks: Chunks, q: Q, sites: Array) -> tuple[Marginals, Mask]:
+    def cavities(self, chunks: Chunks, q: Q, sites: Array) -> tuple[Marginals, Booleans]:
         """With s = aᵀSa, of which v = kff − aᵀa + s, and s₋ = s/(1 − λ2 s): m − s₋ g_m, v − s + s₋.
 
         Where 1 − λ2 s is not positive, no distribution is left, and s₋ stays s.

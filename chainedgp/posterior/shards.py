@@ -12,17 +12,16 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..data.rows import Rows
-from ..linalg import Array, Workspace
+from ..linalg import Array, Indices, Workspace
 from .family import Marginals
 from .sites import Sites
 from .sparse import Projection, project
 from .sums import Evaluation, Gradients, Gram, S, Task
 from .threads import Threads
 
-__all__ = ["Levels", "Shard"]
+__all__ = ["Shard"]
 
 # A chunk has at most so many rows: the arrays of longer ones leave the cache of the processor, and
 # in shorter ones threads wait for the GIL.
@@ -33,7 +32,6 @@ FEWEST_ROWS = 256  # Rows are split into two chunks, for two threads, if each ha
 CACHE_BYTES = 128 * 2**20
 
 R = TypeVar("R")
-Levels = NDArray[np.int16]
 
 _work = Workspace()
 
@@ -155,8 +153,8 @@ class Shard:
         """Other nodes per dimension from now on, or None to choose them row by row."""
         self.fixed_nodes = nodes
         # (n,) levels by which rows have nodes, and those that the last evaluation asked for
-        self.levels: Levels = np.full(self.num_rows, nodes or 0, dtype=np.int16)
-        self.wanted: Levels = self.levels.copy()
+        self.levels: Indices = np.full(self.num_rows, nodes or 0, dtype=np.int16)
+        self.wanted: Indices = self.levels.copy()
 
     def freeze_nodes(self, frozen: bool) -> None:
         """Keep the node levels as they are (within a line search), or choose them afresh."""
@@ -235,7 +233,7 @@ class Shard:
 
     def _nodes(
         self, task: Task, rows: slice, y: Array, m: Array, v: Array, kw: dict[str, Any]
-    ) -> tuple[int | Levels, int, int]:
+    ) -> tuple[int | Indices, int, int]:
         """Nodes of some rows; how many of these no number serves, and how many want more."""
         if self.fixed_nodes is not None or task.setting.likelihood.exact_expectation:
             return self.fixed_nodes or 1, 0, 0  # an exact expectation has no use for them

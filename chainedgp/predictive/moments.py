@@ -48,7 +48,7 @@ def node_moments(event: GaussianLatents, numeric: bool) -> tuple[Array, Array]:
     """
     n = event.means.shape[1]
     moments, rough = np.empty((3, n)), np.zeros(n, dtype=bool)
-    todo = np.arange(n)
+    todo: Indices = np.arange(n)
     if numeric or event.dim > 3:
         todo = _first(event, numeric, moments)
     if event.dim > 3 or (numeric and event.dim == 3):

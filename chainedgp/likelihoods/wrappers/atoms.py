@@ -221,7 +221,7 @@ def expected_share(
 
 def alike(flags: Booleans) -> list[Indices]:
     """Sets of columns of the booleans (k, n) that are the same, as indices."""
-    sets = [np.arange(flags.shape[1])]
+    sets: list[Indices] = [np.arange(flags.shape[1])]
     for row in flags:
         sets = [part for one in sets for part in (one[row[one]], one[~row[one]]) if part.size]
     return sets
