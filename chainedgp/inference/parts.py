@@ -51,6 +51,9 @@ class Parts:
     q_root: Sequence[Param] = field(default=())
     family: PosteriorFamily = field(default=MEAN_FIELD, kw_only=True)
 
+    def __post_init__(self) -> None:
+        self.num_gradients = 0  # how often the leaves were given gradients, by whichever problem
+
     @property
     def leaves(self) -> list[Param]:
         """All leaves, those of q last."""
@@ -97,6 +100,7 @@ class Parts:
 
     def write_gradient(self, gradient: Gradient) -> None:
         """Put the gradient in θ into the leaves."""
+        self.num_gradients += 1
         for kernel, mean, part in zip(self.kernels, self.means, gradient.latents, strict=True):
             kernel.gradient[:] = part.kernel
             mean.gradient[:] = part.mean

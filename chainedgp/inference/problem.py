@@ -23,7 +23,7 @@ from .free_vector import FreeVector
 from .parts import Parts
 from .starts import Starts
 
-__all__ = ["Problem"]
+__all__ = ["Best", "Problem"]
 
 
 class Problem:
@@ -54,12 +54,17 @@ class Problem:
         self.rows, self.sample, self.starts = rows, sample, starts
         self.evaluator, self.num_nodes = evaluator, num_nodes
         self.last_bound: float | None = None  # of the last evaluation, perhaps at other parameters
+        self.forget()
+
+    def forget(self) -> None:
+        """Evaluate anew when bound or gradient are next asked for."""
         self._state: State | None = None
-        # the counts of changes of the parameters at which state and gradient were evaluated
-        self._state_at = self._gradient_at = -1
+        # counts of changes of the parameters and, of a gradient, of those given to the leaves
+        self._state_at, self._gradient_at = -1, (-1, -1)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_state": None, "_gradient_at": -1}  # a state holds closures
+        # a state holds closures, which cannot be copied; the leaves of a copy have no gradients
+        return {**self.__dict__, "_state": None, "_gradient_at": (-1, -1)}
 
     def copy(self) -> Problem:
         """A problem of its own with copies of the parameters, sites and rows."""
@@ -100,7 +105,7 @@ class Problem:
         """Set the quadrature nodes per latent dimension; None has them chosen for every row."""
         self.num_nodes = num_nodes
         self.evaluator.fix_nodes(num_nodes)
-        self._state, self._gradient_at = None, -1
+        self.forget()
 
     @contextmanager
     def same_nodes(self) -> Iterator[None]:
@@ -111,7 +116,7 @@ class Problem:
             yield
         finally:
             self.evaluator.freeze_nodes(False)
-            self._state, self._gradient_at = None, -1
+            self.forget()
 
     def shard(
         self, rows: Selection, *, nodes: int | None = None, threads_of: Shard | None = None
@@ -169,11 +174,11 @@ class Problem:
 
     def take_gradient(self) -> None:
         """Have the leaves hold ∂(L + log prior) at the current parameters and q."""
-        if self._gradient_at != self.parameters.num_changes:
+        if self._gradient_at != (self.parameters.num_changes, self.parts.num_gradients):
             with one_blas_thread():
                 state = self.state(gradient=True)
                 self.write_gradient(self.evaluator.gradient(state, sites_fixed=False), state)
-            self._gradient_at = self.parameters.num_changes
+            self._gradient_at = self.parameters.num_changes, self.parts.num_gradients
 
     def write_gradient(self, gradient: Gradient, state: State | None = None) -> None:
         """Put ∂(L + log prior) into the leaves; in those of q only where a state is given."""
@@ -202,3 +207,23 @@ class Problem:
         """Put the values of a snapshot back into the leaves: parameters and q."""
         for leaf, values in zip(self.parts.leaves, snapshot, strict=True):
             leaf[:] = values
+
+
+class Best:
+    """The best parameters and q of a problem so far: those of the least score."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.score = problem, np.inf
+        self._snapshot: list[Array] | None = None
+
+    def offer(self, score: float) -> bool:
+        """Keep the current parameters and q if their score is the least so far; whether it is."""
+        if not score < self.score:
+            return False
+        self.score, self._snapshot = score, self.problem.snapshot()
+        return True
+
+    def restore(self) -> None:
+        """Put the best parameters and q back, where any were kept."""
+        if self._snapshot is not None:
+            self.problem.restore(self._snapshot)

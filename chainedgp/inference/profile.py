@@ -16,7 +16,7 @@ from ..parameters.roles import Role
 from .lbfgs import TOLERANCE, Outcome
 from .natural_gradients import InnerResult, find_q, start_from_q
 from .objective import BoundObjective
-from .problem import Problem
+from .problem import Best, Problem
 from .rescue import shrink_variances
 from .result import Monitor
 
@@ -190,8 +190,7 @@ def _maximise(
 
 def _choose_start(problem: Problem, monitor: Monitor, max_iters: int) -> None:
     """Rough fits from several lengthscales; the problem is left where the best ended."""
-    given = problem.snapshot()
-    best: tuple[float, list[Array]] | None = None
+    given, best = problem.snapshot(), Best(problem)
     for first, others in STARTS:
         problem.restore(given)
         for j, kernel in enumerate(problem.parts.kernels):
@@ -202,9 +201,10 @@ def _choose_start(problem: Problem, monitor: Monitor, max_iters: int) -> None:
             outcome = _settle(*found, cold=False, tolerance=ROUGH)
         except NumericalError:
             continue
-        if np.isfinite(outcome.value) and (best is None or outcome.value < best[0]):
-            best = (outcome.value, problem.snapshot())  # q included
-    problem.restore(given if best is None else best[1])
+        if np.isfinite(outcome.value):
+            best.offer(outcome.value)
+    problem.restore(given)
+    best.restore()
     monitor.note(f"chose the best of {len(STARTS)} starts")
 
 

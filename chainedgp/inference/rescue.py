@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import NumericalError
 from .lbfgs import Outcome
-from .problem import Problem
+from .problem import Best, Problem
 from .result import Monitor
 
 __all__ = [
@@ -95,7 +95,8 @@ def begin_again_if_astray(
     if not astray(outcome):
         return outcome
     monitor.note("the fit was worse than constant latents: began again from nearly constant ones")
-    best, value, trace = problem.snapshot(), problem.objective(), monitor.trace[:]
+    best, trace = Best(problem), monitor.trace[:]
+    best.offer(problem.objective())
     for small in (SMALL, 0.0):
         set_nearly_constant(problem, small)
         monitor.trace.clear()
@@ -103,12 +104,11 @@ def begin_again_if_astray(
             again = fit()
         except NumericalError:
             continue
-        if problem.objective() <= value:
-            outcome, best, trace = again, problem.snapshot(), monitor.trace[:]
-            value = problem.objective()
+        if best.offer(problem.objective()):
+            outcome, trace = again, monitor.trace[:]
         if not astray(again):
             break
-    problem.restore(best)
+    best.restore()
     monitor.trace[:] = trace
     return outcome
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -97,7 +96,7 @@ def start_latents(likelihood: Likelihood, rows: Rows) -> tuple[Array, Array]:
     return values, latent_scales(likelihood, y, values, kw)
 
 
-def _started(likelihood: Likelihood, rows: Rows) -> tuple[Array, dict[str, Any]]:
+def _started(likelihood: Likelihood, rows: Rows) -> tuple[Array, dict[str, Array | float]]:
     """Targets of the rows, and the keywords of the likelihood's methods there.
 
     Parameters that its author or user left open are such as suit the targets.
@@ -122,7 +121,9 @@ def starts_from(likelihood: Likelihood, rows: Rows) -> Starts:
     return Starts(values, scales, mean if np.isfinite(mean) else np.inf, mean_weight)
 
 
-def latent_scales(likelihood: Likelihood, y: Array, values: Array, kw: Mapping[str, Any]) -> Array:
+def latent_scales(
+    likelihood: Likelihood, y: Array, values: Array, kw: Mapping[str, Array | float]
+) -> Array:
     """Prior standard deviations (b,) that suit the data: 1 for latents on a log or logit scale.
 
     A latent of a real-valued target may be in the units of y. The information at constant latents,

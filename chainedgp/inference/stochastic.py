@@ -23,7 +23,7 @@ from ..posterior.sums import Gram
 from ..predictive.distribution import Predictive
 from .lbfgs import Outcome
 from .natural_gradients import find_q
-from .problem import Problem
+from .problem import Best, Problem
 from .profile import fit_profile, start_sites
 from .result import FINISHED, OUT_OF_PATIENCE, Monitor
 from .step_rules import RULES, Adam
@@ -145,24 +145,20 @@ class Batches:
 
 
 class Run:
-    """The loop over batches: counts, the running bound, held-out score, best parameters."""
+    """The loop over batches: counts, the running bound, held-out score, best parameters.
 
-    def __init__(
-        self,
-        problem: Problem,
-        monitor: Monitor,
-        settings: Settings,
-        batches: Batches,
-        spent: float = 0.0,
-    ) -> None:
-        self.problem, self.monitor, self.settings = problem, monitor, settings
-        self.batches = batches
-        per_epoch = self.batches.rows.size / self.batches.size
+    spent : epochs of work that were done before; they are taken off those that were asked for.
+    """
+
+    def __init__(self, batches: Batches, monitor: Monitor, spent: float) -> None:
+        self.batches, self.monitor, self.settings = batches, monitor, batches.settings
+        self.problem = batches.problem
+        per_epoch = batches.rows.size / batches.size
         self.per_epoch = max(1, int(np.ceil(per_epoch)))
-        self.total = max(self.per_epoch, round((settings.epochs - spent) * per_epoch))
+        self.total = max(self.per_epoch, round((self.settings.epochs - spent) * per_epoch))
         self.recent: deque[float] = deque(maxlen=self.per_epoch)
-        self.before = problem.counts[0]
-        self.best: tuple[float, list[Array]] | None = None
+        self.before = self.problem.counts[0]
+        self.best = Best(self.problem)  # by the held-out score
         self.waited = self.done = 0  # epochs without a better score, and steps made
 
     def __iter__(self) -> Iterator[tuple[int, Array]]:
@@ -202,18 +198,10 @@ class Run:
         if self.settings.holdout:
             score = self.batches.held_out_score()
             self.monitor.held_out.append(score)
-            if self.best is None or score < self.best[0]:
-                self.best, self.waited = (score, self.problem.snapshot()), 0
-            else:
-                self.waited += 1
+            self.waited = 0 if self.best.offer(score) else self.waited + 1
 
     def _out_of_patience(self) -> bool:
         return self.settings.patience is not None and self.waited >= self.settings.patience
-
-    def restore_best(self) -> None:
-        """Put the best held-out parameters back."""
-        if self.best is not None:
-            self.problem.restore(self.best[1])
 
 
 def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Settings) -> Outcome:
@@ -226,11 +214,11 @@ def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Setti
     spent, interrupted = 0.0, False
     steps: PlainSteps | NaturalSteps
     if method == "natgrad":
-        spent, q = _subset_start(problem, monitor, settings, batches)
+        spent, q = _subset_start(batches, monitor)
         steps = NaturalSteps(problem, q, settings.learning_rate)
     else:
         steps = PlainSteps(problem, method, settings.learning_rate)
-    run = Run(problem, monitor, settings, batches, spent)
+    run = Run(batches, monitor, spent)
     try:
         for step, rows in run:
             bound = steps.step(batches.shard(rows), batches.scale(rows), run.decay(step))
@@ -241,7 +229,7 @@ def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Setti
     except KeyboardInterrupt:
         interrupted = True
     steps.write_q()
-    run.restore_best()
+    run.best.restore()
     if method == "natgrad":
         _settle(problem)
     return run.outcome(interrupted)
@@ -325,14 +313,13 @@ class NaturalSteps:
             self.evaluator.set_hyperparameters(self.problem.parts.theta())
 
 
-def _subset_start(
-    problem: Problem, monitor: Monitor, settings: Settings, batches: Batches
-) -> tuple[float, tuple[Gaussian, ...]]:
+def _subset_start(batches: Batches, monitor: Monitor) -> tuple[float, tuple[Gaussian, ...]]:
     """Fit the hyperparameters to a random subset; q for all rows from its scaled sites.
 
     Returns the share of the work, in epochs, and q. A model that was fitted before goes on from
     its own q.
     """
+    problem, settings = batches.problem, batches.settings
     N, M = batches.rows.size, max(problem.parts.sizes)
     n0 = min(N, max(2000, 20 * M))
     if not problem.parts.q_is_prior():
