@@ -39,7 +39,7 @@ from .predictive.predictor import Predictor
 __all__ = ["LaplaceGP", "collapsed_bound"]
 
 NEWTON_STEPS = 200
-DECREMENT = 1e-9  # what Newton's last step may still gain, relative; its error is the square of it
+DECREMENT = 1e-9  # Newton stops after a step of this relative gain: its error is squared once more
 
 
 class LaplaceGP(ParamzModel):
@@ -144,7 +144,7 @@ class LaplaceGP(ParamzModel):
         columns = self._column_names or self.X.shape[1]
         return Predictor(self.likelihood, (mode.prior,), (q,), columns)
 
-    # each of these methods is one call of `self._predictor()`, whosever it is
+    # Each of these methods only calls `self._predictor()`, so it serves this class as it stands.
     predict_latents = ChainedGP.predict_latents
     predictive = ChainedGP.predictive
     predict = ChainedGP.predict
@@ -159,7 +159,7 @@ class LaplaceGP(ParamzModel):
     # ---- the fit --------------------------------------------------------------------------------
 
     def _use_threads(self, num_threads: int) -> None:
-        """One thread is all there is; `cross_validate` asks."""
+        """Do nothing: this model has one thread, but `cross_validate` sets it on any model."""
 
     # ---- fit ------------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class _Objective:
         return -self.vector.gradient()
 
     def accept(self, x: Array, value: float) -> float:
-        # posteriors may have several modes: all trials of a line search start from the same one
+        # A posterior may have several modes: all trials of a line search start from the same one.
         self.model._a = self.model._mode().a
         self.monitor.point(-value - self.model.log_prior(), self.evaluations, self.evaluations)
         return value
@@ -209,7 +209,7 @@ class _Objective:
 
 @dataclass(frozen=True)
 class _Rows:
-    """log p(y | f) of the rows, its derivatives in f and θ, each (N,)."""
+    """The log-densities log p(y | f) of the rows and their derivatives in f and θ, each (N,)."""
 
     likelihood: Any
     y: Array
@@ -228,7 +228,7 @@ class _Rows:
         return -self.likelihood.d2log_density(self.y, f, **{**self.kw, **other})[0]
 
     def in_parameter(self, function: Any, f: Array, key: str) -> Array:
-        """∂function/∂θ_key by differences."""
+        """The derivative ∂function/∂θ_key, by differences."""
         step = 1e-3 * max(abs(self.kw[key]), 1e-2)
         return difference(lambda value: function(f, **{key: value}), self.kw[key], step)
 
@@ -289,7 +289,7 @@ class _Mode:
         dL_dK = 0.5 * W[:, None] * Sigma * W + np.outer(a, 0.5 * a + u)
         dL_dK = 0.5 * (dL_dK + dL_dK.T)
         dL_dK.flat[:: W.size + 1] -= 0.5 * W
-        # the jitter scales with the mean of diag(K)
+        # The jitter is a multiple of the mean of diag(K), so it has a derivative of its own.
         dL_dK.flat[:: W.size + 1] += self.prior.jitter * np.trace(dL_dK) / W.size
         d_kernel = self.prior.pull_Kuu(dL_dK)[0]
         d_mean = self.prior.mean.evaluate(self.prior.Z)[1](a + u)
@@ -350,7 +350,7 @@ def _newton_step(L: Array, W: Array, slope: Array) -> tuple[Array, Array | None]
     except NumericalError:
         values, vectors = np.linalg.eigh(B)
         along = (slope @ vectors) / np.maximum(np.abs(values), 1e-2)
-        along[0] += np.copysign(0.1, along[0])  # the direction of least curvature
+        along[0] += np.copysign(0.1, along[0])  # this leaves a saddle along its lowest eigenvector
         return vectors @ along, None
 
 
@@ -382,7 +382,7 @@ def collapsed_bound(model: ChainedGP) -> float:
         drift, v = K_g @ (lam - 0.5), np.diag(Sigma)
         with np.errstate(over="ignore"):
             R = np.exp(m_g + drift - 0.5 * v)
-        if not np.isfinite(R).all():  # too long a step
+        if not np.isfinite(R).all():  # the step to this λ was too long: refuse it
             return -np.inf, lam
         C = cho_factor(K_f + np.diag(R), lower=True)
         alpha = cho_solve(C, residual)

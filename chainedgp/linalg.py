@@ -37,13 +37,13 @@ __all__ = [
     "weighted_gram",
 ]
 
-BLOCK = 48  # rows of a triangular matrix that are multiplied at once
+BLOCK = 48  # rows multiplied at once: larger blocks meet more zeros, smaller ones need more calls
 
 
 def cholesky(K: Array, what: str) -> Array:
     """Lower Cholesky factor of K (M, M); a NumericalError that names `what` when there is none.
 
-    numpy's, because scipy's holds the GIL: those of several latents are made side by side.
+    It is numpy's, since scipy's holds the GIL: the factors of several latents are made in parallel.
     """
     L = np.full((1, 1), np.nan)
     with suppress(np.linalg.LinAlgError):
@@ -65,7 +65,7 @@ def invert_lower(L: Array) -> Array:
 
         [A 0; C B]⁻¹ = [A⁻¹ 0; −B⁻¹ C A⁻¹ B⁻¹],
 
-    it is itself made of products but for the last, small ones.
+    it is itself made of products, but for the inverses of the last, small blocks.
     """
     L_inv = np.zeros(L.shape)
     _invert_lower(L, L_inv)
@@ -105,7 +105,7 @@ class Workspace:
         self._local = threading.local()
 
     def __reduce__(self) -> tuple[type[Workspace], tuple[()]]:
-        return Workspace, ()  # what is in the arrays is of no use elsewhere
+        return Workspace, ()  # a copy starts empty: what the arrays hold is of no use elsewhere
 
     def array(self, name: str, *shape: int) -> Array:
         """An array of this thread, with any content; the next call with this name reuses it."""
@@ -139,7 +139,7 @@ def upper_product(U: Array, K: Array, out: Array | None = None) -> Array:
 def lower_triangle_product(
     B: Array, C: Array, out: Array | None = None, *, lower: bool = False
 ) -> Array:
-    """The lower triangle of B C (M, M); above it there is anything. lower : whether C is."""
+    """The lower triangle of B C (M, M), with any numbers above it. lower : whether C is lower."""
     out = np.zeros((len(B), C.shape[1])) if out is None else out
     for i in range(0, len(B), BLOCK):
         columns, k = slice(i, i + BLOCK), slice(i if lower else 0, None)

@@ -15,7 +15,7 @@ from .parameters.roles import Role
 
 __all__ = ["Constant", "Linear", "MeanFunction", "Zero"]
 
-#: dL_dm (n,) -> dL_dtheta (size,)
+#: The reverse pass of a mean function: dL_dm (n,) -> dL_dtheta (size,).
 MeanPullback = Callable[[Array], Array]
 
 

@@ -33,9 +33,9 @@ __all__ = [
 
 FOLDER_VARIABLE = "CHAINEDGP_DATA"
 CENSORED_SHARE = 0.2
-LAST_TIME = 300.1  # the script's end of the study
+LAST_TIME = 300.1  # the time at which the study ends in the paper's script: later ones are censored
 
-# number of corrupted rows, standard deviation of the noise, replaced (or added), |y| + 0.01
+# Each protocol: number of rows, sd of the noise, whether it replaces y, whether |y| + 0.01 follows.
 _CORRUPTION = {
     "figure": (25, 3.5, True, False),
     "text": (25, 3.0**0.5, False, False),
@@ -133,7 +133,7 @@ def synthetic_survival(protocol: str = "text", seed: Any = 0, n: int = 1000) -> 
     bump, wave = np.exp(-30.0 * (X[:, 0] - 0.25) ** 2), np.sin(np.pi * X[:, 1] ** 2)
     f = 2.0 * bump + (2.0 if protocol == "code" else 1.0) * wave - 2.0
     g = np.sin(2.0 * np.pi * X[:, 0]) + np.cos(2.0 * np.pi * X[:, 1])
-    y = np.exp(f + np.exp(-g) * rng.logistic(size=n))  # log y is logistic, scale 1/shape
+    y = np.exp(f + np.exp(-g) * rng.logistic(size=n))  # log y is logistic with scale 1/shape
     censored = np.zeros(n)
     censored[rng.choice(n, round(CENSORED_SHARE * n), replace=False)] = 1.0
     y = np.where(censored == 1.0, y * rng.uniform(size=n), y)
@@ -220,7 +220,7 @@ def _standardised(values: Array) -> Array:
 def _gp_draw(x: Array, variance: float, lengthscale: float, rng: np.random.Generator) -> Array:
     """A draw of a zero-mean GP with an RBF kernel at x, (n,)."""
     K = variance * np.exp(-0.5 * ((x[:, None] - x) / lengthscale) ** 2)
-    # by eigenvectors: K is singular to rounding, and this needs no jitter
+    # K is singular to rounding; its root by eigenvectors needs no jitter, a Cholesky factor would.
     with one_blas_thread():
         values, vectors = np.linalg.eigh(K)
         return vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(x.size))

@@ -21,7 +21,7 @@ __all__ = ["expected_log1p_square", "expected_softplus"]
 
 _SQRT_PI = float(np.sqrt(np.pi))
 _SQRT_2PI = float(np.sqrt(2.0 * np.pi))
-_CHUNK = 8192  # points at a time: temporaries stay in cache
+_CHUNK = 8192  # points are evaluated so many at a time, so that temporaries stay in cache
 
 
 # -- E softplus(x), x Gaussian -----------------------------------------------------------------
@@ -37,7 +37,7 @@ def _logistic_mixture(terms: int) -> tuple[Array, Array]:
     x = np.exp(u)
     j = np.arange(1, 20)[:, None]
     k = (2.0 * j - 1.0) ** 2 * np.pi**2 / 8.0
-    # two series of one density, each where it converges fast
+    # The density has two series: each is used where it converges fast, below and above 0.6.
     low = _SQRT_2PI * ((2.0 * k / x**4 - 1.0 / x**2) * np.exp(-k / x**2)).sum(0)
     high = 8.0 * x * (-((-1.0) ** j) * j**2 * np.exp(-2.0 * (j * x) ** 2)).sum(0)
     weight = np.where(x < 0.6, low, high) * x * step
@@ -46,7 +46,7 @@ def _logistic_mixture(terms: int) -> tuple[Array, Array]:
     for _ in range(terms):
         v = u * basis[-1]
         diagonal.append(v @ basis[-1])
-        for _ in range(2):  # twice is enough
+        for _ in range(2):  # Gram–Schmidt done twice is orthogonal to rounding
             for b in basis:
                 v = v - (v @ b) * b
         off.append(np.linalg.norm(v))
@@ -88,12 +88,12 @@ def _softplus_chunk(mean: Array, variance: Array, out: Array, tau: Array, p: Arr
 # -- E log(1 + x²), x Gaussian -----------------------------------------------------------------
 
 _POWERS, _BLOCKS = 8, 5
-_ORDER = _POWERS * _BLOCKS  # Weideman's N; 40 gives full precision
+_ORDER = _POWERS * _BLOCKS  # Weideman's N, the terms of his series: 40 are exact to rounding
 _L = float(np.sqrt(_ORDER / np.sqrt(2.0)))
 
 
 def _weideman() -> Array:
-    """Coefficients (3 blocks of rows, powers) of the three polynomials in Z of the docstring below.
+    """Coefficients (3 · blocks, powers) of the polynomials q, p, r in `expected_log1p_square`.
 
     p approximates w(z) ≈ 2p(Z)/(L−iz)² + π^{-1/2}/(L−iz), Z = (L+iz)/(L−iz) (Weideman 1994).
     With p(−1) = L/(2√π), which holds for the exact series and is imposed on the truncated one:
@@ -145,7 +145,7 @@ def expected_log1p_square(mean: Array, variance: Array) -> tuple[Array, Array, A
     m, v = np.broadcast_arrays(mean, variance)
     small = m * m + 3.0 * v < _SMALL
     if small.any():
-        # the Gaussian limit multiplies the value by ν: it must be right relative to itself
+        # A Student-t multiplies the value by ν: a small one must be right relative to itself.
         m, v = m[small], v[small]
         m2 = m * m
         fourth = m2 * m2 + 6.0 * m2 * v + 3.0 * v * v
@@ -156,7 +156,7 @@ def expected_log1p_square(mean: Array, variance: Array) -> tuple[Array, Array, A
     return value, dmean, dvariance
 
 
-_SMALL = 1e-4  # of E[x²]: the next term, E[x⁸]/4, is then below 1e-12 relative
+_SMALL = 1e-4  # below this E[x²] three terms of the series do: the next is 1e-12 of the value
 _LOCAL = threading.local()
 
 
@@ -184,9 +184,9 @@ def _log1p_square_chunk(
     powers, parts = powers[:, : mean.size], parts[:, : mean.size]
     np.multiply(inverse, 2.0 * shift, out=powers[1])
     powers[1] -= 1.0
-    for k in (1, 2, 4):  # Z^{k+1} … Z^{2k} at once
+    for k in (1, 2, 4):  # one product makes Z^{k+1} … Z^{2k}
         np.multiply(powers[1 : k + 1], powers[k], out=powers[k + 1 : 2 * k + 1])
-    # the real coefficients act on real and imaginary parts alike: one real product
+    # Real coefficients act on real and imaginary parts alike, so one real product does both.
     np.matmul(_COEFFICIENTS, powers[:_POWERS].view(float), out=parts.view(float))
     parts = parts.reshape(3, _BLOCKS, mean.size)
     total = parts[:, -1]

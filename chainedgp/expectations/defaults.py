@@ -43,7 +43,7 @@ class Expected:
     """Expectations of `log_density` under q, for a class that has it and its derivatives.
 
     exact_expectation: True if `expected_log_density` is closed and needs no nodes.
-    quadrature_latent: the latent it has nodes in, if it is exact in all others.
+    quadrature_latent: the one latent that needs nodes, if the expectation is exact in all others.
     node_limits: the largest `node_score` of a row that each of `quadrature.LEVELS` serves to 1e-6;
         the nodes of rows beyond the last limit are found by trying.
     """
@@ -114,8 +114,8 @@ class Expected:
     def required_nodes(self, y: Array, means: Array, variances: Array, **kw: Any) -> Indices:
         """Nodes per dimension and row (n,), from `quadrature.LEVELS`, for an error of about 1e-6.
 
-        By `node_limits`. Without them, for a density of which nothing is known: 20, but 12 on the
-        grid of three latents; the fewest where the expectation is exact.
+        They follow from `node_limits`. A density without limits, of which nothing is known, gets
+        20, or 12 on the grid of three latents; an exact expectation gets the fewest.
         """
         return self._levels(y, means, variances, kw)[0]
 
@@ -129,7 +129,7 @@ class Expected:
 
     @property
     def tries_nodes(self) -> bool:
-        """Whether `required_nodes` takes trials with several levels, which cost as much as they."""
+        """Whether `required_nodes` tries several levels on some rows, each at its full cost."""
         return 0 < len(self.node_limits) < len(quadrature.LEVELS)
 
     def _levels(
@@ -137,7 +137,7 @@ class Expected:
     ) -> tuple[Indices, Booleans]:
         """Nodes (n,), and rows for which the last level may not do.
 
-        By `node_limits`, and by trying beyond them where they are fewer than the levels.
+        `node_limits` decide; rows beyond the last limit are tried if levels are left.
         """
         if not self.node_limits:
             usual = 12 if means.shape[1] == 3 else 20
@@ -154,10 +154,10 @@ class Expected:
     def _trial(
         self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
     ) -> Callable[[Array, int], Array]:
-        """For `quadrature.tried`: values, and what else must agree between levels."""
+        """The `sums` for `quadrature.tried`: what must agree between two levels of nodes."""
 
         def sums(rows: Array, nodes: int) -> Array:
-            """(len(rows), k)."""
+            """Values and their slopes in the means at some rows, (len(rows), k)."""
             targets, own = y[rows], rows_of(kw, rows)
             if self.own_expectation:
                 parts = self.expected_log_density(
@@ -174,5 +174,5 @@ class Expected:
         return sums
 
     def node_score(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
-        """What `node_limits` limit, (n,). Default: the largest variance of the row."""
+        """The score (n,) that `node_limits` bound. Default: the largest variance of the row."""
         return variances.max(axis=1)

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 LEVELS: tuple[int, ...] = (5, 8, 12, 20, 32, 48, 64)
-"""Numbers of nodes per dimension that `Likelihood.required_nodes` chooses from."""
+"""The numbers of nodes per dimension among which `Likelihood.required_nodes` chooses."""
 
 
 def choose(score: np.ndarray, limits: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -47,12 +47,12 @@ def choose(score: np.ndarray, limits: tuple[float, ...]) -> tuple[np.ndarray, np
 def tried(sums: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray) -> np.ndarray:
     """The first of `LEVELS` whose sums agree with those of the next to 7e-7, or the last: nodes.
 
-    sums(rows, nodes): (len(rows), k), for rows an array of indices; more than one column, because
-    two levels may agree by chance.
+    sums(rows, nodes): (len(rows), k), for rows an array of indices. It has more than one column,
+    because two levels may agree by chance in one.
     """
     nodes, todo = np.full(rows.size, LEVELS[-1]), np.arange(rows.size)
     last, before = np.full((rows.size, 1), np.nan), LEVELS[1]
-    for level in LEVELS[1:]:  # the fewest are for integrands that are known to be smooth
+    for level in LEVELS[1:]:  # the fewest nodes serve only integrands known to be smooth
         now = sums(rows[todo], level)
         with np.errstate(invalid="ignore"):
             agree = np.all(np.abs(now - last) < 7e-7, axis=1)
@@ -107,7 +107,7 @@ class Rule:
     _value_and_slope: tuple[np.ndarray, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        # rows w and w·x_j on the nodes, the two sums that every derivative needs: (2, h, h)
+        # Every derivative needs two sums over the nodes, weighted by w and by w·x_j: (2, h, h).
         pairs = [np.stack([self.weights[..., 0], (self.weights * x)[..., 0]]) for x in self.x]
         object.__setattr__(self, "_value_and_slope", tuple(_frozen(p) for p in pairs))
 

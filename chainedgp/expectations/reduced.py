@@ -35,14 +35,14 @@ __all__ = [
 ]
 
 Moments = tuple[Array, Array, Array]
-STEP = np.log(4.0) / 3.0  # in u: three points on, t has grown four times
-START = -8.0
+STEP = np.log(4.0) / 3.0  # the distance of points in u: over three of them t grows four times
+START = -8.0  # the first point u_0: below it the integrand is quadratic in t
 Q = np.exp(-STEP)
-# of the first two weights: they include the points below, where t and t² are geometric series
+# The first two weights get these factors for the points below: geometric series in t and t².
 FIRST = np.linalg.solve([[Q, 1.0], [Q * Q, 1.0]], [1.0 / (1.0 - Q), 1.0 / (1.0 - Q * Q)])
 LOG_SUM_LIMITS = (0.38, 0.9, 1.8, 3.6, 6.4, 10.3, 14.4)
 """Largest variance at which each of `quadrature.LEVELS` gives E log Σ e^f to 1e-6."""
-RESTART = 36  # points after which powers of exponentials are begun anew: rounding grows with t
+RESTART = 36  # after so many points exponentials are not squared but made anew, to end the rounding
 
 
 def nodes_of(mean: Array, variance: Array, nodes: int) -> tuple[Array, Array, Array]:
@@ -81,7 +81,7 @@ def expected_log_tail(r: Array, v: Array, mean: Array, variance: Array, nodes: i
     term, ddelta, dkappa = expected_log1p_square(delta, kappa)
     delta *= ddelta
     kappa *= dkappa
-    slope = -0.5 * delta - kappa  # in t
+    slope = -0.5 * delta - kappa  # the derivative in t
     ddelta *= scale
     dkappa *= scale2
     for k, part in enumerate((term, ddelta, dkappa, slope)):
@@ -116,7 +116,7 @@ def expected_hazard_sum(
         term, dmu, dspread = hazard(mu, spread, above[used], below[used])
         mu *= dmu
         spread *= dspread
-        slope = mu + 2.0 * spread  # in g
+        slope = mu + 2.0 * spread  # the derivative in g
         dmu *= e
         dspread *= e * e
         value[used] += w @ term
@@ -128,7 +128,7 @@ def expected_hazard_sum(
 
 
 def logistic_hazard(mu: Array, spread: Array, above: Array, below: Array) -> Moments:
-    """For `expected_hazard_sum`: H(a) = softplus(a), log H′(a) = −softplus(−a)."""
+    """The `hazard` of a logistic variable: H(a) = softplus(a), log H′(a) = −softplus(−a)."""
     term, dmu, dspread = expected_softplus(mu, spread, terms=12)
     for part in (term, dmu, dspread):
         part *= above + below
@@ -138,7 +138,7 @@ def logistic_hazard(mu: Array, spread: Array, above: Array, below: Array) -> Mom
 
 
 def gumbel_hazard(mu: Array, spread: Array, above: Array, below: Array, *, cap: float) -> Moments:
-    """For `expected_hazard_sum`: H(a) = e^a, a straight line from cap on; H′(a) = e^min(a, cap).
+    """The `hazard` of a Gumbel variable: H(a) = e^a, straight from cap on; H′(a) = e^min(a, cap).
 
     With c = (cap − mu)/sd, T = E max(a − cap, 0) and E₁ = E[e^a; a < cap]:
     E H = E₁ + e^cap (T + Φ(−c)) and E log H′ = mu − T.
@@ -178,7 +178,7 @@ def expected_stirling_sum(means: Array, variances: Array, nodes: int) -> Moments
 
 
 def _binet_kernel(t: Array) -> Array:
-    """½ coth(t/2) − 1/t, for t > 0, by its series where the terms would cancel."""
+    """Binet's k(t) = ½ coth(t/2) − 1/t, for t > 0, by its series where the terms would cancel."""
     square = t * t
     near = t * (1 / 12 - square * (1 / 720 - square * (1 / 30240 - square / 1209600)))
     far = np.maximum(t, 0.1)
@@ -193,14 +193,14 @@ def _sums(
     kernel: Callable[[Array], Array] | None,
     least: float,
 ) -> tuple[Array, Array, Array, Array]:
-    """∫ k(t) Π_k φ_k(t) dt/t, φ_k(t) = E e^{−t e^{f_k}}; without one ∫ (Π φ_k − e^{−t e^c}) dt/t.
+    """∫ k(t) Π_k φ_k(t) dt/t, φ_k(t) = E e^{−t e^{f_k}}; without k: ∫ (Π φ_k − e^{−t e^c}) dt/t.
 
     The points are t_i = e^{u_i − c}, c = log Σ e^{m_k + 1.5 v_k} rounded up, at least `least`, so
     that below the first the integrand is quadratic in t: geometric series, in the first weights.
     Returns value (n,), d/dmeans, d/dvariances (K, n), c (n,).
     """
     x, w = quadrature.gauss_hermite(nodes)
-    x, w = x[w > 1e-12], w[w > 1e-12]  # the others, half of 64, weigh nothing
+    x, w = x[w > 1e-12], w[w > 1e-12]  # half of 64 nodes weigh nothing
     w = w / w.sum()
     n, K = means.shape
     sd = np.sqrt(np.maximum(variances.T, quadrature.VARIANCE_FLOOR))
@@ -210,13 +210,13 @@ def _sums(
     size = means + 1.5 * variances
     top = size.max(axis=1)
     c = top + np.log(np.exp(size.T - top).sum(axis=0))
-    c = np.maximum(np.minimum(c, F.max(axis=(0, 1)) + np.log(K)), least)  # no node is beyond
+    c = np.maximum(np.minimum(c, F.max(axis=(0, 1)) + np.log(K)), least)  # no node lies beyond c
     shift = np.ceil(c / STEP).astype(int)
-    c = STEP * shift  # so that the points of all rows lie on one grid
-    # the last point: e^{−28} at all nodes of any weight of one of the K
+    c = STEP * shift  # a multiple of the step puts the points of all rows on one grid
+    # At the last point one of the K factors, hence the product, has fallen to e^{−28}.
     reach = np.minimum(3.35 + np.min(c - F[0], axis=0) - START, 700.0)
     points = 3 * np.ceil(reach / (3.0 * STEP)).astype(int)
-    order = np.argsort(points)  # rows that need about the same number of points go together
+    order = np.argsort(points)  # rows that need about as many points are evaluated together
     value, slopes = np.empty(n), np.empty_like(F)
     for block in quadrature.row_blocks(n, 3 * K * w.size):
         rows = order[block]
@@ -245,12 +245,12 @@ def _products(t: Array, weights: Array, scales: Array, w: Array) -> tuple[Array,
     """
     h, K, n = scales.shape
     value, slopes = np.zeros(n), np.zeros_like(scales)
-    powers, rest = np.empty((3, h, K, n)), np.empty((3, K, n))  # e^{−ts}, three points at a time
+    powers, rest = np.empty((3, h, K, n)), np.empty((3, K, n))  # powers: e^{−ts} at three t
     for start in range(0, t.size, 3):
         points = slice(start, start + 3)
         if start % RESTART == 0:
             np.exp(-t[points, None, None, None] * scales, out=powers)
-        else:  # four times the t of three points before
+        else:  # t is four times that of three points before: the fourth power
             np.square(powers, out=powers)
             np.square(powers, out=powers)
         phi = (w @ powers.reshape(3, h, K * n)).reshape(3, K, n)

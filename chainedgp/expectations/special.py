@@ -13,7 +13,7 @@ from ..linalg import Array
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 HALF_LOG_2PI = 0.5 * LOG_2PI
-_CHUNK = 8192  # points at a time: temporaries stay in cache
+_CHUNK = 8192  # points are evaluated so many at a time, so that temporaries stay in cache
 
 
 def softplus(x: Array) -> Array:
@@ -28,7 +28,7 @@ def log1mexp(x: Array) -> Array:
     with np.errstate(divide="ignore"):
         result[near] = np.log(-np.expm1(x[near]))
     far = ~near
-    result[far] = np.log1p(-np.exp(np.maximum(x[far], -740.0)))  # exp is slow where it underflows
+    result[far] = np.log1p(-np.exp(np.maximum(x[far], -740.0)))  # underflow is slow
     return result
 
 
@@ -58,7 +58,7 @@ def stirling_remainder(x: Array) -> tuple[Array, Array]:
     flat = x.ravel()
     for start in range(0, x.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        # ρ(1e15) is 0, and below 1e-300 is as good as at it
+        # ρ is 0 to rounding from x = 1e15 on; below 1e-300 its value at 1e-300 does.
         _stirling_chunk(np.clip(flat[part], 1e-300, 1e15), out[:, part])
     value, slope = out.reshape(2, *x.shape)
     return value, slope
@@ -70,14 +70,14 @@ def _stirling_chunk(x: Array, out: Array) -> None:
     inverse = 1.0 / far
     u = inverse * inverse
     q = x * (x + 5.0)
-    # log1p(6/x), as Kahan has it: log is much the faster ufunc
+    # Kahan's form of log1p(6/x) calls log, which is much faster than numpy's log1p.
     ratio = 6.0 / x
     one = 1.0 + ratio
     step = np.log(one)
     one -= 1.0
     ratio /= one
     step *= ratio
-    # P(x)/(x (x + 6)⁵): without the factor x, which may be as small as e⁻³⁰⁰
+    # `rest` is P(x)/(x (x + 6)⁵), without the factor x of P, which may be as small as 1e-300.
     rest = (q + 4.0) * u
     rest *= (q + 6.0) * u
     near = x + 5.0
@@ -87,7 +87,7 @@ def _stirling_chunk(x: Array, out: Array) -> None:
     value -= np.log(rest)
     value += (x + 0.5) * step
     np.subtract(value, 6.0, out=out[0])
-    # x (ψ(x+6) − log x) − x P′/P + ½ with x P′/P = (2x+5) (1/(x+5) + x/(q+4) + x/(q+6))
+    # x ρ′ = x (ψ(x+6) − log x) − x P′/P + ½, x P′/P = (2x+5) (1/(x+5) + x/(q+4) + x/(q+6))
     slope = _horner(_STIRLING_SLOPE, u)
     slope *= -u
     slope -= 0.5 * inverse
@@ -117,9 +117,9 @@ def minus(a: Array, b: Array) -> Array:
 
 
 def beta_cdf(y: Array, alpha: Array, beta: Array) -> Array:
-    """P(Y ≤ y) of Beta(α, β), where both exceed 1e10 by the normal one and its first correction.
+    """P(Y ≤ y) of Beta(α, β); where both exceed 1e10 that of a normal, with its first correction.
 
-    The incomplete beta function takes a time of √α; the next correction is of order 1/α.
+    The incomplete beta function would take a time of √α; the next correction is of order 1/α.
     """
     y, alpha, beta = np.broadcast_arrays(y, alpha, beta)
     large = np.minimum(alpha, beta) > 1e10
@@ -139,8 +139,8 @@ def poisson_ppf(q: Array, rate: Array) -> Array:
     """The smallest count whose Poisson cdf is at least q."""
     with np.errstate(invalid="ignore"):
         upper = np.maximum(np.ceil(pdtrik(q, rate)), 0.0)
-    upper = np.where(np.isnan(upper), 0.0, upper)  # q at or below P(Y = 0)
-    lower = np.maximum(upper - 1.0, 0.0)  # pdtrik is exact to rounding only
+    upper = np.where(np.isnan(upper), 0.0, upper)  # pdtrik is NaN for q at or below P(Y = 0)
+    lower = np.maximum(upper - 1.0, 0.0)  # pdtrik may be one too high by rounding
     return np.where(pdtr(lower, rate) >= q, lower, upper)
 
 
@@ -149,7 +149,7 @@ def student_t_constant(nu: Array | float) -> tuple[Array, Array]:
     return _constant(float(nu)) if np.ndim(nu) == 0 else _constant.__wrapped__(nu)
 
 
-@lru_cache(maxsize=16)  # every chunk of rows asks for one and the same
+@lru_cache(maxsize=16)  # every chunk of rows asks for the same ν
 def _constant(nu: Any) -> tuple[Array, Array]:
     step, slope = lgamma_half_step(0.5 * np.asarray(nu))
     return step - 0.5 * np.log(np.pi * nu), 0.5 * nu * slope - 0.5
@@ -164,7 +164,7 @@ def _horner(coefficients: Array, x: Array) -> Array:
     return total
 
 
-# B₂ₖ / (2k (2k − 1)): Stirling's series in 1/x, and minus its derivative's coefficients
+# Stirling's series in 1/x has coefficients B₂ₖ/(2k (2k − 1)); its derivative's follow, negated.
 _STIRLING = np.array(
     [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400]
 )
@@ -188,7 +188,7 @@ def student_t_share(r: Array, g: Array, nu: Array | float) -> tuple[Array, Array
 def log_logistic_moments(log_shape: Array) -> tuple[Array, Array]:
     """Mean b/sin b and variance b (tan b − b)/sin² b of a log-logistic of median 1, b = π/shape.
 
-    inf for a shape of 1 or less, and of 2 or less.
+    The mean is infinite for a shape of 1 or less, the variance for a shape of 2 or less.
     """
     with np.errstate(over="ignore"):
         b = np.pi * np.exp(-np.asarray(log_shape))
@@ -210,7 +210,8 @@ def softplus_pair(x: Array) -> tuple[Array, Array]:
 def log_total(terms: Sequence[Array]) -> tuple[Array, list[Array]]:
     """log Σ eᶠ of arrays that broadcast, and the shares eᶠ/Σ; exponentials of each array alone.
 
-    Shifted by the largest of a row (the last axis), they are few on a quadrature grid.
+    Each is shifted by the largest of its row (the last axis) before it broadcasts: on a quadrature
+    grid that takes far fewer exponentials than the grid has points.
     """
     peaks = [np.max(f, axis=tuple(range(np.ndim(f) - 1))) for f in terms]
     top = np.max(np.broadcast_arrays(*peaks), axis=0)

@@ -16,14 +16,14 @@ from .base import Indices, Kernel, Pullback, PullbackDiag
 __all__ = ["GPyKernel", "as_kernel"]
 
 GPY_METHODS = ("K", "Kdiag", "update_gradients_full", "update_gradients_diag", "gradients_X")
-#: GPy's kernels say by the names of their parameters what these are
+#: GPy's kernels declare no roles: the names that GPy gives to parameters say what these are.
 GPY_ROLES = {
     "variance": Role.VARIANCE,
     "variances": Role.VARIANCE,
     "lengthscale": Role.LENGTHSCALE,
     "period": Role.PERIOD,
 }
-TIED_TO_ROWS = ("Fixed", "WhiteHeteroscedastic")  # a covariance of given rows, not of any inputs
+TIED_TO_ROWS = ("Fixed", "WhiteHeteroscedastic")  # these hold for given rows, not for any inputs
 
 
 def as_kernel(obj: Any) -> Kernel:
@@ -80,7 +80,7 @@ class GPyKernel(Kernel):
         kernel.traverse(forget_priors)
         self.link_parameter(kernel)
         self.has_white = any("White" in type(part).__name__ for part in family(kernel))
-        # walking the tree is not thread-safe in paramz, so it is done here once
+        # To walk the tree is not thread-safe in paramz, so it is done here once.
         self._columns = columns_of(kernel)
         twin = kernel.copy()
         twin.unconstrain()  # a fixed part would keep stale values, and GPy skips its gradient
@@ -142,7 +142,7 @@ class GPyKernel(Kernel):
                 try:
                     twin.update_gradients_full(dL_dK, X, Z)
                     dL_dtheta = np.array(twin.gradient_full)
-                    if Z is None:  # both sides; some kernels of GPy count one if told of one
+                    if Z is None:  # X is on both sides, of which some kernels of GPy count only one
                         dL_dX = np.array(twin.gradients_X(dL_dK + dL_dK.T, X, X.copy()))
                     else:
                         dL_dX = np.array(twin.gradients_X(dL_dK, X, Z))
@@ -171,7 +171,7 @@ class GPyKernel(Kernel):
                 dL_dtheta = np.array(twin.gradient_full)
                 try:
                     dL_dX = np.array(twin.gradients_X_diag(np.array(dL_dk), X))
-                except (AttributeError, NotImplementedError):  # GPy leaves it out of some kernels
+                except (AttributeError, NotImplementedError):  # some kernels of GPy lack the method
                     dL_dX = np.array(twin.gradients_X(np.diag(dL_dk), X, None))
             return dL_dtheta, dL_dX
 

@@ -28,12 +28,12 @@ __all__ = [
 
 Columns = Iterable[int | str]  # columns of X, by number or by name
 Indices = NDArray[np.intp]  # numbers of columns
-Values = float | Sequence[float] | Array  # of a parameter: one for all dimensions, or one for each
-#: dL_dK (n, m), wrt_second=True -> dL_dtheta (size,), dL_dX (n, D), dL_dZ (m, D) or None
+Values = float | Sequence[float] | Array  # a parameter's value for all dimensions, or one for each
+#: A reverse pass: dL_dK (n, m), wrt_second=True -> dL_dtheta (size,), dL_dX (n, D), dL_dZ or None.
 Pullback = Callable[..., tuple[Array, Array, Array | None]]
-#: Z (m, d) or None -> K (n, m) and its pullback, for X (n, d) that was given before
+#: A function of Z (m, d) or None -> K (n, m) and its pullback, for an X (n, d) given before.
 Evaluate = Callable[[Array | None], tuple[Array, Pullback]]
-#: dL_dk (n,) -> dL_dtheta (size,), dL_dX (n, D) or None where identically zero
+#: The diagonal's: dL_dk (n,) -> dL_dtheta (size,), dL_dX (n, D) or None where it is all zero.
 PullbackDiag = Callable[[Array], tuple[Array, Array | None]]
 
 
@@ -79,10 +79,10 @@ class Kernel(Part):
 
     - `roles`: which leaves are variances, lengthscales or periods, so that fits can help them.
     - `has_white`: that K(X) has noise on its diagonal which K(X, X) has not.
-    - `_prepare(X)`, in the place of `_evaluate`: a function of Z that does the part of X, the
-      inducing inputs, only once. Of the two the one counts that is written last, from parent to
-      child: a child of such a class may go back to `_evaluate`.
-    - `evaluate`, `evaluate_diag`: the whole of it, on all columns of X. A class that writes its own
+    - `_prepare(X)`, in the place of `_evaluate`: a function of Z that does the work on X, the
+      inducing inputs, only once. A class that writes one of the two overrides both of its parent:
+      a child of a class with `_prepare` may go back to `_evaluate`.
+    - `evaluate`, `evaluate_diag`: all of it, on all columns of X. A class that writes its own
       is evaluated by that and nothing else; `super().evaluate(X, Z)` is that of its parent.
 
     Parameters
@@ -93,17 +93,17 @@ class Kernel(Part):
         frame, by name; None for all of them, X then has `input_dim`.
     """
 
-    #: whether K(X) has independent noise on its diagonal, which K(X, X) has not
+    #: Whether K(X) has independent noise on its diagonal, which K(X, X) has not.
     has_white: bool = False
-    #: whether `_prepare` says what the kernel is, or `_evaluate`; None where neither is written
+    #: Whether `_prepare` or else `_evaluate` defines the kernel; None where neither is written.
     _prepares: bool | None = None
-    #: whether a class has written an `evaluate` of its own
+    #: Whether a class has an `evaluate` of its own, which then alone defines the kernel.
     _evaluates_itself: bool = False
-    #: the classes behind + and *, which build on this one and enter themselves here
+    #: The classes behind + and *: they build on this one, so they enter themselves here.
     _combinations: dict[str, Callable[[list[Any]], Kernel]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Note once for every class by which methods it says what it is."""
+        """Note once for every class which of its methods define the kernel."""
         super().__init_subclass__(**kwargs)
         written = cls._written()
         if "evaluate" in written:
@@ -168,7 +168,7 @@ class Kernel(Part):
         return self._prepare(X)(Z)
 
     def _prepare(self, X: Array) -> Evaluate:
-        """`_evaluate` for one X and many Z, of which a kernel may do the part of X once."""
+        """`_evaluate` for one X and many Z; a kernel may override it to do the work on X once."""
         return partial(self._evaluate, X)
 
     def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
@@ -189,7 +189,7 @@ class Kernel(Part):
 
     @property
     def unplaced(self) -> bool:
-        """Whether active_dims are names whose columns `name_columns` has not told yet."""
+        """Whether active_dims are names for which `name_columns` has not given the numbers yet."""
         return self.active_dims is not None and self.active_dims.dtype.kind == "U"
 
     def name_columns(self, names: Sequence[str] | None) -> None:
@@ -254,7 +254,7 @@ class Kernel(Part):
         return self._prepared(X)(Z)
 
     def prepare(self, X: Array) -> Evaluate:
-        """`evaluate` for one X (n, D): a function of Z that does the part of X only once."""
+        """`evaluate` for one X (n, D): a function of Z that does the work on X only once."""
         return partial(self.evaluate, X) if self._evaluates_itself else self._prepared(X)
 
     def _prepared(self, X: Array) -> Evaluate:
@@ -308,7 +308,7 @@ class Kernel(Part):
         K, _ = self.evaluate(X, X2)
         if not K.flags.owndata:
             return K.copy()
-        K.flags.writeable = True  # nobody holds its pullback
+        K.flags.writeable = True  # its pullback, which would read it, is dropped
         return K
 
     def Kdiag(self, X: Array) -> Array:

@@ -166,7 +166,7 @@ class Product(Combination):
         return total
 
     def _seeds(self, dL_dK: Array, values: Sequence[Array]) -> list[Array]:
-        # dL_dK · Π_{q≠p} K_q, by multiplication: K_p may be zero, so nothing is divided out
+        # dL/dK_p is dL_dK · Π_{q≠p} K_q, multiplied up: K_p may be zero, so it is not divided out.
         if len(values) == 1:
             return [dL_dK]
         return [

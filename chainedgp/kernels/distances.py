@@ -12,13 +12,13 @@ from ..linalg import Array, Workspace
 __all__ = ["DistancesFrom"]
 
 EPS = np.finfo(float).eps
-#: rounding of r² beyond which differences are taken before squares
+#: Where products would round r² by more than this, differences are taken before squares.
 ROUNDING = 1e-9
 
 _work = Workspace()
 
-#: W = dL/dr² (n, m), wrt_second -> Σ_ij W_ij; ½ dL/dX (n, D), both sides among the points
-#: themselves; ½ dL/dZ (m, D) or None; Σ_ij W_ij (x_id − z_jd)², (D,): all in scaled coordinates
+#: A reverse pass in scaled coordinates: W = dL/dr² (n, m), wrt_second -> Σ_ij W_ij; ½ dL/dX (n, D)
+#: of both sides where Z is X; ½ dL/dZ (m, D) or None; Σ_ij W_ij (x_id − z_jd)², (D,).
 Pull = Callable[[Array, bool], tuple[float, Array, Any, Array]]
 
 
@@ -49,7 +49,7 @@ class DistancesFrom:
         scale: float = 1.0,
         shift: float = 0.0,
     ) -> None:
-        # distances do not depend on the origin; near the data the expansion of r² cancels least
+        # Distances do not depend on the origin; amid the data the fewest digits of r² cancel.
         self.centre = X.mean(0) if len(X) else np.zeros(X.shape[1])
         self.lengthscale, self.exact_zero = lengthscale, exact_zero
         one = self._with_squares(X)  # (n, D + 2)
@@ -57,11 +57,11 @@ class DistancesFrom:
         self.most = self.x2.max(initial=0.0)
         self.tolerance = (X.shape[1] + 4) * EPS
         self.scale, self.shift = scale, shift
-        # exp is several times slower where it underflows, so nothing is farther than `largest`
+        # exp is several times slower where it underflows, so nothing is farther than `largest`.
         self.ends = sorted((shift, scale * largest + shift))
-        # r² is at most twice the sum of the squares; an exponent may be above its limit by rounding
+        # As r² ≤ 2 (|x|² + |z|²) an exponent may need no cut; r² may, being below 0 by rounding.
         self.least_cut = 0.0 if scale == 1.0 else largest
-        # the product with [z, 1, |z|²] is scale · r² + shift
+        # The product of this array with [z, 1, |z|²] is scale · r² + shift.
         self.left = np.empty(one.shape)
         np.multiply(self.X, -2.0 * scale, out=self.left[:, :-2])
         self.left[:, -2] = scale * self.x2 + shift
@@ -77,11 +77,11 @@ class DistancesFrom:
         return one
 
     def among(self) -> tuple[Array, Pull]:
-        """Of all pairs (n, n), r² exactly 0 on the diagonal; and the reverse pass of r²."""
+        """The distances r² of all pairs (n, n), exactly 0 on the diagonal; their reverse pass."""
         X, x2 = self.X, self.x2
         if self._are_far(self.most):
             return self._one_by_one(X, True)
-        r2 = X @ X.T  # one array and its transpose: exactly symmetric
+        r2 = X @ X.T  # an array times its own transpose is exactly symmetric
         r2 *= -2.0 * self.scale
         half = self.scale * x2 + 0.5 * self.shift
         r2 += np.add(half[:, None], half, out=_work.array("squares", *r2.shape))
@@ -99,7 +99,7 @@ class DistancesFrom:
         return r2, pull
 
     def to(self, Z: Array) -> tuple[Array, Pull]:
-        """To every one of Z (m, D), (n, m), and the reverse pass of r²."""
+        """The distances r² (n, m) to every one of Z (m, D), and their reverse pass."""
         one = self._with_squares(Z)
         scaled, z2 = one[:, :-2], one[:, -1]
         most = z2.max(initial=0.0)
@@ -124,7 +124,7 @@ class DistancesFrom:
         return values, pull
 
     def _are_far(self, most: float) -> bool:
-        """Whether a product would lose too many digits, `most` the largest |z|²."""
+        """Whether a product would lose too many digits of r², where the largest |z|² is `most`."""
         return not self.tolerance * (self.most + most) <= ROUNDING
 
     def _cut(self, values: Array, z2: Array) -> Array:

@@ -51,7 +51,7 @@ class Linear(Kernel):
         v = self.variances.values.copy()
         if Z is None:
             scaled = X * np.sqrt(v)
-            K = scaled @ scaled.T  # one array and its transpose: exactly symmetric
+            K = scaled @ scaled.T  # an array times its own transpose is exactly symmetric
         else:
             K = (X * v) @ Z.T
 

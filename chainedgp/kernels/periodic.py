@@ -67,8 +67,8 @@ class Periodic(Kernel):
         D = X.shape[1]
         variance = float(self.variance.values[0])
         period, lengthscale = self.period.values.copy(), self.lengthscale.values.copy()
-        radius = 0.5 / lengthscale  # of the circle, so that r² is the sum in the exponent
-        centre = X.mean(0) if len(X) else 0.0  # the phase of large x loses digits
+        radius = 0.5 / lengthscale  # on circles of this radius r² is the sum in the exponent
+        centre = X.mean(0) if len(X) else 0.0  # the phase of an x far from 0 would lose digits
 
         def embed(points: Array) -> tuple[Array, Array]:
             phase = (points - centre) * (2.0 * np.pi / period)  # (n, D)
@@ -85,7 +85,7 @@ class Periodic(Kernel):
 
         def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
             """dL/dθ, dL/dX and dL/dZ from dL/dK."""
-            # the period moves both sides, so both are always needed
+            # The period moves the points of both sides, so both gradients are always needed.
             total, dU, dV, spread = pull(dL_dK * K, True)  # dk/dr² = −k/2
             d_phase = -(U[:, :D] * dU[:, D:] - U[:, D:] * dU[:, :D])  # (n, D)
             d_period = np.einsum("ij,ij->j", d_phase, phase_X)

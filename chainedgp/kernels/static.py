@@ -52,7 +52,7 @@ class Bias(Static):
 
     def _evaluate(self, X: Array, Z: Array | None) -> tuple[Array, Pullback]:
         shape = (X.shape[0], X.shape[0] if Z is None else Z.shape[0])
-        # a view of one number: in a sum, the usual place of a bias, nothing needs to be filled
+        # K is a view of one number: in a sum, the usual place of a bias, no array need be filled.
         K = np.broadcast_to(np.array(self.variance.values[0]), shape)
         return K, self._pullback(X, Z, identity=False)
 

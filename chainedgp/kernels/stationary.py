@@ -41,17 +41,17 @@ class Stationary(Kernel):
 
     default_name: str = "stationary"
     roles = {"variance": Role.VARIANCE, "lengthscale": Role.LENGTHSCALE}
-    #: c where ρ = exp(c · r²), which then comes out of the product of the distances
+    #: The c of a kernel with ρ = exp(c · r²): the product that makes distances then makes c · r².
     exponent: float | None = None
-    #: r² is cut here; a kernel that is zero in floating point beyond sets it for speed
+    #: Larger r² count as this one. A kernel that is 0 to rounding beyond sets it, for speed.
     largest_r2: float = np.inf
-    #: ρ has a kink at r = 0 (the derivative in r² is infinite there)
+    #: Whether ρ has a kink at r = 0, where its derivative in r² is infinite.
     kink: bool = False
-    #: names of parameters of ρ itself, linked by the constructor after variance and lengthscale
+    #: Names of parameters of ρ itself; the constructor links them after variance and lengthscale.
     shape_names: tuple[str, ...] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Take from a class with a ρ of its own what holds for its parent's alone."""
+        """Reset in a class with a ρ of its own what holds for its parent's ρ alone."""
         super().__init_subclass__(**kwargs)
         if "correlation" in cls._written():
             cls.exponent = vars(cls).get("exponent")
@@ -97,7 +97,7 @@ class Stationary(Kernel):
         )
 
         def evaluate(Z: Array | None) -> tuple[Array, Pullback]:
-            """K (n, m) and its pullback; parameters are those of when it was prepared."""
+            """K (n, m) and its pullback, at the parameters that it was prepared with."""
             K, pull = distances.among() if Z is None else distances.to(Z)
             memo = None
             if self.exponent is None:
@@ -138,7 +138,7 @@ class RBF(Stationary):
 
     default_name = "rbf"
     exponent = -0.5
-    largest_r2 = 1e3  # exp(-500)
+    largest_r2 = 1e3  # ρ is exp(-500) here
 
 
 class Matern12(Stationary):
@@ -148,7 +148,7 @@ class Matern12(Stationary):
     """
 
     default_name = "matern12"
-    largest_r2 = 2.5e5  # exp(-500)
+    largest_r2 = 2.5e5  # ρ is exp(-500) here
     kink = True
 
     def correlation(self, r2: Array, *shape: float) -> tuple[Array, Array]:
@@ -166,7 +166,7 @@ class Matern32(Stationary):
     """Matérn ν = 3/2, k = variance · (1 + s) exp(−s), s = √3 r. Arguments: see `Stationary`."""
 
     default_name = "matern32"
-    largest_r2 = 8e4  # exp(-490)
+    largest_r2 = 8e4  # ρ is about exp(-490) here
 
     def correlation(self, r2: Array, *shape: float) -> tuple[Array, Array]:
         """ρ = (1 + s) exp(−s); keeps 1 + s."""
@@ -187,7 +187,7 @@ class Matern52(Stationary):
     """Matérn ν = 5/2, k = variance · (1 + s + s²/3) exp(−s), s = √5 r. See `Stationary`."""
 
     default_name = "matern52"
-    largest_r2 = 5e4  # exp(-500)
+    largest_r2 = 5e4  # ρ is about exp(-500) here
 
     def correlation(self, r2: Array, *shape: float) -> tuple[Array, tuple[Array, Array]]:
         """ρ = (1 + s + s²/3) exp(−s); keeps 1 + s and the polynomial."""

@@ -38,12 +38,12 @@ class Beta(Family):
         return np.exp(f), np.exp(g)
 
     def cdf(self, y: Array, f: Array, g: Array) -> Array:
-        """Of the distribution."""
+        """P(Y ≤ y | f, g)."""
         with np.errstate(all="ignore"):
             return special.beta_cdf(y, *self._arguments(f, g))
 
     def ppf(self, q: Array, f: Array, g: Array) -> Array:
-        """Of the distribution; shapes beyond all numbers count as the last number."""
+        """Quantiles of the distribution; a shape that overflows counts as the largest number."""
         return betaincinv(*(np.exp(np.clip(x, -700.0, 700.0)) for x in (f, g)), q)
 
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
@@ -74,14 +74,14 @@ class Beta(Family):
         (m_f, m_g), total = means.T, variances.sum(axis=1)
         logs = np.log(y), np.log1p(-y)
         value, dmeans, dvariances = reduced.expected_stirling_sum(means, variances, nodes)
-        # ½ (g − softplus(g − f))
+        # This term is ½ (g − softplus(g − f)).
         term, slope, curvature = expected_softplus(m_g - m_f, total)
         value += 0.5 * (m_g - term) - (logs[0] + logs[1] + special.HALF_LOG_2PI)
         dmeans[0] += 0.5 * slope
         dmeans[1] += 0.5 * (1.0 - slope)
         dvariances -= 0.5 * curvature
-        # − ρ(α) + α (softplus(g − f) + log y), the latter exp(m_f + v_f/2) times its mean with f
-        # shifted by v_f; then the same with the roles exchanged
+        # This term is −ρ(α) + α (softplus(g − f) + log y): the latter is exp(m_f + v_f/2) times
+        # its mean with f shifted by v_f; the other latent has the same with the roles exchanged.
         for i, log_target in enumerate(logs):
             m, v, k = means[:, i], variances[:, i], 1 - i
             rho, dm, dv = reduced.expected_of_exp(special.stirling_remainder, m, v, nodes)
@@ -120,15 +120,15 @@ class BetaMeanPrecision(Family):
         return np.exp(g + log_expit(f)), np.exp(g + log_expit(np.negative(f)))
 
     def cdf(self, y: Array, f: Array, g: Array) -> Array:
-        """Of the distribution."""
+        """P(Y ≤ y | f, g)."""
         return _BETA.cdf(y, g + log_expit(f), g + log_expit(np.negative(f)))
 
     def ppf(self, q: Array, f: Array, g: Array) -> Array:
-        """Of the distribution."""
+        """Quantiles of the distribution."""
         return _BETA.ppf(q, g + log_expit(f), g + log_expit(np.negative(f)))
 
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
-        """That of `Beta`."""
+        """The density of `Beta` at the two shapes."""
         return _BETA.log_density(y, g + log_expit(f), g + log_expit(np.negative(f)))
 
     def dlog_density(self, y: Array, f: Array, g: Array) -> Arrays:

@@ -15,7 +15,7 @@ from .family import Family
 
 __all__ = ["Bernoulli", "HetProbit", "Ordinal", "Softmax"]
 
-FAR = 1e9  # stands for the infinite ends of the first and the last ordered class
+FAR = 1e9  # this number stands for the infinite ends of the first and the last ordered class
 
 
 class Bernoulli(Family):
@@ -48,7 +48,7 @@ class Bernoulli(Family):
         return packed(-value, (sign * slope,), (-bend,))
 
     def conditional_variance(self, f: Array) -> Array:
-        """Product p (1 − p), small ones too."""
+        """The product p (1 − p), exact to rounding where it is small too."""
         return expit(f) * expit(np.negative(f))
 
     def initial_latents(self, y: Array) -> Array:
@@ -82,7 +82,7 @@ class HetProbit(Family):
         return scale * ratio, -0.5 * z * ratio
 
     def node_score(self, y: Array, means: Array, variances: Array) -> Array:
-        """κ, the variance of f over that of the noise, and v_g, the more the larger z is."""
+        """The variance of f over that of the noise, plus v_g, which counts more at large z."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         precision = np.exp(np.minimum(v_g - m_g, 700.0))
         return v_f * precision + v_g * (1.0 + 0.1 * m_f**2 * precision)
@@ -93,7 +93,7 @@ class HetProbit(Family):
 
 
 class _Classes(Likelihood):
-    """Classes 0 … K − 1: what follows from K probabilities."""
+    """A likelihood of classes 0 … K − 1, which follows from its K probabilities."""
 
     support = "categories"
     num_categories = 0
@@ -201,12 +201,12 @@ class Ordinal(_Classes):
         return (expit(low - f) - expit(f - high),)
 
     def dlog_density_dtheta(self, y: Array, f: Array, **cuts: float) -> Arrays:
-        """In the first cutpoint and the gaps."""
+        """Derivatives in the first cutpoint and in the gaps."""
         k, low, high, width = self._ends(y, cuts)
         return self._slopes(k, expit(f - high), expit(low - f), width)
 
     def _slopes(self, k: Array, above: Array, below: Array, width: Array) -> Arrays:
-        """The i-th parameter moves all cutpoints from c_i on, and of its own class the width."""
+        """Slopes in θ: the i-th parameter moves all cutpoints from c_i on and widens one class."""
         last = self.num_categories - 1
         own, above, below = np.exp(-width) / -np.expm1(-width), (k < last) * above, (k > 0) * below
         steps = range(1, last + 1)

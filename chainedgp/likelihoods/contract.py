@@ -127,7 +127,7 @@ class Likelihood(Part, Expected):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # paramz keeps the linked leaves under the name `parameters`: take the declaration away
+        # paramz keeps the linked leaves under the name `parameters`: the declaration is taken away.
         own = cls.__dict__.get("parameters", {})
         if "parameters" in cls.__dict__:
             del cls.parameters
@@ -235,7 +235,7 @@ class Likelihood(Part, Expected):
         Default: those of `distribution`, else quantiles of uniform numbers.
         """
         shape = self._draw_shape(size, latents, kw)
-        with np.errstate(all="ignore"):  # a draw beyond all numbers is infinite
+        with np.errstate(all="ignore"):  # a draw that overflows is infinite
             if (law := self.distribution(*latents, **kw)) is None:
                 return self._quantiles_at_random(rng, *latents, size=size, **kw)
             try:
@@ -252,7 +252,7 @@ class Likelihood(Part, Expected):
         return self._inside(self.ppf(rng.uniform(size=shape), *latents, **kw))
 
     def _inside(self, draws: Array) -> Array:
-        """Draws that were rounded to an end which is no target, as the number next to it."""
+        """The draws; those rounded to an end that is no target become the number next to it."""
         support = self.target_support
         for end, inwards in zip(support.ends, (np.inf, -np.inf), strict=True):
             if support.continuous and np.isfinite(end) and not support.holds(np.array(end)):
@@ -345,7 +345,7 @@ class Likelihood(Part, Expected):
     def impossible(self, y: Array, **metadata: Array) -> tuple[Booleans, str]:
         """Rows (n,) of booleans that contradict their metadata, and how; default: none.
 
-        The words go on from "3 of 20 rows …": "have more successes than trials".
+        The words continue a message that begins "3 of 20 rows": "have more successes than trials".
         """
         return np.zeros(len(y), dtype=bool), ""
 
@@ -460,13 +460,13 @@ class Likelihood(Part, Expected):
 
 
 def _where_it_exists(value: Array) -> Array:
-    """Floats, infinite where scipy.stats has none."""
+    """A moment as floats, infinite where scipy.stats gives NaN because it does not exist."""
     value = np.asarray(value, dtype=float)
     return np.where(np.isnan(value), np.inf, value)
 
 
 class Makers:
-    """Classes that make likelihoods, and build on `Likelihood`: each puts itself here."""
+    """The wrappers that `Likelihood` calls but that build on it: each enters itself here."""
 
     constant: Callable[[Likelihood, str | int, float | None], Likelihood]
     scipy: Callable[[Any, dict[str, str | float], str | None], Likelihood]

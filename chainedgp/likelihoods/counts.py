@@ -15,7 +15,7 @@ from .family import Family
 
 __all__ = ["AdditivePoisson", "Binomial", "NegativeBinomial", "Poisson"]
 
-MAX_RATE = 1e18  # the largest that numpy's generator draws from; beyond it the draw is of it
+MAX_RATE = 1e18  # numpy draws from no larger rate: those that are larger count as this one
 
 
 class Poisson(Family):
@@ -130,11 +130,11 @@ class NegativeBinomial(Family):
     node_limits = (0.1, 0.5)
 
     def _arguments(self, f: Array, g: Array, *, exposure: Any = 1.0) -> Arrays:
-        g = np.clip(g, -18.0, 600.0)  # Poisson below, but p = r/(r + μ) keeps its digits
+        g = np.clip(g, -18.0, 600.0)  # below it is Poisson, but p = r/(r + μ) would lose digits
         return np.exp(-g), expit(-(f + np.log(exposure) + g))
 
     def ppf(self, q: Array, f: Array, g: Array, *, exposure: Any = 1.0) -> Array:
-        """Quantiles; in proportion to the mean where it is above 1e15: scipy's may never end."""
+        """Quantiles; above a mean of 1e15 in proportion to it, as scipy's may never end."""
         a = f + np.log(exposure)
         capped = np.minimum(a, np.log(1e15))
         return super().ppf(q, capped, g) * np.exp(np.minimum(a - capped, 600.0))
@@ -189,7 +189,7 @@ class Binomial(Family):
         return packed(value, (y - trials * slope,), (-trials * bend,))
 
     def impossible(self, y: Array, *, trials: Any) -> tuple[Booleans, str]:
-        """More successes than trials, or trials that are no whole numbers."""
+        """Refuse rows with more successes than trials, or with trials that are no whole numbers."""
         parts = trials != np.floor(trials)
         if parts.any():
             return parts, "have trials that are not whole numbers"

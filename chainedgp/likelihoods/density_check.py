@@ -45,7 +45,7 @@ def check_density(likelihood: Likelihood, rows: Rows) -> None:
     y, kw = rows.targets(few), rows.keywords(few, **likelihood.parameter_values())
     b, n = len(likelihood.latents), len(y)
     steps = [np.array([0.0, 0.1]).reshape((1,) * j + (2,) + (1,) * (b - j)) for j in range(b)]
-    latents = [step + np.zeros(n) for step in steps]  # as on a quadrature grid: (2, 1, n), …
+    latents = [step + np.zeros(n) for step in steps]  # shapes as on a quadrature grid: (2, 1, n), …
     shape = np.broadcast_shapes(*(f.shape for f in latents))
     methods: tuple[tuple[Callable[..., Any], int], ...] = (
         (likelihood.log_density, 0),

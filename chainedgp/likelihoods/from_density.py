@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["constant_fit", "tabulate"]
 
-# Panels in t of the map u = c + s sinh(π/2 sinh t): |t| ≤ 4.6 reaches s·1e33, far enough for
-# algebraic tails; Gauss–Legendre of order 10 in each panel.
+# These are the ends of panels in t of the map u = c + s sinh(π/2 sinh t): |t| ≤ 4.6 reaches s·1e33,
+# far enough for algebraic tails. Each panel is integrated by Gauss–Legendre of order 10.
 EDGES = np.linspace(-4.6, 4.6, 57)
 GL_NODES, GL_WEIGHTS = np.polynomial.legendre.leggauss(10)
 SHORT = 100.0
-"""Range of u that panels cover as it is; a longer one is compressed by a second sinh."""
+"""A range of u below this is covered by one sinh in t; a second one compresses longer ranges."""
 MAX_COUNTS = 2**14
 
 
@@ -49,13 +49,13 @@ def tabulate(
 
     support = likelihood.target_support
     if isinstance(support, Continuum):
-        with np.errstate(divide="ignore", invalid="ignore"):  # atoms outside the support
+        with np.errstate(divide="ignore", invalid="ignore"):  # atoms may lie outside the support
             known = [] if near is None else [support.clip(np.nan_to_num(support.from_y(near)))]
         hints = np.stack([np.broadcast_to(a, shape) for a in (*arrays, *known)])
         if not (atoms := likelihood.atoms):
             return _continuous(log_p, shape, support, hints)
 
-        def beside(y: np.ndarray) -> np.ndarray:  # the density: never at an atom
+        def beside(y: np.ndarray) -> np.ndarray:  # this is the density alone, never at an atom
             return log_p(np.where(np.isin(y, atoms), np.nextafter(y, np.inf), y))
 
         masses = [np.exp(np.broadcast_to(log_p(np.full((), a)), shape)) for a in atoms]
@@ -89,8 +89,8 @@ class Tabulated:
 class Discrete(Tabulated):
     """Probabilities of `size` consecutive integers from `first`.
 
-    Without a size: from 0, as many as hold the mass, at most 2¹⁴; where that is not enough the
-    window is moved to the mode.
+    Without a size there are as many, from 0 on, as hold the mass, at most 2¹⁴; where these do not
+    hold half of it, the window is moved to the mode.
     """
 
     def __init__(self, log_p: Callable, shape: tuple[int, ...], size: int | None) -> None:
@@ -100,7 +100,7 @@ class Discrete(Tabulated):
             previous = self.total
             self._fill(log_p, shape, 4 * len(self.p))
             if np.all((self.total - previous < 1e-14) & (previous > 0.5)):
-                break  # all the mass there is: the density may be normalised to rounding only
+                break  # a wider window adds nothing: the mass sums to 1 but for rounding
         far = self.total < 0.5
         if size is None and np.any(far):
             mode = np.expm1(_mode(lambda u: log_p(np.round(np.expm1(u))), shape, 0.0, 40.0))
@@ -109,7 +109,7 @@ class Discrete(Tabulated):
 
     def _fill(self, log_p: Callable, shape: tuple[int, ...], size: int) -> None:
         self.y = self.first + np.arange(size).reshape((size,) + (1,) * len(shape))  # (size, *S)
-        # no probability is above 1, though few nodes in the tail of a wide q can make it so
+        # No probability is above 1, though few nodes in the tail of a wide q can make it so.
         self.p = np.exp(np.minimum(np.broadcast_to(log_p(self.y), self.y.shape), 0.0))
         self.total = self.p.sum(axis=0)
 
@@ -297,7 +297,7 @@ def _mode(
     for _ in range(24):
         values = np.broadcast_to(log_q(u), u.shape)
         best = np.argmax(values, axis=0)
-        if len(u) == 65:  # the centre stays unless something is truly higher: plateaus
+        if len(u) == 65:  # on a plateau the centre stays: only a higher point replaces it
             best = np.where(values[32] == values.max(axis=0), 32, best)
         centre = _take(u, best)
         left = _take(u, np.maximum(best - 1, 0))
@@ -338,13 +338,13 @@ def constant_fit(
         return value if np.isfinite(value) else -1e200
 
     def nearby(c: np.ndarray) -> float:
-        """`total`, but what only one number reaches (a density that is infinite there) is none."""
+        """The lesser of `total` at c and close by: a density infinite at a point is no optimum."""
         return min(total(c), total(c + 1e-9 * (1.0 + np.abs(c))))
 
     searches = 2 if start is None else 0
     start = np.zeros(b) if start is None else start
     value = nearby(start)
-    for _ in range(searches):  # coordinate-wise over the candidates
+    for _ in range(searches):  # each search goes over the candidates of one latent after the other
         for j in range(b):
             for candidate in _candidates(y):
                 trial = np.where(np.arange(b) == j, candidate, start)

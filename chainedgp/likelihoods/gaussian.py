@@ -122,6 +122,6 @@ class SignalNoiseGaussian(Family):
         return np.exp(s), np.exp(g)
 
     def initial_latents(self, y: Array) -> Array:
-        """All of y may be signal or noise; at a signal of 0 its scale would not matter."""
+        """A start where y may be signal or noise; at a signal of 0 its scale has no gradient."""
         mean, sd = float(np.mean(y)), float(np.std(y)) or 1.0
         return np.array([np.copysign(max(abs(mean / sd), 1.0), mean), np.log(sd), 2.0 * np.log(sd)])

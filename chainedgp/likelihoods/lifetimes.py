@@ -20,14 +20,14 @@ from .wrappers.constant import ConstantLatent
 
 __all__ = ["LogLogistic", "LogLogisticSurvival", "LogNormalSurvival", "WeibullSurvival"]
 
-NARROWEST = 1e-9  # interval in z: its probability is the density times its width, to rounding
-CAP = 12.0  # of the log-hazard of a standard Weibull time
+NARROWEST = 1e-9  # an interval of z below this width has probability density × width, to rounding
+CAP = 12.0  # the log-hazard of a standard Weibull time goes no higher; see `WeibullSurvival`
 
 
 class _LogScale(Survival):
     """log T = f + Z/k, Z a standard variable, k = e^{±g}. A subclass gives Z and the sign."""
 
-    infinite_mean = True  # for a Gaussian g
+    infinite_mean = True  # E[T] diverges under a Gaussian g, whatever its variance
     scipy_name: ClassVar[str]
     _sign = 1.0
 
@@ -74,7 +74,7 @@ class _LogScale(Survival):
             return self._log_below(self._z(t, f, g))
 
     def _log_between(self, low: Array, high: Array, *latents: Array, **kw: Any) -> Array:
-        """From the upper tail, as log S is exact to rounding close to 0 too, till it underflows."""
+        """The log of a difference of S, or of the cdf where log S is too close to 0."""
         end = self.log_survival(high, *latents)
         value = special.log_diff_exp(self.log_survival(low, *latents), end)
         lost = end > -1e-290
@@ -92,7 +92,7 @@ class _LogScale(Survival):
         return np.where(narrow, here, value)
 
     def _width(self, low: Array, high: Array, g: Array) -> Array:
-        """Of an interval of times, on the scale of z."""
+        """The width of an interval of times, on the scale of z."""
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             return self._k(g) * np.log1p(np.subtract(high, low) / low)
 
@@ -144,7 +144,7 @@ class _LogScale(Survival):
         nodes: int,
         metadata: dict[str, Metadata],
     ) -> tuple[Array, reduced.Moments]:
-        """E[log p] from a cumulative hazard of z, exact in f, for k = e^g; and widths of intervals.
+        """Widths of intervals, and E[log p] from a cumulative hazard of z, exact in f, for k = e^g.
 
         See `observation.hazard_terms` and `reduced.expected_hazard_sum`.
         """
@@ -288,7 +288,7 @@ class WeibullSurvival(_LogScale):
         return (code == LEFT) | interval
 
     def node_score(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:
-        """As of z; where f is integrated, as of log E_f[e^z] in g alone."""
+        """The score of z; where f is integrated exactly, that of log E_f[e^z] in g alone."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         z = np.clip(self._z(y, m_f, m_g), -1e3, 1e3)
         spread = np.minimum(v_f * self._k(m_g) ** 2, 1e3)

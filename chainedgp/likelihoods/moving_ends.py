@@ -32,7 +32,7 @@ def ends_of(
     """
     steps = np.geomspace(1e-9, support.reach, 161).reshape((-1,) + (1,) * centre.ndim)
     peak = log_q(centre)
-    peak = np.where(np.isposinf(peak), 0.0, peak)  # at an end where the density is infinite
+    peak = np.where(np.isposinf(peak), 0.0, peak)  # the density is infinite at an end
     sides = [_end(log_q, centre, sign * steps, peak, support) for sign in (-1.0, 1.0)]
     return None if np.isinf(sides).all() else (sides[0], sides[1])
 
@@ -40,7 +40,7 @@ def ends_of(
 def _end(
     log_q: Callable[[Array], Array], centre: Array, steps: Array, peak: Array, support: Continuum
 ) -> Array:
-    """The end on one side, S; infinite where log_q ends nowhere, or at nothing worth a word."""
+    """The end on one side, S; infinite where log_q has none, or ends where it is negligible."""
     points = np.concatenate([centre[None], centre + steps])
     gone = np.isneginf(np.broadcast_to(log_q(points), points.shape))
     first = np.argmax(gone, axis=0)
@@ -61,14 +61,14 @@ class Between(Continuum):
 
     def __init__(self, whole: Continuum, first: Array, last: Array) -> None:
         both = np.isfinite(first) & np.isfinite(last)
-        ends: Any = _y_of(whole, first), _y_of(whole, last)  # arrays in the place of numbers
+        ends: Any = _y_of(whole, first), _y_of(whole, last)  # these are arrays, not numbers
         super().__init__(
             whole.words,
             ends,
             reach=30.0 if both.all() else FARTHEST if not _none(first, last).any() else whole.reach,
             evaluated=(-36.0, 36.0) if both.all() else (-np.inf, np.inf),
         )
-        set_once: Any = object.__setattr__  # a frozen dataclass
+        set_once: Any = object.__setattr__  # the dataclass is frozen
         for name, value in (("whole", whole), ("first", first), ("last", last), ("both", both)):
             set_once(self, name, value)
 
@@ -76,7 +76,7 @@ class Between(Continuum):
     first: Array
     last: Array
     both: Array
-    tolerance = 1e-4  # numbers are rounded to an end, where p may be infinite
+    tolerance = 1e-4  # y close to an end is rounded to it, where p may be infinite: digits are lost
 
     def to_u(self, v: Array) -> Array:
         """u of the whole continuum."""
@@ -110,7 +110,7 @@ class Between(Continuum):
     def log_density_of_u(self, log_p: Callable[[Array], Array], u: Array) -> Array:
         """The log-density of v."""
         inner = self.whole.log_density_of_u(log_p, self.to_u(u))
-        inner = np.where(np.isposinf(inner), -np.inf, inner)  # y is rounded to an end
+        inner = np.where(np.isposinf(inner), -np.inf, inner)  # y was rounded to an end
         size = np.abs(u)
         with np.errstate(all="ignore"):
             between = np.log(self.last - self.first) - size - 2.0 * np.log1p(np.exp(-size))
@@ -119,7 +119,7 @@ class Between(Continuum):
         return np.where(near, value, -np.inf)
 
     def in_tail(self, u: Array) -> Booleans:
-        """Where u of the whole continuum is, or where v is far from an end."""
+        """Where u of the whole continuum is in its tail, or where v is far from an end."""
         far = self._choose(np.zeros_like(u), u, -u, np.zeros_like(u)) > 600.0
         return far | self.whole.in_tail(self.to_u(u))
 

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 EXACT, RIGHT, LEFT, INTERVAL = 0, 1, -1, 2
-"""Codes of the metadata `censored`."""
+"""Codes of the metadata `censored`: how much of an event time a row tells."""
 OBSERVATION = ("censored", "y_upper", "entry")
 """Metadata that say how y was observed; they do not change the distribution of y itself."""
 
@@ -95,7 +95,7 @@ def seen(y: Array, kw: dict[str, Any]) -> Event:
     upper = upper_ends(kw.get("y_upper")) if np.any(code == INTERVAL) else np.inf
     low = np.where(code == LEFT, start, y)
     high = np.select([code == RIGHT, code == INTERVAL], [np.inf, upper], y)
-    late = (code == LEFT) & np.isfinite(low)  # known to lie between the entry and y
+    late = (code == LEFT) & np.isfinite(low)  # T is known to lie between the entry and y
     rest["censored"] = np.where(late, float(INTERVAL), code)
     if np.any(late | (code == INTERVAL)):
         rest["y_upper"] = np.where(late | (code == INTERVAL), high, np.inf)
@@ -131,7 +131,7 @@ def hazard_terms(
     terms = [(np.where(left, 0.0, -1.0), -exact - left, log_y)]
     if interval.any():
         upper = upper_ends(y_upper)
-        interval = interval & np.isfinite(upper)  # else right-censored
+        interval = interval & np.isfinite(upper)  # without an end a row is right-censored
         log_upper = np.log(np.where(interval, upper, 1.0))
         width = np.where(interval, log_upper - log_y, width)
         terms.append((np.zeros_like(log_y), -1.0 * interval, log_upper))

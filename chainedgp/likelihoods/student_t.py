@@ -57,7 +57,7 @@ class HetStudentT(Family):
         """∂² log p / ∂f², ∂² log p / ∂g²; the first is positive for |y − f| > sqrt(ν e^g)."""
         share, slope = special.student_t_share(y - f, g, nu)
         c2 = nu * np.exp(g)
-        # (r² − c²)/(r² + c²)², with 1/(r² + c²) = (1 − share)/c²
+        # The first is (r² − c²)/(r² + c²)², where 1/(r² + c²) = (1 − share)/c² does not overflow.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             narrow = (1.0 - share) / c2
         second = (nu + 1.0) * (slope * slope - np.where(c2 > 0.0, narrow * (1.0 - share), 0.0))
@@ -76,12 +76,12 @@ class HetStudentT(Family):
         return packed(constant - 0.5 * m_g + term, (-dr, dg - 0.5), (dv_f, dv_g), (dnu,))
 
     def conditional_mean(self, f: Array, g: Array, *, nu: float) -> Array:
-        """f; inf, because it does not exist, for ν ≤ 1."""
+        """The location f; inf for ν ≤ 1, where the mean does not exist."""
         return np.where(nu > 1.0, f, np.inf) + np.zeros_like(g)
 
     def conditional_variance(self, f: Array, g: Array, *, nu: float) -> Array:
         """e^g ν/(ν − 2), infinite for ν ≤ 2."""
-        if nu <= 2.0:  # whatever e^g, which may be 0 to rounding
+        if nu <= 2.0:  # it is infinite whatever e^g is, which may be 0 to rounding
             return np.full(np.broadcast_shapes(np.shape(f), np.shape(g)), np.inf)
         return np.exp(g) * (nu / (nu - 2.0)) + np.zeros_like(f)
 
@@ -146,14 +146,14 @@ class HetStudentTNu(Family):
     node_limits = HetStudentT.node_limits
 
     def _arguments(self, f: Array, g: Array, h: Array) -> Arrays:
-        return np.exp(np.clip(h, -7.0, 20.0)), f, np.exp(0.5 * np.asarray(g))  # Gaussian at e^20
+        return np.exp(np.clip(h, -7.0, 20.0)), f, np.exp(0.5 * np.asarray(g))  # e^20: Gaussian
 
     def log_density(self, y: Array, f: Array, g: Array, h: Array) -> Array:
-        """That of `HetStudentT`."""
+        """The density of `HetStudentT` at ν = e^h."""
         return _CONSTANT_NU.log_density(y, f, g, nu=np.exp(h))
 
     def dlog_density(self, y: Array, f: Array, g: Array, h: Array) -> Arrays:
-        """Those of `HetStudentT`, the one in ν times ν."""
+        """The derivatives of `HetStudentT`; the one in ν times ν is that in h."""
         nu = np.exp(h)
         first = _CONSTANT_NU.dlog_density(y, f, g, nu=nu)
         return (*first, nu * _CONSTANT_NU.dlog_density_dtheta(y, f, g, nu=nu)[0])
@@ -175,7 +175,7 @@ class HetStudentTNu(Family):
 
     def node_score(self, y: Array, means: Array, variances: Array) -> Array:
         """v_g + v_h, widened for the factor (ν+1)/2 as in `HetStudentT`."""
-        nu = np.clip(np.exp(means[:, 2] + variances[:, 2]), 1.0, 1e3)  # beyond: nearly Gaussian
+        nu = np.clip(np.exp(means[:, 2] + variances[:, 2]), 1.0, 1e3)  # above 1e3: Gaussian
         return (variances[:, 1] + variances[:, 2]) * (0.5 * nu + 0.5) ** (1.0 / 6.0)
 
     def initial_latents(self, y: Array) -> Array:

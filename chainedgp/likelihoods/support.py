@@ -59,7 +59,7 @@ class Support:
 
     @property
     def whole_line(self) -> bool:
-        """Whether neither end is: targets may be moved by any number."""
+        """Whether neither end is finite: a target plus any number is then a target."""
         return bool(np.isinf(self.ends).all())
 
     @property
@@ -200,10 +200,10 @@ class Interval(_Mapped):
     reach: float = 30.0
     closed: bool = True
 
-    tolerance: ClassVar[float] = 1e-4  # numbers are rounded to an end, where p may be infinite
+    tolerance: ClassVar[float] = 1e-4  # y is rounded to an end, where p may be infinite
 
     def holds(self, y: Array) -> Booleans:
-        """Those between the ends, or at them."""
+        """Where y lies between the ends, or at them if they are targets."""
         a, b = self.ends
         return (y >= a) & (y <= b) if self.closed else (y > a) & (y < b)
 
@@ -238,7 +238,7 @@ class Integers(Support):
         return (y >= self.ends[0]) & (y <= self.ends[1]) & (y == np.floor(y))
 
     def examples(self, normal: Array) -> Array:
-        """Every one in turn; counts are spread as a Poisson variable of rate 2 or so."""
+        """Every integer in turn; counts are spread about as a Poisson variable of rate 2."""
         if self.size is None:
             return np.floor(np.exp(0.7 + 0.7 * normal))
         return np.arange(float(normal.size)) % self.size
@@ -264,7 +264,7 @@ NAMED: dict[str, Support] = {
         "strictly between 0 and 1",
         (0.0, 1.0),
         "For exact 0 and 1 use ZeroOneInflatedBeta; divide percentages by 100.",
-        low=-744.0,  # close to 0 there are more numbers than close to 1
+        low=-744.0,  # floats are far denser close to 0 than close to 1
         evaluated=(-700.0, 36.0),
         closed=False,
     ),

@@ -20,11 +20,11 @@ __all__ = ["ParamzModel", "add_prior_gradients"]
 class ParamzModel(Searchable, Model):
     """A paramz model with hyperpriors and named leaves, and with paramz's traps mended."""
 
-    num_changes = 0  # what was evaluated at one number does not hold at another
+    num_changes = 0  # it counts changes of parameters: results of an earlier count are stale
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        # by name of the leaf; never call it `priors`: GPy gives that name to all of paramz
+        # Keys are names of leaves. It must not be called `priors`: GPy gives paramz that name.
         self.hyperpriors: dict[str, Prior] = {}
 
     @classmethod
@@ -45,11 +45,11 @@ class ParamzModel(Searchable, Model):
         self.__dict__["num_changes"] = self.num_changes + 1
 
     def parameters_changed(self) -> None:
-        """Called by paramz after every change: nothing is computed before it is asked for."""
+        """Note a change, of which paramz tells; the bound is computed when it is next asked for."""
         self._mark_stale()
 
     def __getstate__(self) -> Any:
-        self._mark_stale()  # what was evaluated holds closures
+        self._mark_stale()  # evaluated results hold closures, which cannot be pickled
         return super().__getstate__()
 
     # ---- hyperpriors ---------------------------------------------------------------------------
@@ -106,9 +106,9 @@ class ParamzModel(Searchable, Model):
     @property
     def optimizer_array(self) -> Array:
         """The free parameters as paramz transforms them: a copy, not its buffer."""
-        with np.errstate(over="ignore"):  # of the unused branch, for values above 709
+        with np.errstate(over="ignore"):  # its unused branch overflows for values above 709
             array = np.array(Model.optimizer_array.fget(self))
-        # paramz remembers the array's id while it copies a model: keep the array alive
+        # paramz remembers the array's id while it copies a model, so the array is kept alive.
         self.__dict__["_handed_out"] = array
         return array
 
@@ -123,7 +123,7 @@ class ParamzModel(Searchable, Model):
 
     def __setitem__(self, key: Any, value: Any, paramlist: Any = None) -> None:
         super().__setitem__(key, value, paramlist)
-        self._sync_leaves(to_leaves=True)  # paramz leaves out what is fixed
+        self._sync_leaves(to_leaves=True)  # paramz itself does not update fixed leaves
 
     def update_model(self, updates: bool | None = None) -> Any:
         """Get or set whether changes are followed at once; nothing set meanwhile is lost."""

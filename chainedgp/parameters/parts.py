@@ -24,7 +24,7 @@ def copy_of(part: Any) -> Any:
 class Part(Parameterized):
     """A likelihood, kernel or mean: its `repr` is one line, its `str` the table of parameters."""
 
-    #: what its own leaves are, by their names; leaves that are nothing special are left out
+    #: The roles of its own leaves, by the leaves' names; leaves without a role are left out.
     roles: Mapping[str, Role] = {}
 
     def leaves_with(self, role: Role) -> list[Param]:
@@ -48,12 +48,12 @@ class Part(Parameterized):
         return _one_line(self)
 
     def __str__(self, header: bool = True, VT100: bool = False) -> str:
-        # without the terminal's codes for bold, which a printed data frame would show as they are
+        # The terminal's codes for bold are left out, which a printed data frame would show.
         return str(super().__str__(header, VT100))
 
 
 def _one_line(part: Any) -> str:
-    """RBF(1, variance=1, lengthscale=2)."""
+    """The `repr` of a part, such as RBF(1, variance=1, lengthscale=2)."""
     words = list(part._given()) if isinstance(part, Part) else []
     for child in part.parameters:
         if isinstance(child, Param):

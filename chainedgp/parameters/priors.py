@@ -32,7 +32,7 @@ class Prior:
         """d log p / dx, elementwise."""
         raise NotImplementedError
 
-    #: fields that may be any number; all others must be positive
+    #: Names of fields that may be any number; all other fields must be positive.
     real_fields: ClassVar[tuple[str, ...]] = ("mean",)
 
     def __post_init__(self) -> None:

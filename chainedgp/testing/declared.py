@@ -13,7 +13,7 @@ from .probe import Probe
 __all__ = ["check_declared"]
 
 FAR = 24.0
-"""Standard deviations of q within which a finite mean has all of its mass."""
+"""Within so many standard deviations of q lies all of the integral of a finite mean."""
 
 
 def check_declared(probe: Probe) -> None:
@@ -47,7 +47,7 @@ def _check_nodes(probe: Probe) -> None:
     """An exact expectation needs no nodes; limits rise, one for each level at most."""
     lik, limits = probe.lik, np.asarray(probe.lik.node_limits)
     means = np.stack(probe.latents).T
-    variances = np.full_like(means, 2.0)  # wide: few nodes do not do
+    variances = np.full_like(means, 2.0)  # in so wide a q few nodes would show an error
     if lik.exact_expectation:
         few, many = (
             probe.call("expected_log_density", probe.y, means, variances, nodes=nodes)

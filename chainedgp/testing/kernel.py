@@ -16,9 +16,9 @@ from .report import Report
 
 __all__ = ["check_kernel"]
 
-EXACT = 1e-9  # agreement of two ways to the same number, relative to its size
-GRADIENT = 1e-6  # agreement with differences, relative
-STEP = 1e-4  # of the differences, relative to the argument: fourth order, so rounding is 1e-12
+EXACT = 1e-9  # two ways to the same number must agree to this, relative to its size
+GRADIENT = 1e-6  # a gradient must agree with differences to this, relative to its size
+STEP = 1e-4  # the relative step of fourth-order differences: rounding adds 1e-12, truncation less
 
 
 def check_kernel(
@@ -148,7 +148,7 @@ def _difference_array(f: Callable[[Array], float], at: Array) -> Array:
 def _difference_theta(kernel: Kernel, f: Callable[[Kernel], float]) -> Array:
     """Gradient of f(kernel) in the untransformed parameters, (size,), leaf by leaf."""
     moved, gradient = kernel.copy(), []
-    for leaf in moved.flattened_parameters:  # leaves, because a fixed one ignores its parent
+    for leaf in moved.flattened_parameters:  # a fixed leaf ignores what its parent is set to
         for index in np.ndindex(leaf.shape):
             start = float(leaf.values[index])
 
@@ -169,7 +169,7 @@ def _check_gradients(
         K, pullback = kernel.evaluate(X, second)
         dL_dK = rng.normal(size=K.shape)
         dL_dtheta, dL_dX, dL_dZ = pullback(dL_dK)
-        # a gradient of rounding size says nothing: below this it counts as zero
+        # A gradient of the size of rounding says nothing: below this it counts as zero.
         atol = 1e-8 * np.abs(dL_dK * K).sum()
 
         def value(k: Kernel, A: Array, B: Array | None, W: Array = dL_dK) -> float:
@@ -241,7 +241,7 @@ def _check_purity(
         if not np.array_equal(array, before[name]):
             change = np.abs(array - before[name]).max()
             report.fault("evaluate", f"writes into {name}, which changed by up to {change:.3g}")
-            array[...] = before[name]  # one fault, not one in every law after this
+            array[...] = before[name]  # restored, it makes one fault, not one in every later law
     moved = kernel.copy()
     late_pullback = moved.evaluate(X, Z)[1]
     for leaf in moved.flattened_parameters:

@@ -79,7 +79,7 @@ def check_likelihood(
 
 
 def _check_density(probe: Probe) -> None:
-    """Shapes, types, rows, finite, never NaN, normalised."""
+    """The density has the right shape and type row by row, is finite, never NaN, and normalised."""
     name, b, n = "log_density", probe.b, probe.n
     value = probe.array(name, probe.call(name, probe.y, *probe.latents), (n,))
     if value is None:
@@ -90,7 +90,7 @@ def _check_density(probe: Probe) -> None:
             f"{k} = {f[bad]:.3g}" for k, f in zip(probe.names, probe.latents, strict=True)
         )
         probe.fault(name, f"is {value[bad]} inside the support, at y = {probe.y[bad]:.4g}, {at}")
-    # a grid as in quadrature: latent j varies along axis j, rows along the last
+    # The grid is that of quadrature: latent j varies along axis j, rows along the last.
     grid = [
         f + np.array([-0.3, 0.4]).reshape((1,) * j + (2,) + (1,) * (b - j))
         for j, f in enumerate(probe.latents)
@@ -207,7 +207,7 @@ PARTS = ("value", "derivative in the means", "derivative in the variances", "der
 
 
 def _check_expectation(probe: Probe) -> None:
-    """Against the engine with many nodes, and against the density at zero variance."""
+    """The expectation agrees with many nodes, and at zero variance with the density."""
     method = "expected_log_density"
     means, variances = _moments(probe)
     many, fewer = {1: (64, 48), 2: (48, 40), 3: (20, 16)}.get(probe.b, (20, 16))
@@ -218,10 +218,10 @@ def _check_expectation(probe: Probe) -> None:
         Likelihood._quadrature(probe.lik, probe.y, means, variances, nodes=k, **probe.kw)
         for k in (many, fewer)
     ]
-    possible = np.isfinite(engine[0][0]) & np.isfinite(engine[1][0])  # else q has impossible y
+    possible = np.isfinite(engine[0][0]) & np.isfinite(engine[1][0])  # else y is impossible under q
     for part, *values in zip(PARTS, got, *engine, strict=True):
         one, want, other = (value[possible] for value in values)
-        if want.size:  # where the engine itself has not converged (a kink) it is no judge
+        if want.size:  # where the engine has not converged (a kink) it is no judge
             tol = 1e-6 + 10.0 * np.max(np.abs(want - other) / (1e-3 + np.abs(want)))
             probe.compare(method, f"{part} differs from quadrature of log_density", one, want, tol)
     limit = _expected(probe, means, np.zeros_like(variances))
@@ -323,7 +323,7 @@ def _check_quantiles(probe: Probe) -> None:
     if probe.support.continuous and not probe.lik.atoms:
         probe.compare("ppf", "is not the inverse of cdf: cdf(ppf(q)) ≠ q", again, levels, tol)
     else:
-        smooth = probe.support.continuous  # with atoms: the cdf jumps at them
+        smooth = probe.support.continuous  # a continuous law comes here if its cdf jumps at atoms
         lower = np.nextafter(quantile, -np.inf) if smooth else quantile - 1.0
         below = probe.call("cdf", lower, *probe.latents)
         tol = tol if smooth else 1e-9

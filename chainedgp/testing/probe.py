@@ -60,7 +60,7 @@ class Probe:
         cdf, ends = table.cdf(self.y), self._support_of(table).ends
         outside = np.isneginf(value) & (np.minimum(cdf, 1.0 - cdf) < 1e-12)
         for end, share in zip(ends, (cdf, 1.0 - cdf), strict=True):
-            if np.isfinite(end).all() and np.ptp(end) < 1e-9:  # the support is another
+            if np.isfinite(end).all() and np.ptp(end) < 1e-9:  # a fixed end: `support` is wrong
                 outside &= share > 0.5
         levels = np.random.default_rng(2).uniform(0.2, 0.8, self.n)
         self.y = np.where(outside, table.ppf(levels), self.y)
@@ -134,9 +134,9 @@ class Probe:
     def table_at(
         self, latents: Sequence[Array], kw: dict[str, Any]
     ) -> from_density.Tabulated | WithAtoms:
-        """The same at some latents (n,) with their keywords."""
+        """The conditional distribution, as `table`, at some latents (n,) with their keywords."""
         near = None
-        with suppress(Exception), np.errstate(all="ignore"):  # what they raise is told elsewhere
+        with suppress(Exception), np.errstate(all="ignore"):  # other laws report errors
             own = type(self.lik).ppf is not Likelihood.ppf
             if own or self.lik.distribution(*latents, **kw) is not None:
                 median = np.asarray(self.lik.ppf(np.full(len(latents[0]), 0.5), *latents, **kw))
@@ -144,11 +144,11 @@ class Probe:
         return from_density.tabulate(self.lik, tuple(latents), kw, near)
 
     def tolerance(self, table: from_density.Tabulated | WithAtoms) -> float:
-        """Of integrals over the table: larger where the density has ends of its own."""
+        """The tolerance of integrals over the table: larger if the density has ends of its own."""
         return max(self.support.tolerance, self._support_of(table).tolerance)
 
     def _support_of(self, table: from_density.Tabulated | WithAtoms) -> Support:
-        """That of the likelihood, or the part of it between the ends of the density."""
+        """The support of the likelihood, or the part of it between the ends of the density."""
         rest = table.rest if isinstance(table, WithAtoms) else table
         return rest.support if isinstance(rest, from_density.Continuous) else self.support
 

@@ -130,7 +130,7 @@ class WithAtoms(WithMoments):
         """The smallest y with cdf ≥ q."""
         passed = np.cumsum(np.stack([np.zeros_like(self.weights[0]), *self.weights]), axis=0)
 
-        def inverse(mass: Array) -> Array:  # of q among the rest, with this mass of atoms below
+        def inverse(mass: Array) -> Array:  # ppf of the rest above such a mass of atoms
             with np.errstate(divide="ignore", invalid="ignore"):
                 return self.rest.ppf(np.clip(np.nan_to_num((q - mass) / self.share), 0.0, 1.0))
 

@@ -48,7 +48,7 @@ class Wrapper(Likelihood):
         self.unbounded_metadata = base.unbounded_metadata
 
     def _given(self) -> tuple[str, ...]:
-        told = "base" in inspect.signature(type(self).__init__).parameters  # else by the class
+        told = "base" in inspect.signature(type(self).__init__).parameters  # else its class tells
         return (f"{type(self.base).__name__}()",) if told else ()
 
     def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:
@@ -60,30 +60,30 @@ class Wrapper(Likelihood):
 
     @property
     def has_moments(self) -> bool:
-        """As the base."""
+        """Whether the base gives moments."""
         return self.base.has_moments
 
     @property
     def has_cdf(self) -> bool:
-        """As the base."""
+        """Whether the base gives a cdf."""
         return self.base.has_cdf
 
     @property
     def has_draws(self) -> bool:
-        """As the base."""
+        """Whether the base gives draws or quantiles."""
         return self.base.has_draws
 
     @property
     def event_times(self) -> bool:
-        """As the base."""
+        """Whether the base's targets are times of an event."""
         return self.base.event_times
 
     def check_targets(self, y: Array) -> None:
-        """As the base checks."""
+        """Refuse the targets that the base refuses."""
         self.base.check_targets(y)
 
     def impossible(self, y: Array, **metadata: Array) -> tuple[Booleans, str]:
-        """As the base says."""
+        """The rows that the base finds impossible, and how."""
         return self.base.impossible(y, **metadata)
 
 
@@ -154,7 +154,7 @@ class ConstantLatent(Wrapper):
     ) -> Averages:
         """The base's expectation at zero variance of the constant; see `Likelihood`."""
         if not self.base.own_expectation:
-            return self._quadrature(y, means, variances, nodes=nodes, **kw)  # one dimension less
+            return self._quadrature(y, means, variances, nodes=nodes, **kw)  # one dimension fewer
         if self.exact_expectation:
             nodes = 1
         means, variances, base_kw = self._moments(means, variances, kw)
@@ -169,12 +169,12 @@ class ConstantLatent(Wrapper):
     def _levels(
         self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
     ) -> tuple[Indices, Booleans]:
-        """As the base has it for a latent without variance."""
+        """The nodes that the base needs where the constant is a latent without variance."""
         return self.base._levels(y, *self._moments(means, variances, kw))
 
     @property
     def tries_nodes(self) -> bool:
-        """As the base."""
+        """Whether the base tries several numbers of nodes."""
         return self.base.tries_nodes
 
     def _moments(

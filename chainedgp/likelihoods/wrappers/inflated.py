@@ -28,7 +28,7 @@ class Inflated(Wrapper):
 
     Latents are those of the base, then h_k = `log_odds_<a_k>`, the log-odds of atom k against the
     base. Counts at an atom may come from the base as well; beside a density every y = a_k is of
-    the atom. But for such counts the expectation is a sum of the base's own and one over h.
+    the atom. Except at such counts the expectation is the base's own plus one over h.
 
     Around a `Survival` likelihood the probability of a censored row is that of its event: y at
     most 1 holds an atom at 0, and y above 1 does not. An `entry` of 0 leaves nothing out, not even
@@ -143,7 +143,7 @@ class Inflated(Wrapper):
     def _slopes(
         self, of_part: Callable[..., Arrays], event: Event, latents: Arrays
     ) -> tuple[list[Array], ...]:
-        """Of log(P(event) Z): derivatives of the base, which `of_part` gives, and those in h."""
+        """Derivatives of log(P(event) Z): the base's, which `of_part` gives, and those in h."""
         base, odds, _ = self._split(latents)
         rest, total, hit = self._joint(event, latents)
         slopes = of_part(self._asked(event)[2], *base, **event.kw)
@@ -216,7 +216,7 @@ class Inflated(Wrapper):
             columns = atoms if none[i] or event.certain[i] else np.r_[:c, atoms]
             m, v = means[np.ix_(rows, columns)], variances[np.ix_(rows, columns)]
             if event.certain[i]:
-                m, v = (np.insert(a.T, 0, 0.0, axis=0).T for a in (m, v))  # log 1 of the base
+                m, v = (np.insert(a.T, 0, 0.0, axis=0).T for a in (m, v))  # the base has log 1 = 0
                 total, *slopes = expected_total(m, v, nodes)
                 parts = [total, *(d[1:] for d in slopes)]
             elif none[i]:
@@ -235,7 +235,7 @@ class Inflated(Wrapper):
     def _levels(
         self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
     ) -> tuple[Indices, Booleans]:
-        """As the base has it and the sum over atoms; else, or where both share an event, by trying.
+        """The more that base or sum over atoms need; by trying beyond limits or in a shared event.
 
         Where rows have an entry, all of them are tried: two expectations are subtracted.
         """
@@ -258,7 +258,7 @@ class Inflated(Wrapper):
 
     @property
     def tries_nodes(self) -> bool:
-        """Where atoms share an event with the base, and beyond the limits of both."""
+        """True: rows where atoms and the base share an event, or beyond the limits, are tried."""
         return True
 
     def distribution(self, *latents: Array, **kw: Any) -> WithAtoms:
@@ -312,7 +312,7 @@ class Inflated(Wrapper):
         hit, none, safe = self._asked(event)
         mixed = ~event.exact & ~none & hit.any(axis=0)
         expected = np.exp(self._part.log_density(safe, *base, **event.kw))
-        taken = np.where(mixed, 0.5 * hit, self._shared[:, None] * expected)  # by the base
+        taken = np.where(mixed, 0.5 * hit, self._shared[:, None] * expected)  # the base's share
         share = np.clip(np.mean(hit - taken, axis=1), 0.02, 0.9)
         start = np.concatenate([base, np.log(share) - np.log(max(1.0 - share.sum(), 0.05))])
         if mixed.any() or observation.entered(y, kw) is not None:
@@ -336,7 +336,7 @@ class Inflated(Wrapper):
         self._part.check_targets(self._hits(y)[1])
 
     def impossible(self, y: Array, **metadata: Array) -> tuple[Booleans, str]:
-        """As the base says of all but exact atoms, which an entry must be before."""
+        """Rows that the base refuses, exact atoms aside, and atoms that are not after the entry."""
         event = observation.seen(y, metadata)
         exact = event.exact & event.holds(self.at).any(axis=0)
         wrong, off = np.zeros(len(y), dtype=bool), np.flatnonzero(~exact)
@@ -399,7 +399,7 @@ class _ZeroTruncated(Wrapper):
         return log_rest, np.exp(log_p - log_rest)
 
     def log_density(self, y: Array, *latents: Array, **kw: Any) -> Array:
-        """The base's, renormalised."""
+        """The base's log-density, renormalised without its zeros."""
         return self.base.log_density(y, *latents, **kw) - self._zero(latents, kw)[0]
 
     def _slopes(
@@ -411,11 +411,11 @@ class _ZeroTruncated(Wrapper):
         return tuple(d + odds * d0 for d, d0 in pairs)
 
     def dlog_density(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
-        """In the latents."""
+        """Derivatives in the latents."""
         return self._slopes(self.base.dlog_density, y, latents, kw)
 
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
-        """In the parameters."""
+        """Derivatives in the parameters."""
         return self._slopes(self.base.dlog_density_dtheta, y, latents, kw)
 
     def distribution(self, *latents: Array, **kw: Any) -> ZeroTruncated:
@@ -425,11 +425,11 @@ class _ZeroTruncated(Wrapper):
     sample = Likelihood._quantiles_at_random
 
     def initial_latents(self, y: Array, **kw: Any) -> Array:
-        """The base's."""
+        """The start that the base gives."""
         return self.base.initial_latents(y, **kw)
 
     def check_targets(self, y: Array) -> None:
-        """As the base checks, and not 0."""
+        """Refuse what the base refuses, and 0."""
         self.base.check_targets(y)
         if not np.all(y):
             raise InputError("A zero-truncated likelihood needs targets that are not 0.")

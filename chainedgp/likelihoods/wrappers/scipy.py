@@ -59,7 +59,7 @@ class ScipyLikelihood(Likelihood):
 
     def log_density(self, y: Array, *latents: Array) -> Array:
         """logpdf or logpmf; −inf where scipy has none."""
-        family = find_family(self.dist)  # to freeze it would take as long as the density
+        family = find_family(self.dist)  # freezing it would double the time
         with np.errstate(all="ignore"):
             value = (family.logpmf if self._discrete else family.logpdf)(y, **self._values(latents))
         return np.where(np.isnan(value), -np.inf, value)
@@ -70,7 +70,7 @@ class ScipyLikelihood(Likelihood):
         return {key: np.asarray(v) for key, v in free if isinstance(self.links[key], str)}
 
     def check_targets(self, y: Array) -> None:
-        """Inside the support, and between the distribution's ends where they do not move."""
+        """Refuse targets outside the support, or beyond ends that do not move with latents."""
         super().check_targets(y)
         low, high = self._ends
         bad = np.flatnonzero((y < low) | (y > high))

@@ -21,7 +21,7 @@ LINKS: dict[str, tuple[str, Callable[[Array], Array]]] = {
     "unit": ("logit_{}", expit),
     "softplus": ("raw_{}", softplus),
 }
-"""By name: how the latent is called, and the parameter from the latent."""
+"""The links by name: how the latent is called, and the function that gives the parameter."""
 
 
 def find_family(name: str, given: Any = None) -> Any:
