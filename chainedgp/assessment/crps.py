@@ -32,7 +32,7 @@ def ranked_probability_score(predictive: Predictive, y: Array, horizon: float) -
     law = ObservedLaw(predictive)
     if not predictive._likelihood.target_support.continuous:
         return _sum_over_counts(law, y, horizon)
-    z, dz = _nodes(law, y, horizon)
+    _, z, dz = _nodes(law, y, horizon)
     gap = law.cdf(z) - (z >= np.where(y < horizon, y, np.inf)[:, None])
     return np.einsum("ij,ij->i", gap * gap, dz)
 
@@ -43,31 +43,31 @@ def mean_up_to(predictive: Predictive, horizon: float) -> Array:
     Without a horizon the integral ends at the quantile of 1 − 1e-6.
     """
     law = ObservedLaw(predictive)
-    z, dz = _nodes(law, np.full(len(predictive), horizon), horizon)
-    first = np.minimum(law.ppf(np.array(LEVELS[:1]))[:, 0], horizon)
+    first, z, dz = _nodes(law, np.full(len(predictive), horizon), horizon)
     return first + np.einsum("ij,ij->i", 1.0 - law.cdf(z), dz)
 
 
-def _nodes(law: ObservedLaw, y: Array, horizon: float) -> tuple[Array, Array]:
-    """Nodes z (n, k) and weights of ∫ dz from the lowest to the highest of quantiles and y.
+def _nodes(law: ObservedLaw, y: Array, horizon: float) -> tuple[Array, Array, Array]:
+    """Where ∫ dz starts (n,), its nodes z (n, k) and weights: over quantiles and y.
 
     Panels end at quantiles, at atoms, at y and at the horizon. A positive target's upper tail may
     be as heavy as that of a log-logistic: its panels are even on the scale of log z.
     """
     likelihood = law.predictive._likelihood
-    quantiles = law.ppf(np.array(LEVELS))
+    quantiles = law.rough_ppf(np.array(LEVELS))
     y = np.where(np.isfinite(y), y, quantiles[:, -1])
     fixed = np.array([a for a in likelihood.atoms if np.isfinite(a)])
     fixed = np.clip(fixed, quantiles[:, :1], quantiles[:, -1:])  # (n, atoms)
     edges = np.sort(np.concatenate([quantiles, fixed, y[:, None]], axis=1), axis=1)
     edges = np.minimum(edges, horizon)
+    first = edges[:, 0].copy()
     x, w = np.polynomial.legendre.leggauss(NODES)
     decades = likelihood.target_support.logarithmic and edges.min() > 0.0
     edges = np.log(edges) if decades else edges
     half = 0.5 * np.diff(edges, axis=1)[:, :, None]  # (n, panels, 1)
     z = (edges[:, :-1, None] + half * (1.0 + x)).reshape(len(y), -1)
     dz = (half * w).reshape(len(y), -1)
-    return (np.exp(z), dz * np.exp(z)) if decades else (z, dz)
+    return (first, np.exp(z), dz * np.exp(z)) if decades else (first, z, dz)
 
 
 # ---- counts --------------------------------------------------------------------------------------

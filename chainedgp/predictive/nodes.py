@@ -136,6 +136,7 @@ def log_expectation(
     probe: LogFunction | None = None,
     follow: bool = True,
     floor: float = -np.inf,
+    nothing: float = 0.0,
 ) -> np.ndarray:
     """log E[exp h(y, z)], z ~ π of each row, (N,): −inf where exp h is 0 at every node.
 
@@ -147,6 +148,8 @@ def log_expectation(
         resolved, because sub-lattices can agree on a step by chance.
     follow: move the window to the mode where that is far out.
     floor: values below it are not refined.
+    nothing: for a function that is the logarithm of a probability P: where E[P (1 − P)] is below
+        it P is all but 0 or 1 wherever π is, and nothing has to be resolved.
     """
     result = np.empty(len(y))
     centre = np.zeros((mixture.dim, len(y)))
@@ -158,7 +161,7 @@ def log_expectation(
             coarse = np.zeros(len(todo), dtype=bool)
             for part in row_blocks(len(todo), grid.size):
                 block = todo[part]
-                args = (mixture, function, y[block], rows[block], grid, probe)
+                args = (mixture, function, y[block], rows[block], grid, probe, nothing)
                 result[block], done, centre[:, block] = _window_sum(*args, centre[:, block], follow)
                 coarse[part] = ~(done | (result[block] < floor))
             todo = todo[coarse]
@@ -180,6 +183,7 @@ def _window_sum(
     rows: np.ndarray,
     grid: Lattice,
     probe: LogFunction | None,
+    nothing: float,
     centre: np.ndarray,
     follow: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -195,7 +199,11 @@ def _window_sum(
         if probe is not None:
             density = log_base + probe(y[todo], rows[todo], latents)
             mass = np.exp(log_base).sum(axis=0)
-            done[todo] = step_resolved(mass, density, np.exp(terms), grid)[0]
+            values = np.exp(terms)
+            done[todo] = step_resolved(mass, density, values, grid)[0]
+            if nothing > 0.0:
+                uncertain = values - np.exp(2.0 * terms - log_base)  # of weight w: w P (1 − P)
+                done[todo] |= (np.nansum(uncertain, axis=0) < nothing) & (np.abs(mass - 1.0) < MASS)
         if not follow:
             break
         step = grid.x[:, np.nanargmax(np.fmax(terms, -1e300), axis=0)]

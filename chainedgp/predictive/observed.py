@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import logit
 
 from ..errors import InputError
 from ..expectations.special import log1mexp, minus
@@ -17,6 +18,10 @@ __all__ = ["ObservedLaw", "pit_ends"]
 
 LOGIT_TOLERANCE = 1e-8
 """Error of logit F at which the search for a quantile after an entry ends."""
+NOTHING = 1e-9
+"""Where E[F (1 − F)] is less, F is all but 0 or 1 wherever q is, and no nodes are added."""
+ROUGH = np.linspace(-18.0, 18.0, 31)
+"""Logarithms of y − entry, in a typical unit of the row, between which quantiles are guessed."""
 
 
 class ObservedLaw:
@@ -55,7 +60,9 @@ class ObservedLaw:
             start = event.log_survival(self.entry[rows], rows, latents)
             return log1mexp(np.minimum(minus(event.log_survival(y, rows, latents), start), 0.0))
 
-        value = log_expectation(event, log_cdf, y, rows, probe=event.log_density, follow=False)
+        value = log_expectation(
+            event, log_cdf, y, rows, probe=event.log_density, follow=False, nothing=NOTHING
+        )
         return np.minimum(np.exp(value), 1.0)
 
     def ppf(self, q: Array) -> Array:
@@ -74,7 +81,27 @@ class ObservedLaw:
                     POSITIVE.low,
                     POSITIVE.high,
                 )
-            result[self.entered] = (start + np.exp(t)).reshape(-1, len(q))
+            found = start + np.exp(t)
+            for atom in self.predictive._likelihood.atoms:
+                found = np.where(np.isclose(found, atom, rtol=1e-12, atol=0.0), atom, found)
+            result[self.entered] = found.reshape(-1, len(q))
+        return result
+
+    def rough_ppf(self, q: Array) -> Array:
+        """About the y with cdf(y) = q, (n, k): good enough to divide an integral over y.
+
+        Where there is an entry e, logit F is interpolated in log(y − e) between few values.
+        """
+        result = self.predictive.ppf(q)
+        rows = np.flatnonzero(self.entered)
+        if len(rows):
+            scale = self.entry[rows] + self.predictive.ppf(0.5)[rows, 0]
+            steps = np.log(scale)[:, None] + ROUGH  # (rows, values)
+            y = self.entry[rows, None] + np.exp(steps)
+            F = self._after_entry(y.ravel(), np.repeat(rows, len(ROUGH))).reshape(y.shape)
+            F = logit(np.clip(np.maximum.accumulate(F, axis=1), 1e-15, 1.0 - 1e-15))
+            t = [np.interp(logit(q), *pair) for pair in zip(F, steps, strict=True)]
+            result[rows] = self.entry[rows, None] + np.exp(t)
         return result
 
 

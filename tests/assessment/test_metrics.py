@@ -192,6 +192,26 @@ def test_pit_belongs_to_the_density_given_an_entry():
     assert 0.5 * (end - start) * w @ density == pytest.approx(between, abs=1e-6)
 
 
+def test_crps_is_the_integral_after_an_entry():
+    entry, times, told = weibull_rows(3)
+    got, (x, w) = metrics.crps(told(), times), np.polynomial.legendre.leggauss(20)
+    for i in range(3):
+        span, total = times[i] - entry[i], 0.0
+        for reach, seen in ((np.linspace(-18.0, 0.0, 30), 0.0), (np.linspace(0.0, 20.0, 40), 1.0)):
+            edges = entry[i] + span * np.exp(reach)
+            half = 0.5 * np.diff(edges)[:, None]
+            z = edges[:-1, None] + half * (1.0 + x)
+            F = metrics.pit(row_of(told(), z.size, entry[i]), z.ravel()).reshape(z.shape)
+            total += (half * w * (F - seen) ** 2).sum()
+        assert got[i] == pytest.approx(total, rel=1e-5)
+
+
+def row_of(predictive, n, entry):
+    """The first row of a predictive distribution n times."""
+    arrays = (np.tile(part[:1], (n, 1)) for part in (predictive._means, predictive._variances))
+    return Predictive(predictive._likelihood, *arrays, {"entry": np.full(n, entry)})
+
+
 def test_calibration_respects_an_entry():
     _, times, told = weibull_rows()
     seen = np.zeros(len(times))
