@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from paramz import Parameterized
 from scipy.linalg import cho_factor, cho_solve
 
 from .data.arguments import as_name, positive_float, positive_int
 from .data.frames import column_names
 from .data.rows import Rows
+from .data.types import Data, Keywords, Metadata
 from .errors import InputError, NumericalError
 from .inference.free_vector import FreeVector
 from .inference.lbfgs import minimise
@@ -19,10 +21,11 @@ from .inference.parts import Parts
 from .inference.result import Monitor, OptimizationResult
 from .inference.starts import default_kernels, default_means, start_latents, start_parameters
 from .kernels import as_kernel
-from .likelihoods import HetGaussian
+from .likelihoods import HetGaussian, Likelihood
 from .likelihoods.density_check import check_density
 from .likelihoods.differences import difference
 from .linalg import Array, cholesky, invert_lower, one_blas_thread
+from .means import MeanFunction
 from .model.arguments import (
     as_mean,
     checked_jitter,
@@ -59,12 +62,12 @@ class LaplaceGP(ParamzModel):
 
     def __init__(
         self,
-        X: Any,
-        Y: Any,
-        likelihood: Any,
-        kernel: Any = None,
-        mean_function: Any = None,
-        Y_metadata: Any = None,
+        X: Data,
+        Y: Data,
+        likelihood: Likelihood,
+        kernel: Parameterized | None = None,
+        mean_function: MeanFunction | None = None,
+        Y_metadata: Metadata = None,
         name: str = "laplace_gp",
         *,
         jitter: float = JITTER,
@@ -211,26 +214,27 @@ class _Objective:
 class _Rows:
     """The log-densities log p(y | f) of the rows and their derivatives in f and θ, each (N,)."""
 
-    likelihood: Any
+    likelihood: Likelihood
     y: Array
-    kw: dict[str, Any]
+    kw: Keywords
 
     def value(self, f: Array) -> float:
         """Σ log p(y_i | f_i), −inf where it is not a number."""
         total = float(np.sum(self.likelihood.log_density(self.y, f, **self.kw)))
         return total if np.isfinite(total) else -np.inf
 
-    def slope(self, f: Array, **other: Any) -> Array:
+    def slope(self, f: Array, **other: float) -> Array:
         return self.likelihood.dlog_density(self.y, f, **{**self.kw, **other})[0]
 
-    def curvature(self, f: Array, **other: Any) -> Array:
+    def curvature(self, f: Array, **other: float) -> Array:
         """W = −∂² log p / ∂f²."""
         return -self.likelihood.d2log_density(self.y, f, **{**self.kw, **other})[0]
 
-    def in_parameter(self, function: Any, f: Array, key: str) -> Array:
+    def in_parameter(self, function: Callable[..., Array], f: Array, key: str) -> Array:
         """The derivative ∂function/∂θ_key, by differences."""
-        step = 1e-3 * max(abs(self.kw[key]), 1e-2)
-        return difference(lambda value: function(f, **{key: value}), self.kw[key], step)
+        at = float(self.kw[key])
+        step = 1e-3 * max(abs(at), 1e-2)
+        return difference(lambda value: function(f, **{key: value}), at, step)
 
 
 @dataclass(frozen=True)

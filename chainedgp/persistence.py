@@ -7,9 +7,9 @@ file never names anything to import: classes come from a table of this package's
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
+from .data.types import FilePath
 from .errors import InputError
 from .model import ChainedGP
 from .model.files import FORMAT, FileFormatError, read_model
@@ -17,7 +17,7 @@ from .model.files import FORMAT, FileFormatError, read_model
 __all__ = ["FORMAT", "FileFormatError", "load", "save"]
 
 
-def save(model: ChainedGP, path: str | os.PathLike[str], data: bool = True) -> None:
+def save(model: ChainedGP, path: FilePath, data: bool = True) -> None:
     """Write a model to a file that `load` reads; the file appears whole or not at all.
 
     Parameters
@@ -41,7 +41,7 @@ def save(model: ChainedGP, path: str | os.PathLike[str], data: bool = True) -> N
     model.save(path, data)
 
 
-def load(path: str | os.PathLike[str], classes: Sequence[type] | type = ()) -> ChainedGP:
+def load(path: FilePath, classes: Sequence[type] | type = ()) -> ChainedGP:
     """Read a model that `save` wrote.
 
     Parameters

@@ -358,6 +358,42 @@ def untyped_models(tree):
             yield node.lineno
 
 
+# Signatures that cannot say more than Any, each with its reason.
+MAY_BE_ANYTHING = {
+    # The options are those of plot_fit, plot_map or plot_slice, by the number of inputs.
+    "model.chained_gp: ChainedGP.plot: options",
+    # The answer is that of a method under test, which may return anything.
+    "testing.probe: Probe.call: return",
+}
+
+
+def says_any(node):
+    return any(getattr(part, "id", getattr(part, "attr", "")) == "Any" for part in ast.walk(node))
+
+
+def untyped_signatures(tree):
+    """Arguments and results of public functions and methods that may be anything, by their names.
+
+    `__init__` and `__call__` count as public; what is inside a function does not.
+    """
+
+    def walk(body, prefix):
+        for node in body:
+            name = getattr(node, "name", "")
+            if isinstance(node, ast.ClassDef) and not name.startswith("_"):
+                yield from walk(node.body, f"{prefix}{name}.")
+            public = not name.startswith("_") or name in ("__init__", "__call__")
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and public:
+                said = [child for child in ast.walk(node.args) if isinstance(child, ast.arg)]
+                for what, annotation in [(a.arg, a.annotation) for a in said] + [
+                    ("return", node.returns)
+                ]:
+                    if annotation is not None and says_any(annotation):
+                        yield f"{prefix}{name}: {what}"
+
+    return walk(tree.body, "")
+
+
 def found_in(complaints, folder=None):
     """What a function finds in the modules of a folder, or of all, with where it was found."""
     return [
@@ -378,6 +414,21 @@ def test_no_model_may_be_anything():
     assert found_in(untyped_models) == []
     planted = "def f(model: Any):\n    model: Any = 1\ndef g(model: int, other: Any): ..."
     assert list(untyped_models(ast.parse(planted))) == [2, 1]
+
+
+def test_signatures_say_what_they_take_and_give():
+    assert set(found_in(untyped_signatures)) == MAY_BE_ANYTHING
+    planted = (
+        "def f(x: Any, *a: list[Any], **kw: typing.Any) -> dict[str, Any]: ...\n"
+        "def _g(x: Any) -> Any: ...\n"
+        "class C:\n"
+        "    def __init__(self, x: Any, y: object = None): ...\n"
+        "    def m(self, *, z: Any | None) -> int:\n        def inner(x: Any): ...\n"
+        "class _D:\n    def m(self, x: Any): ...\n"
+    )
+    assert sorted(untyped_signatures(ast.parse(planted))) == [
+        "C.__init__: x", "C.m: z", "f: a", "f: kw", "f: return", "f: x"
+    ]  # fmt: skip
 
 
 def test_import_is_light():

@@ -9,11 +9,12 @@ nothing is known, do not enter.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..data.rows import as_targets
+from ..data.types import Data
 from ..errors import InputError
 from ..likelihoods.observation import EXACT, INTERVAL, RIGHT, codes
 from ..linalg import Array
@@ -21,6 +22,9 @@ from ..predictive.distribution import Predictive
 
 __all__ = ["Censoring", "Known", "codes_of", "events_and_times", "known_rows"]
 
+Entry: TypeAlias = Data | None
+Train: TypeAlias = tuple[Data, Data] | tuple[Data, Data, Entry] | tuple[Data, Data, Entry, Entry]
+"""Times, censoring and, where there are any, entries and weights of the rows of a fit."""
 LEAST_FOLLOWED = 0.1
 """The horizon, where none is given, is the last time up to which this share is not censored."""
 
@@ -40,7 +44,9 @@ class Censoring:
     weights : (n,) row weights; None is 1.
     """
 
-    def __init__(self, y: Any, censored: Any, entry: Any = None, weights: Any = None) -> None:
+    def __init__(
+        self, y: Data, censored: Data, entry: Data | None = None, weights: Data | None = None
+    ) -> None:
         y, censored = events_and_times(y, censored)
         weights = np.ones(len(y)) if weights is None else as_targets(weights, len(y), "weights")
         if entry is not None:
@@ -92,7 +98,7 @@ def known_rows(
     predictive: Predictive,
     y: Array,
     name: str,
-    train: tuple[Any, ...] | None = None,
+    train: Train | None = None,
     tau: float | None = None,
 ) -> Known:
     """The rows of a predictive distribution whose targets are known up to a horizon.
@@ -140,7 +146,7 @@ def known_rows(
     return Known(y, weights / weights.mean(), horizon)
 
 
-def codes_of(predictive: Predictive, censored: Any = None) -> Array:
+def codes_of(predictive: Predictive, censored: Data | None = None) -> Array:
     """Codes (n,) of how the rows were seen: those given, which must be those it was told, if any.
 
     An interval without an end is right-censored.
@@ -158,7 +164,7 @@ def codes_of(predictive: Predictive, censored: Any = None) -> Array:
     return np.where((code == INTERVAL) & endless, RIGHT, code)
 
 
-def events_and_times(y: Any, censored: Any) -> tuple[Array, np.ndarray]:
+def events_and_times(y: Data, censored: Data) -> tuple[Array, np.ndarray]:
     """Times (n,), and whether they are right-censored (n,) bool."""
     y = np.asarray(y, dtype=float)
     y = as_targets(y, y.size, "y")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..data.arguments import as_generator, positive_int
+from ..data.types import Seed
 from ..inference.problem import Problem
 from ..inference.result import OptimizationResult
 from . import questions
@@ -84,7 +84,7 @@ def check(
     result: OptimizationResult | None,
     input_names: Sequence[str] | None,
     rows: int = ROWS,
-    rng: Any = 0,
+    rng: Seed = 0,
 ) -> Check:
     """Ask what a careful statistician would ask of a fit; see `ChainedGP.check` and `Evidence`."""
     most, generator = positive_int(rows, "rows"), as_generator(rng)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import ndtri
 
 from ..data.arguments import as_percent
+from ..data.types import Data
 from ..errors import InputError
 from ..kernels import Kernel
 from ..kernels.combine import Sum
@@ -26,7 +25,7 @@ BLOCK_ROWS = 4096  # rows that are computed at once, so that memory stays bounde
 
 def component(
     predictor: Predictor,
-    Xnew: Any,
+    Xnew: Data,
     latent: int | str,
     part: int | str | None = None,
     *,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -18,11 +18,12 @@ from ..data.arguments import as_generator, fraction, positive_int, thread_count
 from ..data.frames import check_order, column_names, frame_rows
 from ..data.rows import WEIGHTS, as_inputs, as_row_values, as_targets, rows_of
 from ..data.tables import Table
+from ..data.types import Data, Metadata, Seed
 from ..errors import InputError, MomentWarning
 from ..likelihoods.observation import EXACT, RIGHT
 from ..linalg import Array, one_blas_thread
 from ..predictive.distribution import Predictive
-from .censoring import Censoring, codes_of, known_rows
+from .censoring import Censoring, Train, codes_of, known_rows
 from .metrics import inside_interval, mean_of, median_of
 
 __all__ = ["CrossValidation", "cross_validate"]
@@ -36,7 +37,7 @@ class Validated(Protocol):
     def optimize(self, *, messages: bool | None = None) -> object:
         """Fit the model to its rows."""
 
-    def predictive(self, Xnew: Any, Y_metadata: Any = None) -> Predictive:
+    def predictive(self, Xnew: Data, Y_metadata: Metadata = None) -> Predictive:
         """The predictive distribution of the targets at Xnew."""
 
     def _use_threads(self, num_threads: int) -> None:
@@ -65,14 +66,14 @@ class CrossValidation(Table):
 
 def cross_validate(
     make_model: Callable[..., Validated],
-    X: Any,
-    Y: Any,
+    X: Data,
+    Y: Data,
     folds: int | Sequence[Split] = 5,
     *,
-    Y_metadata: dict[str, Any] | None = None,
-    fit: Callable[[Any], object] | None = None,
+    Y_metadata: Metadata = None,
+    fit: Callable[[Validated], object] | None = None,
     level: float = 0.95,
-    rng: Any = 0,
+    rng: Seed = 0,
     num_threads: int | None = None,
     messages: bool | None = None,
 ) -> CrossValidation:
@@ -151,7 +152,7 @@ def cross_validate(
     return CrossValidation(index, columns, footer, log_density)
 
 
-def _censoring(y: Array, metadata: Mapping[str, Array]) -> tuple[tuple[Any, ...] | None, Any]:
+def _censoring(y: Array, metadata: Mapping[str, Array]) -> tuple[Train | None, float | None]:
     """Rows from which to estimate the censoring, and the horizon, where some are right-censored."""
     censored = metadata.get("censored", np.zeros(len(y)))
     if not (np.isin(censored, (EXACT, RIGHT)).all() and (censored == RIGHT).any()):
@@ -166,7 +167,7 @@ def _scores(
     weights: Array,
     level: float,
     seconds: float,
-    train: tuple[Any, ...] | None,
+    train: Train | None,
     tau: float | None,
 ) -> tuple[list[float], Array]:
     """One row of the table, and log p(y) of the held-out rows."""
@@ -196,7 +197,7 @@ def _mean(values: Array, weights: Array) -> float:
     return float(np.average(values, weights=weights)) if weights.any() else np.nan
 
 
-def _splits(folds: int | Sequence[Split], N: int, rng: Any) -> list[Split]:
+def _splits(folds: int | Sequence[Split], N: int, rng: Seed) -> list[Split]:
     """Row numbers to fit and to score on, for each fold."""
     if isinstance(folds, int | np.integer):
         number = positive_int(folds, "folds")
@@ -221,7 +222,7 @@ def _splits(folds: int | Sequence[Split], N: int, rng: Any) -> list[Split]:
 
 
 @contextmanager
-def _progress(total: int, messages: bool | None) -> Iterator[Callable[[], Any]]:
+def _progress(total: int, messages: bool | None) -> Iterator[Callable[[], object]]:
     """A function to call after each fold; it moves a bar where one is shown."""
     if messages is None:
         messages = sys.stderr.isatty() or "ipykernel" in sys.modules

@@ -20,12 +20,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol, TypedDict, Unpack
 
 import numpy as np
 
 from ..data.arguments import as_generator, positive_int
 from ..data.tables import Table
+from ..data.types import Seed
 from ..errors import ChainedGPWarning, ConvergenceWarning, InputError
 from ..inference.natural_gradients import find_q, predicted_gap, start_from_q
 from ..inference.problem import Problem
@@ -99,7 +100,7 @@ class LOO:
     __repr__ = __str__
 
 
-def loo(problem: Problem, refit: int | bool = REFIT, rng: Any = 0, size: int = 4000) -> LOO:
+def loo(problem: Problem, refit: int | bool = REFIT, rng: Seed = 0, size: int = 4000) -> LOO:
     """Leave-one-out log-densities of a fitted model at its own rows; see the module's docstring.
 
     A row of weight w enters the posterior as p(y | f)^w: all of that is taken out, and its
@@ -156,6 +157,14 @@ def loo(problem: Problem, refit: int | bool = REFIT, rng: Any = 0, size: int = 4
     return result
 
 
+class Options(TypedDict, total=False):
+    """Arguments of `loo`."""
+
+    refit: int | bool
+    rng: Seed
+    size: int
+
+
 class Compared(Protocol):
     """What is compared: a `ChainedGP`."""
 
@@ -167,7 +176,7 @@ class Compared(Protocol):
     def Y_metadata(self) -> dict[str, Array]:
         """Per-row values, (N,) each, weights included."""
 
-    def loo(self, refit: int | bool = REFIT, rng: Any = 0, size: int = 4000) -> LOO:
+    def loo(self, refit: int | bool = REFIT, rng: Seed = 0, size: int = 4000) -> LOO:
         """Log-densities of each row when it is left out."""
 
 
@@ -242,7 +251,7 @@ def influence(left: LeftOut, chosen: np.ndarray, rng: np.random.Generator, size:
     return k
 
 
-def compare(models: Mapping[str, Compared | LOO], **options: Any) -> Table:
+def compare(models: Mapping[str, Compared | LOO], **options: Unpack[Options]) -> Table:
     """Models of the same rows, the best first, by their leave-one-out densities.
 
     Columns: elpd; se; difference from the best, elpd_m − elpd_best = Σ_i d_i; se_difference

@@ -15,12 +15,13 @@ from scipy.special import chdtrc
 
 from ..data.arguments import as_generator, fraction
 from ..data.rows import as_targets
+from ..data.types import Data, Seed
 from ..errors import InputError
 from ..likelihoods.observation import EXACT, LEFT, RIGHT
 from ..linalg import Array
 from ..predictive.distribution import Predictive
 from ..predictive.observed import ObservedLaw, pit_ends
-from .censoring import Censoring, Known, codes_of, events_and_times, known_rows
+from .censoring import Censoring, Known, Train, codes_of, events_and_times, known_rows
 from .crps import mean_up_to, ranked_probability_score
 
 __all__ = [
@@ -47,7 +48,7 @@ RISKS = "a number for each row, higher for earlier events, such as -predictive.p
 # ---- distributions -------------------------------------------------------------------------------
 
 
-def nlpd(predictive: Predictive, y: Any) -> float:
+def nlpd(predictive: Predictive, y: Data) -> float:
     """Negative log predictive density, −mean_i log p(y_i): lower is better.
 
     A censored row (by the predictive's metadata) counts with the probability of what was seen.
@@ -57,7 +58,7 @@ def nlpd(predictive: Predictive, y: Any) -> float:
 
 
 def crps(
-    predictive: Predictive, y: Any, train: tuple[Any, ...] | None = None, tau: float | None = None
+    predictive: Predictive, y: Data, train: Train | None = None, tau: float | None = None
 ) -> Array:
     """Continuous ranked probability score of each row, (n,): lower is better, in units of y.
 
@@ -84,7 +85,7 @@ def crps(
     return known.weights * ranked_probability_score(predictive, known.y, known.horizon)
 
 
-def interval_coverage(predictive: Predictive, y: Any, level: float = 0.95) -> float:
+def interval_coverage(predictive: Predictive, y: Data, level: float = 0.95) -> float:
     """Fraction of targets inside the central interval: mean_i [l_i ≤ y_i ≤ u_i], nominally `level`.
 
     For counts, whose intervals hold more than `level`, it is above it even for the true model. A
@@ -113,7 +114,7 @@ def interval_width(predictive: Predictive, level: float = 0.95) -> float:
     return float(np.mean(upper - lower))
 
 
-def pit(predictive: Predictive, y: Any, rng: Any = 0) -> Array:
+def pit(predictive: Predictive, y: Data, rng: Seed = 0) -> Array:
     """Probability integral transform, (n,): uniform on (0, 1) if the model is right.
 
         u_i = F(y_i⁻) + V_i (F(y_i) − F(y_i⁻)),   V_i ~ U(0, 1) from `rng`,
@@ -126,9 +127,7 @@ def pit(predictive: Predictive, y: Any, rng: Any = 0) -> Array:
     return lower + as_generator(rng).uniform(size=len(y)) * np.maximum(upper - lower, 0.0)
 
 
-def mae(
-    prediction: Any, y: Any, train: tuple[Any, ...] | None = None, tau: float | None = None
-) -> float:
+def mae(prediction: Data, y: Data, train: Train | None = None, tau: float | None = None) -> float:
     """Mean absolute error, mean_i |ŷ_i − y_i|; ŷ (n,) or (n, 1), or a predictive's median.
 
     Where rows of a predictive are right-censored, that of min(ŷ, τ) and min(y, τ), weighted as
@@ -137,9 +136,7 @@ def mae(
     return _mean_error(prediction, y, "mae", train, tau)
 
 
-def rmse(
-    prediction: Any, y: Any, train: tuple[Any, ...] | None = None, tau: float | None = None
-) -> float:
+def rmse(prediction: Data, y: Data, train: Train | None = None, tau: float | None = None) -> float:
     """Root mean squared error, sqrt(mean_i (ŷ_i − y_i)²); ŷ (n,), (n, 1) or a predictive's mean.
 
     Where rows of a predictive are right-censored, that of E[min(y, τ)] and min(y, τ), weighted as
@@ -148,7 +145,9 @@ def rmse(
     return float(np.sqrt(_mean_error(prediction, y, "rmse", train, tau)))
 
 
-def _mean_error(prediction: Any, y: Any, name: str, train: Any, tau: float | None) -> float:
+def _mean_error(
+    prediction: Data, y: Data, name: str, train: Train | None, tau: float | None
+) -> float:
     """The mean absolute error for "mae", the mean square for "rmse"."""
     weights: Any = 1.0
     if isinstance(prediction, Predictive):
@@ -182,7 +181,7 @@ def mean_of(predictive: Predictive, known: Known) -> Array:
 # ---- survival ------------------------------------------------------------------------------------
 
 
-def concordance_harrell(risk: Any, y: Any, censored: Any) -> float:
+def concordance_harrell(risk: Data, y: Data, censored: Data) -> float:
     """Harrell's concordance: the fraction of comparable pairs that the risk puts in order.
 
     (i, j) is comparable if i had its event and y_i < y_j, or y_i = y_j and j is censored. It counts
@@ -199,7 +198,11 @@ def concordance_harrell(risk: Any, y: Any, censored: Any) -> float:
 
 
 def concordance_uno(
-    risk: Any, y: Any, censored: Any, train: tuple[Any, ...] | None = None, tau: float | None = None
+    risk: Data,
+    y: Data,
+    censored: Data,
+    train: Train | None = None,
+    tau: float | None = None,
 ) -> float:
     """Uno's concordance: pairs as Harrell's, weighted 1/G(y_i)², so that censoring does not matter.
 
@@ -226,7 +229,7 @@ def concordance_uno(
 
 
 def brier_score(
-    survival: Any, times: Any, y: Any, censored: Any, train: tuple[Any, ...] | None = None
+    survival: Data, times: Data, y: Data, censored: Data, train: Train | None = None
 ) -> Array:
     """Brier score at each time, (k,), with inverse probability of censoring weights (Graf 1999).
 
@@ -267,7 +270,7 @@ def brier_score(
 
 
 def integrated_brier_score(
-    survival: Any, times: Any, y: Any, censored: Any, train: tuple[Any, ...] | None = None
+    survival: Data, times: Data, y: Data, censored: Data, train: Train | None = None
 ) -> float:
     """∫ BS(t) dt / (t_k − t_1) over the times, by the trapezium rule; see `brier_score`."""
     times = np.atleast_1d(np.asarray(times, dtype=float))
@@ -285,7 +288,9 @@ class DCalibration(NamedTuple):
     counts: Array
 
 
-def d_calibration(survival: Any, y: Any, censored: Any = None, bins: int = 10) -> DCalibration:
+def d_calibration(
+    survival: Data, y: Data, censored: Data | None = None, bins: int = 10
+) -> DCalibration:
     """D-calibration (Haider et al. 2020): S_i(y_i) is uniform on (0, 1) if the model is right.
 
     A seen row adds 1 to the bin of s = S_i(y_i). A right-censored one, whose S_i(T_i) is uniform
@@ -322,7 +327,7 @@ def d_calibration(survival: Any, y: Any, censored: Any = None, bins: int = 10) -
     return DCalibration(statistic, float(chdtrc(bins - 1, statistic)), counts)
 
 
-def _ends_of_survival(survival: Any, y: Any, censored: Any) -> tuple[Array, Array]:
+def _ends_of_survival(survival: Data, y: Data, censored: Data | None) -> tuple[Array, Array]:
     """The ends (n,) between which S_i(T_i) lies, from S_i(y_i) and how the rows were seen."""
     rows = np.size(y)
     s = _one_per_row(
@@ -360,7 +365,7 @@ def _concordance(risk: Array, y: Array, censored: np.ndarray, weights: Array) ->
 # ---- arguments -----------------------------------------------------------------------------------
 
 
-def _targets(predictive: Predictive, y: Any) -> Array:
+def _targets(predictive: Predictive, y: Data) -> Array:
     if not isinstance(predictive, Predictive):
         raise InputError(
             f"predictive must be a Predictive, as m.predictive(Xnew) gives; got "
@@ -369,7 +374,7 @@ def _targets(predictive: Predictive, y: Any) -> Array:
     return as_targets(y, len(predictive), "y")
 
 
-def _errors(prediction: Any, y: Any) -> Array:
+def _errors(prediction: Data, y: Data) -> Array:
     y = np.asarray(y, dtype=float)
     prediction = np.asarray(prediction, dtype=float)
     if prediction.size != y.size or not y.size:
@@ -380,10 +385,10 @@ def _errors(prediction: Any, y: Any) -> Array:
     return prediction.ravel() - y.ravel()
 
 
-def _one_per_row(value: Any, rows: int, name: str, expected: str) -> Array:
+def _one_per_row(value: Data | Predictive, rows: int, name: str, expected: str) -> Array:
     """Numbers (n,) or (n, 1); an error that says what was expected."""
     shape = () if isinstance(value, Predictive) else np.shape(value)
-    if shape not in ((rows,), (rows, 1)):
+    if isinstance(value, Predictive) or shape not in ((rows,), (rows, 1)):
         got = f"shape {shape}" if shape else f"a {type(value).__name__}"
         raise InputError(f"{name} must be {expected}, ({rows},); got {got}.")
     return as_targets(value, rows, name)

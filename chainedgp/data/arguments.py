@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any
+from collections.abc import Collection
+from typing import TypeVar
 
 import numpy as np
 
 from ..errors import ChainedGPWarning, InputError
 from ..linalg import Array
+from .types import Seed
 
 __all__ = [
     "as_fractions",
@@ -23,8 +25,11 @@ __all__ = [
     "thread_count",
 ]
 
+Choice = TypeVar("Choice")
+Number = int | float | np.integer | np.floating
 
-def one_of(value: Any, allowed: Any, name: str) -> Any:
+
+def one_of(value: Choice, allowed: Collection[Choice], name: str) -> Choice:
     """`value` if it is one of `allowed`, else an error that lists them."""
     if value not in allowed:
         listed = ", ".join(repr(a) for a in allowed)
@@ -32,30 +37,28 @@ def one_of(value: Any, allowed: Any, name: str) -> Any:
     return value
 
 
-def positive_int(value: Any, name: str) -> int:
+def positive_int(value: object, name: str) -> int:
     """`value` as an int ≥ 1."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise InputError(f"{name} must be an integer of at least 1; got {value!r}.")
     return int(value)
 
 
-def positive_float(value: Any, name: str) -> float:
+def positive_float(value: object, name: str) -> float:
     """`value` as a positive finite float."""
-    number = isinstance(value, int | float | np.integer | np.floating)
-    if not number or isinstance(value, bool) or not (np.isfinite(value) and value > 0.0):
+    if isinstance(value, bool) or not (isinstance(value, Number) and 0.0 < value < np.inf):
         raise InputError(f"{name} must be a positive number; got {value!r}.")
     return float(value)
 
 
-def fraction(value: Any, name: str) -> float:
+def fraction(value: object, name: str) -> float:
     """`value` as a float strictly between 0 and 1."""
-    number = isinstance(value, float | np.floating)
-    if not (number and 0.0 < value < 1.0):
+    if not (isinstance(value, float | np.floating) and 0.0 < value < 1.0):
         raise InputError(f"{name} must be strictly between 0 and 1; got {value!r}.")
     return float(value)
 
 
-def as_fractions(values: Any, name: str) -> Array:
+def as_fractions(values: object, name: str) -> Array:
     """A number or numbers strictly between 0 and 1, as they came or (k,)."""
     fractions = _numbers(values)
     if fractions.ndim > 1 or not (fractions.size and np.all((fractions > 0) & (fractions < 1))):
@@ -66,7 +69,7 @@ def as_fractions(values: Any, name: str) -> Array:
     return fractions
 
 
-def as_percent(values: Any, name: str) -> Array:
+def as_percent(values: object, name: str) -> Array:
     """Percentages strictly between 0 and 100 as fractions, (k,); warns if all are below 1."""
     percent = np.atleast_1d(_numbers(values))
     inside = (percent > 0.0) & (percent < 100.0)
@@ -84,7 +87,7 @@ def as_percent(values: Any, name: str) -> Array:
     return percent / 100.0
 
 
-def as_name(name: Any) -> str:
+def as_name(name: object) -> str:
     """A name that paramz and regular expressions can work with."""
     if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
         raise InputError(
@@ -93,7 +96,7 @@ def as_name(name: Any) -> str:
     return name
 
 
-def as_generator(rng: Any) -> np.random.Generator:
+def as_generator(rng: Seed) -> np.random.Generator:
     """A numpy Generator from an int, a Generator or None (fresh entropy)."""
     if isinstance(rng, int | np.integer) and rng < 0:
         raise InputError(f"rng must not be negative where it is an int; got {rng}.")
@@ -116,7 +119,7 @@ def thread_count(num_threads: int | None) -> int:
     return int(setting)
 
 
-def _numbers(values: Any) -> Array:
+def _numbers(values: object) -> Array:
     """An array of floats; an empty one where the values are no numbers."""
     try:
         return np.array(values, dtype=float)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
 from ..linalg import Array
+from .types import Data, Frame
 
 __all__ = [
     "CLASSES",
@@ -34,18 +35,18 @@ CLASSES = (
 """What to do with text and categories, among the inputs and as targets."""
 
 
-def column_names(X: Any) -> tuple[str, ...] | None:
+def column_names(X: object) -> tuple[str, ...] | None:
     """Names of the columns of a data frame, or of a series; None where there are none."""
     if hasattr(X, "collect"):  # a lazy frame, which `check_numbers` refuses
         return None
     if hasattr(X, "columns"):
         names = tuple(X.columns)
     else:
-        names = (X.name,) if type(X).__name__ == "Series" else ()
+        names = (X.name,) if type(X).__name__ == "Series" and hasattr(X, "name") else ()
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
-def as_column_names(names: Any, columns: int) -> list[str]:
+def as_column_names(names: Iterable[object], columns: int) -> list[str]:
     """Names for the columns of X, given by the user."""
     listed = [] if isinstance(names, str) else [str(name) for name in names]
     if len(listed) != columns or len(set(listed)) != columns:
@@ -75,7 +76,7 @@ def check_names(found: tuple[str, ...] | None, expected: tuple[str, ...], name: 
     )
 
 
-def check_order(X: Any, Y: Any, Y_metadata: Any, name: str = "Y") -> None:
+def check_order(X: object, Y: object, Y_metadata: object, name: str = "Y") -> None:
     """Raise InputError if a pandas object has the rows of the frame X in another order, or others.
 
     An index that shares no label with that of X says nothing about which rows belong together, and
@@ -103,16 +104,15 @@ def check_order(X: Any, Y: Any, Y_metadata: Any, name: str = "Y") -> None:
             )
 
 
-def check_numbers(value: Any, name: str, remedy: str) -> None:
+def check_numbers(value: object, name: str, remedy: str) -> None:
     """No column of a data frame, or series, may hold what numpy would turn into numbers unasked."""
     if hasattr(value, "collect"):
         raise InputError(f"{name} is a {type(value).__name__}, not read yet: {name}.collect().")
-    if hasattr(value, "columns"):
-        columns = (
-            value.items()
-            if hasattr(value, "items")
-            else ((key, value[key]) for key in value.columns)
-        )
+    frame: Any = value
+    if hasattr(value, "items") and hasattr(value, "columns"):
+        columns = value.items()
+    elif hasattr(value, "columns"):
+        columns = ((key, frame[key]) for key in value.columns)
     else:
         columns = [(None, value)] if type(value).__name__ == "Series" else []
     if isinstance(value, np.ndarray) and value.dtype.kind in "Mm":
@@ -146,12 +146,13 @@ def check_numbers(value: Any, name: str, remedy: str) -> None:
             )
 
 
-def frame_rows(X: Any, rows: Array) -> Any:
+def frame_rows(X: Data, rows: Array) -> Data:
     """Rows of an array or a data frame by their numbers; a frame stays one of its library."""
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+    table: Any = X
+    return table.iloc[rows] if hasattr(table, "iloc") else table[rows]
 
 
-def frame_like(X: Any, columns: Mapping[str, np.ndarray]) -> Any:
+def frame_like(X: object, columns: Mapping[str, np.ndarray]) -> Frame:
     """Columns as a frame of the library of X, a data frame or series; else of pandas.
 
     The index of X is kept, in libraries whose frames have one.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from .frames import (
     check_order,
     column_names,
 )
+from .types import Data, Keywords, Metadata
 
 __all__ = [
     "WEIGHTS",
@@ -38,6 +39,7 @@ __all__ = [
 WEIGHTS = "weights"
 BLOCK = 2**16  # rows of an array that are searched for NaN at a time; a memmap stays on disk
 EVERY = slice(None)
+Value = TypeVar("Value", float | Array, Array)
 Selection = slice | np.ndarray  # of rows: a slice, row numbers or (n,) booleans
 
 
@@ -74,9 +76,9 @@ class Rows:
     @classmethod
     def read(
         cls,
-        X: Any,
-        Y: Any,
-        Y_metadata: Any,
+        X: Data,
+        Y: Data,
+        Y_metadata: Metadata,
         likelihood: TakesRows,
         *,
         missing: str = "raise",
@@ -157,22 +159,25 @@ class Rows:
         """Targets of some rows in memory: (n,), float64."""
         return np.asarray(self.y[rows], dtype=float)
 
-    def keywords(self, rows: Selection = EVERY, /, **parameters: float) -> dict[str, Any]:
+    def keywords(self, rows: Selection = EVERY, /, **parameters: float) -> Keywords:
         """Keywords of a likelihood's methods at some rows: its parameters and the metadata."""
         return {**parameters, **rows_of(self.metadata, rows)}
 
 
-def rows_of(values: Mapping[str, Any], rows: Selection) -> dict[str, Any]:
+def rows_of(values: Mapping[str, Value], rows: Selection) -> dict[str, Value]:
     """Named values with the per-row arrays among them restricted to `rows`; scalars stay."""
-    return {key: value[rows] if np.ndim(value) else value for key, value in values.items()}
+    return {
+        key: value if isinstance(value, float | int) or not np.ndim(value) else value[rows]
+        for key, value in values.items()
+    }
 
 
-def is_dask(value: Any) -> bool:
+def is_dask(value: object) -> bool:
     """Whether a value is a Dask collection: its rows are somewhere else, or nowhere yet."""
     return hasattr(value, "__dask_graph__")
 
 
-def as_inputs(X: Any, name: str = "X", columns: int | tuple[str, ...] | None = None) -> Array:
+def as_inputs(X: Data, name: str = "X", columns: int | tuple[str, ...] | None = None) -> Array:
     """X as a finite float (n, D) array: a copy, but a memmap is referenced as it is.
 
     One-dimensional X becomes one column. Data frames are read by value.
@@ -215,7 +220,7 @@ def as_inputs(X: Any, name: str = "X", columns: int | tuple[str, ...] | None = N
     return array
 
 
-def as_targets(Y: Any, rows: int, name: str = "Y", allow_missing: bool = False) -> Array:
+def as_targets(Y: Data | None, rows: int, name: str = "Y", allow_missing: bool = False) -> Array:
     """Y as a finite float (n,) array; (n, 1) is accepted, and NaN with `allow_missing`."""
     array = Y if isinstance(Y, np.memmap) else _as_float(Y, name, CLASSES)
     if array.ndim == 2 and array.shape[1] == 1:
@@ -243,7 +248,7 @@ def as_targets(Y: Any, rows: int, name: str = "Y", allow_missing: bool = False) 
 
 
 def as_metadata(
-    metadata: Any, likelihood: TakesRows, rows: int, weighted: bool = True
+    metadata: Metadata, likelihood: TakesRows, rows: int, weighted: bool = True
 ) -> tuple[dict[str, Array], Array | None]:
     """Per-row values as (n,) arrays, and the row weights: None without, or if not `weighted`.
 
@@ -281,7 +286,7 @@ def as_metadata(
     return values, weights
 
 
-def as_row_values(value: Any, name: str, rows: int, unbounded: bool = False) -> Array:
+def as_row_values(value: Data, name: str, rows: int, unbounded: bool = False) -> Array:
     """One value per row (n,), a scalar repeated; infinite ones only where `unbounded`."""
     array = _as_float(value, name)
     if array.ndim == 0:
@@ -296,7 +301,7 @@ def as_row_values(value: Any, name: str, rows: int, unbounded: bool = False) -> 
     return array
 
 
-def _as_float(value: Any, name: str, remedy: str = COLUMNS) -> Array:
+def _as_float(value: Data | None, name: str, remedy: str = COLUMNS) -> Array:
     """A new C-ordered float64 array; an error that names the way out where there is none."""
     check_numbers(value, name, remedy)
     if value is None:

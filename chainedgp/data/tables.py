@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Table"]
 
@@ -34,7 +37,7 @@ class Table:
     def __len__(self) -> int:
         return len(self.index)
 
-    def frame(self) -> Any:
+    def frame(self) -> pd.DataFrame:
         """The table as a pandas DataFrame, without the footer."""
         import pandas as pd
 
@@ -57,7 +60,7 @@ class Table:
     __repr__ = __str__
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if isinstance(value, bool | np.bool_):
         return "yes" if value else ""
     return value if isinstance(value, str) else f"{value:.4g}"

@@ -10,11 +10,12 @@ import csv
 import gzip
 import os
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import NamedTuple, TextIO
 
 import numpy as np
 
 from ..data.arguments import as_generator, one_of, positive_int
+from ..data.types import Seed
 from ..errors import InputError
 from ..linalg import Array, one_blas_thread
 
@@ -88,7 +89,7 @@ def motorcycle() -> Regression:
     return Regression(columns["times"][:, None], columns["accel"])
 
 
-def corrupted_motorcycle(protocol: str = "figure", seed: Any = 0) -> Corrupted:
+def corrupted_motorcycle(protocol: str = "figure", seed: Seed = 0) -> Corrupted:
     """The motorcycle data, standardised, with some targets spoilt by Gaussian noise.
 
     X and Y are first standardised over all rows (standard deviation with divisor n). Then
@@ -114,7 +115,7 @@ def corrupted_motorcycle(protocol: str = "figure", seed: Any = 0) -> Corrupted:
     return Corrupted(X, np.abs(Y) + 0.01 if absolute else Y, corrupted)
 
 
-def synthetic_survival(protocol: str = "text", seed: Any = 0, n: int = 1000) -> SurvivalTimes:
+def synthetic_survival(protocol: str = "text", seed: Seed = 0, n: int = 1000) -> SurvivalTimes:
     """Log-logistic survival times with median e^f and shape e^g over the unit square.
 
         text:  f = 2 exp(−30 (x0 − ¼)²) + sin(π x1²) − 2
@@ -147,7 +148,7 @@ def synthetic_survival(protocol: str = "text", seed: Any = 0, n: int = 1000) -> 
     )
 
 
-def additive_poisson_toy(seed: Any = 0, n: int = 350) -> Counts:
+def additive_poisson_toy(seed: Seed = 0, n: int = 350) -> Counts:
     """Counts from the sum of a slow and a fast rate, y ~ Poisson(e^f + e^g).
 
     f and g are draws of GPs on [0, 10] with RBF kernels, lengthscales 3 and 0.4, means 5,

@@ -12,7 +12,7 @@ those rows alone. The fit goes on as if nothing had happened.
 Dask is imported by the functions that need it, when a Dask array has come.
 """
 
-from .blocks import map_blocks
+from .blocks import Predict, map_blocks
 from .evaluator import DaskEvaluator, distribute
 
-__all__ = ["DaskEvaluator", "distribute", "map_blocks"]
+__all__ = ["DaskEvaluator", "Predict", "distribute", "map_blocks"]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ..data.rows import Rows
+from ..data.types import Metadata
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..likelihoods.density_check import check_density
@@ -37,9 +38,7 @@ class Reading(NamedTuple):
 class ShardActor:
     """An actor: some rows of the data as a `Shard`. Messages are pickled here, once for all."""
 
-    def __init__(
-        self, X: Array, Y: Array, metadata: Mapping[str, Any], first: int, how: Reading
-    ) -> None:
+    def __init__(self, X: Array, Y: Array, metadata: Metadata, first: int, how: Reading) -> None:
         self.likelihood = how.likelihood
         try:
             given = X, Y, metadata, self.likelihood
@@ -74,12 +73,14 @@ class ShardActor:
         """(kernel, mean) of every latent; later messages have the values of their parameters."""
         self.parts = parts
 
-    def step(self, step: Callable[..., None], args: tuple[Any, ...], kw: Mapping[str, Any]) -> None:
+    def step(
+        self, step: Callable[..., None], args: tuple[object, ...], kw: Mapping[str, object]
+    ) -> None:
         """Take a step with the shard."""
         step(self.shard, *args, **kw)
 
     def step_sites(
-        self, step: Callable[..., None], args: tuple[Any, ...], kw: Mapping[str, Any]
+        self, step: Callable[..., None], args: tuple[object, ...], kw: Mapping[str, object]
     ) -> None:
         """Take a step with the sites of the shard."""
         step(self.shard.sites, *args, **kw)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..data.rows import is_dask
+from ..data.types import Data, Metadata
 from ..errors import InputError
 from ..linalg import Array
 
 if TYPE_CHECKING:
+    import dask.array as da
     from dask.delayed import Delayed
 
-__all__ = ["as_dask", "blocks_of", "map_blocks", "row_values", "split_rows"]
+__all__ = ["Predict", "as_dask", "blocks_of", "map_blocks", "row_values", "split_rows"]
+
+Predict = Callable[..., Array | list[Array] | tuple[Array, ...]]  # at the rows X of a block
 
 
-def as_dask(value: Any, name: str, rows: int | None = None, unknown: bool = False) -> Any:
+def as_dask(value: Data, name: str, rows: int | None = None, unknown: bool = False) -> da.Array:
     """A Dask array (n,) or (n, k), with known numbers of rows if they may not be `unknown`."""
     import dask.array as da
 
@@ -26,7 +30,7 @@ def as_dask(value: Any, name: str, rows: int | None = None, unknown: bool = Fals
             f"{name} is a Dask {type(value).__name__}; expected a Dask array. For a data frame "
             f"give {name}.to_dask_array(lengths=True)."
         )
-    array = value if is_dask(value) else da.from_array(np.asarray(value))
+    array = value if isinstance(value, da.Array) else da.from_array(np.asarray(value))
     if np.isnan(array.shape[0]) and not unknown:
         raise InputError(
             f"{name} is a Dask array of unknown length. Call {name}.compute_chunk_sizes() first, "
@@ -39,7 +43,7 @@ def as_dask(value: Any, name: str, rows: int | None = None, unknown: bool = Fals
     return array
 
 
-def row_values(metadata: Any, rows: int | None) -> dict[str, Any]:
+def row_values(metadata: Metadata, rows: int | None) -> dict[str, Data]:
     """Values with one entry per row as Dask arrays (n,), others as they are."""
     if metadata is not None and not isinstance(metadata, Mapping):
         kind = type(metadata).__name__
@@ -53,30 +57,30 @@ def row_values(metadata: Any, rows: int | None) -> dict[str, Any]:
     return values
 
 
-def blocks_of(array: Any, X: Any = None) -> list[Delayed]:
+def blocks_of(array: da.Array, X: da.Array | None = None) -> list[Delayed]:
     """Blocks of rows of a Dask array, the same rows as the blocks of X."""
     if X is not None:
         array = array.rechunk((X.chunks[0], *array.shape[1:]))
     return list(array.to_delayed().ravel())
 
 
-def split_rows(values: Mapping[str, Any], X: Any) -> list[dict[str, Any]]:
+def split_rows(values: Mapping[str, Data], X: da.Array) -> list[dict[str, Data | Delayed]]:
     """A dict for each block of X: the block's rows of Dask arrays, other values as they are."""
     parts = [dict(values) for _ in X.chunks[0]]
     for key, value in values.items():
         if is_dask(value):
-            for part, block in zip(parts, blocks_of(value, X), strict=True):
+            for part, block in zip(parts, blocks_of(as_dask(value, key), X), strict=True):
                 part[key] = block
     return parts
 
 
 def map_blocks(
-    predict: Callable[..., Any],
-    Xnew: Any,
+    predict: Predict,
+    Xnew: Data,
     widths: Sequence[int],
-    Y_metadata: Any = None,
-    **by_row: Any,
-) -> list[Any]:
+    Y_metadata: Metadata = None,
+    **by_row: Data,
+) -> list[Array]:
     """What `predict(X, …)` returns on every block of a Dask array Xnew: lazy Dask arrays.
 
     Parameters
@@ -94,7 +98,7 @@ def map_blocks(
     metadata = row_values(Y_metadata, X.shape[0])
     values = {key: as_dask(value, key, X.shape[0]) for key, value in by_row.items()}
     sent = delayed(predict, traverse=False)
-    columns: list[list[Any]] = [[] for _ in widths]
+    columns: list[list[da.Array]] = [[] for _ in widths]
     parts = zip(blocks_of(X), split_rows(values, X), split_rows(metadata, X), strict=True)
     for n, (block, own, of_rows) in zip(X.chunks[0], parts, strict=True):
         extra = {"Y_metadata": of_rows} if of_rows else {}
@@ -104,7 +108,7 @@ def map_blocks(
     return [da.concatenate(column) for column in columns]
 
 
-def _predicted(predict: Callable[..., Any], X: Array, given: dict[str, Any]) -> tuple[Array, ...]:
+def _predicted(predict: Predict, X: Array, given: dict[str, object]) -> tuple[Array, ...]:
     """What one block of a prediction gives, always as several arrays."""
     made = predict(X, **given)
     return tuple(made) if isinstance(made, list | tuple) else (made,)

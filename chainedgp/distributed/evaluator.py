@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn
 import numpy as np
 
 from ..data.rows import Rows
+from ..data.types import Data, Metadata
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..parameters.parts import copy_of
@@ -27,6 +28,7 @@ from .ledger import Ledger
 from .messages import Call, Parts, SettingMessage, TaskMessage, pickled, small
 
 if TYPE_CHECKING:
+    from dask.delayed import Delayed
     from distributed import Client
 
 __all__ = ["DaskEvaluator", "distribute"]
@@ -55,7 +57,7 @@ class DaskEvaluator(Evaluator):
     def __init__(
         self,
         client: Client,
-        parts: Sequence[tuple[Any, ...]],
+        parts: Sequence[tuple[tuple[Delayed, Delayed, Delayed], int, Reading]],
         family: PosteriorFamily = MEAN_FIELD,
     ) -> None:
         super().__init__([], family)
@@ -247,9 +249,9 @@ def _fail() -> bytes:
 
 
 def distribute(
-    X: Any,
-    Y: Any,
-    Y_metadata: Any,
+    X: Data,
+    Y: Data,
+    Y_metadata: Metadata,
     likelihood: Likelihood,
     missing: str,
     columns: int | tuple[str, ...] | None,
@@ -268,24 +270,23 @@ def distribute(
     from dask import delayed
 
     client, likelihood = _client(), copy_of(likelihood)  # the model's own has the model as parent
-    X = as_dask(X, "X")
-    if X.ndim == 1:
-        X = X[:, None]
-    N = X.shape[0]
-    Y = as_dask(Y, "Y", N)
-    values = row_values(Y_metadata, N)
+    inputs: Any = as_dask(X, "X")
+    if inputs.ndim == 1:
+        inputs = inputs[:, None]
+    N = inputs.shape[0]
+    targets: Any = as_dask(Y, "Y", N)
+    values: dict[str, Any] = row_values(Y_metadata, N)
     size = -(-N // max(1, len(client.nthreads())))
-    X = X.rechunk((size, -1))
-    first = np.cumsum([0, *X.chunks[0]])
-    blocks = zip(
-        blocks_of(X), blocks_of(Y, X), split_rows(values, X), first[:-1].tolist(), strict=True
-    )
+    inputs = inputs.rechunk((size, -1))
+    first = np.cumsum([0, *inputs.chunks[0]])[:-1].tolist()
+    by_block = blocks_of(inputs), blocks_of(targets, inputs), split_rows(values, inputs)
+    blocks = zip(*by_block, first, strict=True)
     how = Reading(likelihood, missing, columns, nodes)
     parts = [((x, y, delayed(kw)), start, how) for x, y, kw, start in blocks]
     evaluator = DaskEvaluator(client, parts, family)
     weights = values.pop("weights", None)
-    y = Y[:, 0] if Y.ndim == 2 else Y
-    return Rows(X, y, values, weights), evaluator.sample(SAMPLE_ROWS), evaluator
+    y = targets[:, 0] if targets.ndim == 2 else targets
+    return Rows(inputs, y, values, weights), evaluator.sample(SAMPLE_ROWS), evaluator
 
 
 def _client() -> Client:

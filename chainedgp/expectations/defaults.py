@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from ..data.rows import rows_of
+from ..data.types import Keywords, Value
 from ..linalg import Array, Booleans, Indices
 from . import quadrature
 
@@ -63,7 +64,7 @@ class Expected:
         return type(self).expected_log_density is not Expected.expected_log_density
 
     def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Value
     ) -> Averages:
         """E[log p(y | f)], f_j ~ N(m_j, v_j) (Saul et al. 2016, eq. 6), with its gradients.
 
@@ -75,7 +76,7 @@ class Expected:
         return self._quadrature(y, means, variances, nodes=nodes, **kw)
 
     def _quadrature(
-        self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Any
+        self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
     ) -> Averages:
         """The quadrature engine: `expected_log_density` from the density and its derivatives."""
 
@@ -94,7 +95,7 @@ class Expected:
         return quadrature.expectation(log_p, dlog_p, means, variances, rule, num_parameters)
 
     def expectation(
-        self, y: Array, means: Array, variances: Array, nodes: int | Indices, **kw: Any
+        self, y: Array, means: Array, variances: Array, nodes: int | Indices, **kw: Value
     ) -> Averages:
         """`expected_log_density` with `nodes` an int or one number per row (n,).
 
@@ -106,12 +107,13 @@ class Expected:
         parts, levels = [], np.unique(nodes)
         for level in levels:
             rows = np.flatnonzero(nodes == level)
-            given = y[rows], means[rows], variances[rows]
-            found = self.expected_log_density(*given, nodes=int(level), **rows_of(kw, rows))
+            found = self.expected_log_density(
+                y[rows], means[rows], variances[rows], nodes=int(level), **rows_of(kw, rows)
+            )
             parts.append((rows, found))
         return merged(parts)
 
-    def required_nodes(self, y: Array, means: Array, variances: Array, **kw: Any) -> Indices:
+    def required_nodes(self, y: Array, means: Array, variances: Array, **kw: Value) -> Indices:
         """Nodes per dimension and row (n,), from `quadrature.LEVELS`, for an error of about 1e-6.
 
         They follow from `node_limits`. A density without limits, of which nothing is known, gets
@@ -119,7 +121,7 @@ class Expected:
         """
         return self._levels(y, means, variances, kw)[0]
 
-    def unmet(self, y: Array, means: Array, variances: Array, **kw: Any) -> Booleans:
+    def unmet(self, y: Array, means: Array, variances: Array, **kw: Value) -> Booleans:
         """Rows (n,) of booleans whose tolerance no level of `required_nodes` meets, by trying."""
         beyond = self._levels(y, means, variances, kw)[1]
         rows = np.flatnonzero(beyond)
@@ -133,7 +135,7 @@ class Expected:
         return 0 < len(self.node_limits) < len(quadrature.LEVELS)
 
     def _levels(
-        self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
+        self, y: Array, means: Array, variances: Array, kw: Keywords
     ) -> tuple[Indices, Booleans]:
         """Nodes (n,), and rows for which the last level may not do.
 
@@ -152,7 +154,7 @@ class Expected:
         return nodes, beyond
 
     def _trial(
-        self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
+        self, y: Array, means: Array, variances: Array, kw: Keywords
     ) -> Callable[[Array, int], Array]:
         """The `sums` for `quadrature.tried`: what must agree between two levels of nodes."""
 
@@ -173,6 +175,6 @@ class Expected:
 
         return sums
 
-    def node_score(self, y: Array, means: Array, variances: Array, **kw: Any) -> Array:
+    def node_score(self, y: Array, means: Array, variances: Array, **kw: Value) -> Array:
         """The score (n,) that `node_limits` bound. Default: the largest variance of the row."""
         return variances.max(axis=1)

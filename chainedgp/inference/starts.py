@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..data.rows import Rows
+from ..data.types import Keywords
 from ..errors import ScalingWarning
 from ..kernels import RBF, Kernel
 from ..likelihoods import Likelihood
@@ -96,7 +97,7 @@ def start_latents(likelihood: Likelihood, rows: Rows) -> tuple[Array, Array]:
     return values, latent_scales(likelihood, y, values, kw)
 
 
-def _started(likelihood: Likelihood, rows: Rows) -> tuple[Array, dict[str, Array | float]]:
+def _started(likelihood: Likelihood, rows: Rows) -> tuple[Array, Keywords]:
     """Targets of the rows, and the keywords of the likelihood's methods there.
 
     Parameters that its author or user left open are such as suit the targets.
@@ -121,9 +122,7 @@ def starts_from(likelihood: Likelihood, rows: Rows) -> Starts:
     return Starts(values, scales, mean if np.isfinite(mean) else np.inf, mean_weight)
 
 
-def latent_scales(
-    likelihood: Likelihood, y: Array, values: Array, kw: Mapping[str, Array | float]
-) -> Array:
+def latent_scales(likelihood: Likelihood, y: Array, values: Array, kw: Keywords) -> Array:
     """Prior standard deviations (b,) that suit the data: 1 for latents on a log or logit scale.
 
     A latent of a real-valued target may be in the units of y. The information at constant latents,

@@ -26,7 +26,7 @@ GPY_ROLES = {
 TIED_TO_ROWS = ("Fixed", "WhiteHeteroscedastic")  # these hold for given rows, not for any inputs
 
 
-def as_kernel(obj: Any) -> Kernel:
+def as_kernel(obj: object) -> Kernel:
     """Return a kernel of this package as it is, and a kernel of GPy inside an adapter.
 
     Raises
@@ -62,7 +62,7 @@ class GPyKernel(Kernel):
     InputError : the kernel has a prior.
     """
 
-    def __init__(self, kernel: Any, name: str | None = None) -> None:
+    def __init__(self, kernel: Parameterized, name: str | None = None) -> None:
         priors = kernel._index_operations.get("priors")
         if priors is not None and priors.size > 0:
             raise InputError(
@@ -97,7 +97,7 @@ class GPyKernel(Kernel):
         return self
 
     @property
-    def kernel(self) -> Any:
+    def kernel(self) -> Parameterized:
         """The linked GPy kernel: parameters, constraints, fixes."""
         return self.parameters[0]
 
@@ -118,7 +118,7 @@ class GPyKernel(Kernel):
                 f"{self.name}: the GPy kernel needs at least {needed} columns, X has {num_columns}"
             )
 
-    def _at(self, theta: Array) -> Any:
+    def _at(self, theta: Array) -> Parameterized:
         """The twin at parameter values theta (size,), its gradient zero; call it under the lock."""
         twin = self._twin
         if not np.array_equal(twin.param_array, theta):
@@ -178,14 +178,14 @@ class GPyKernel(Kernel):
         return k, pullback
 
 
-def family(kernel: Any) -> list[Any]:
+def family(kernel: Parameterized) -> list[Parameterized]:
     """The kernel and all kernels inside it."""
-    members: list[Any] = []
+    members: list[Parameterized] = []
     kernel.traverse(members.append)
     return [member for member in members if hasattr(member, "Kdiag")]
 
 
-def columns_of(kernel: Any) -> Indices:
+def columns_of(kernel: Parameterized) -> Indices:
     """The columns that a GPy kernel reads, ascending: those of the kernels that combine none."""
     used = [
         np.arange(part.input_dim) if part.active_dims is None else part.active_dims
@@ -195,13 +195,13 @@ def columns_of(kernel: Any) -> Indices:
     return np.unique(np.concatenate(used)).astype(int)
 
 
-def forget_priors(node: Any) -> None:
+def forget_priors(node: Parameterized) -> None:
     """Drop GPy's index of priors, which a parent from paramz alone has no place for."""
     if "priors" in node._index_operations:
         node.remove_index_operation("priors")
 
 
-def reconnect(node: Any) -> None:
+def reconnect(node: Parameterized) -> None:
     """Let children notify their parents again: GPy drops that link when it is copied."""
     for child in node.parameters:
         child._parent_ = node

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from paramz import Parameterized
 
 from ..errors import InputError
 from ..linalg import Array
@@ -29,7 +30,7 @@ class Combination(Kernel):
     Parts keep their names; a name that is taken gets a number: rbf, rbf_1, rbf_2.
     """
 
-    def __init__(self, parts: Sequence[Any], name: str) -> None:
+    def __init__(self, parts: Sequence[Parameterized], name: str) -> None:
         flat: list[Kernel] = []
         for part in parts:
             kernel = as_kernel(part)
@@ -137,7 +138,7 @@ class Sum(Combination):
     Parameters: parts, name; see `Combination`.
     """
 
-    def __init__(self, parts: Sequence[Any], name: str = "sum") -> None:
+    def __init__(self, parts: Sequence[Parameterized], name: str = "sum") -> None:
         super().__init__(parts, name)
 
     def _join(self, values: Sequence[Array]) -> Array:
@@ -156,7 +157,7 @@ class Product(Combination):
     Parameters: parts, name; see `Combination`.
     """
 
-    def __init__(self, parts: Sequence[Any], name: str = "product") -> None:
+    def __init__(self, parts: Sequence[Parameterized], name: str = "product") -> None:
         super().__init__(parts, name)
 
     def _join(self, values: Sequence[Array]) -> Array:
@@ -184,7 +185,7 @@ def unique(name: str, taken: set[str]) -> str:
     return candidate
 
 
-def add_up(gradients: Sequence[Any]) -> Any:
+def add_up(gradients: Sequence[Array | None]) -> Array | None:
     """Sum of the gradients that are not None, or None."""
     present = [g for g in gradients if g is not None]
     return sum(present[1:], start=present[0]) if present else None

@@ -42,7 +42,7 @@ class DistancesFrom:
     def __init__(
         self,
         X: Array,
-        lengthscale: Any,
+        lengthscale: float | Array,
         *,
         exact_zero: bool = False,
         largest: float = np.inf,

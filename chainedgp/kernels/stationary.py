@@ -74,17 +74,17 @@ class Stationary(Kernel):
         self.lengthscale = positive(owner, "lengthscale", lengthscale, size, self.ARD)
         self.link_parameters(self.variance, self.lengthscale)
 
-    def correlation(self, r2: Array, *shape: float) -> tuple[Array, Any]:
+    def correlation(self, r2: Array, *shape: float) -> tuple[Array, object]:
         """Give ρ(r²) (n, m), and whatever `slope` needs. May overwrite r2 (n, m)."""
         raise NotImplementedError(f"{type(self).__name__} must implement correlation")
 
-    def slope(self, memo: Any, K: Array, *shape: float) -> tuple[Array, float]:
+    def slope(self, memo: object, K: Array, *shape: float) -> tuple[Array, float]:
         """dk/dr² as (S, c) with dk/dr² = c · S, S (n, m); S may be K itself, which saves a pass."""
         if self.exponent is None:
             raise NotImplementedError(f"{type(self).__name__} must implement slope")
         return K, self.exponent
 
-    def shape_slopes(self, memo: Any, K: Array, *shape: float) -> tuple[Array, ...]:
+    def shape_slopes(self, memo: object, K: Array, *shape: float) -> tuple[Array, ...]:
         """dk/dshape (n, m), one for each of `shape_names`."""
         return ()
 

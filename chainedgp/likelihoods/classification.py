@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import erfcx, expit, log_expit, log_ndtr, logit, ndtr, ndtri
 
+from ..data.types import Keywords, Value
 from ..errors import InputError
 from ..expectations import reduced, special
 from ..expectations.closed import expected_softplus
@@ -41,7 +42,9 @@ class Bernoulli(Family):
         sign = 2.0 * y - 1.0
         return (sign * expit(-sign * f),)
 
-    def expected_log_density(self, y: Array, means: Array, variances: Array, **kw: Any) -> Averages:
+    def expected_log_density(
+        self, y: Array, means: Array, variances: Array, **kw: Value
+    ) -> Averages:
         """−E log(1 + e^{−sf}), exact for every variance."""
         sign = 2.0 * y - 1.0
         value, slope, bend = expected_softplus(-sign * means[:, 0], variances[:, 0])
@@ -106,12 +109,12 @@ class _Classes(Likelihood):
     def _given(self) -> tuple[str, ...]:
         return (str(self.num_categories),)
 
-    def _probabilities(self, latents: Arrays, kw: dict[str, Any]) -> Array:
+    def _probabilities(self, latents: Arrays, kw: Keywords) -> Array:
         """Probabilities of the classes, (K, *shape)."""
         each: Any = np.arange(float(self.num_categories))
         return np.exp(np.stack([self.log_density(k, *latents, **kw) for k in each]))
 
-    def natural_parameters(self, *latents: Array, **kw: Any) -> dict[str, Array]:
+    def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
         """The probabilities of the classes: probability_1 is that of y = 0."""
         p = self._probabilities(latents, kw)
         return {f"probability_{k}": pk for k, pk in enumerate(p, 1)}
@@ -223,7 +226,7 @@ class Ordinal(_Classes):
         value = special.log1mexp(-width) - one - two
         return packed(value, (below - above,), (-(bend + other),), dtheta)
 
-    def initial_parameters(self, y: Array, **kw: Any) -> dict[str, float]:
+    def initial_parameters(self, y: Array, **kw: Value) -> dict[str, float]:
         """Cutpoints with the shares of the classes at a score of 0, if none was given."""
         cuts = logit(np.cumsum(self._shares(y))[:-1])
         starts = map(float, [cuts[0], *np.diff(cuts)])

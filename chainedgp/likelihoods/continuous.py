@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import erf
 
+from ..data.types import Value
 from ..expectations import reduced, special
 from ..expectations.quadrature import VARIANCE_FLOOR
 from ..expectations.special import HALF_LOG_2PI
@@ -38,7 +39,9 @@ class HetLaplace(Family):
         inverse = np.exp(np.negative(g))
         return np.sign(y - f) * inverse, np.abs(y - f) * inverse - 1.0
 
-    def expected_log_density(self, y: Array, means: Array, variances: Array, **kw: Any) -> Averages:
+    def expected_log_density(
+        self, y: Array, means: Array, variances: Array, **kw: Value
+    ) -> Averages:
         """−log 2 − m_g − e^{−m_g + v_g/2} E|y − f|: closed."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         sd = np.sqrt(np.maximum(v_f, VARIANCE_FLOOR))

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from paramz import Parameterized
 
+from ..data.types import Keywords, ScipyFamily, Value
 from ..errors import InputError
 from ..expectations import special
 from ..expectations.defaults import Array, Arrays, Averages, Expected, merged, packed
@@ -154,32 +155,32 @@ class Likelihood(Part, Expected):
 
     # ---- the density and its derivatives ---------------------------------------------------------
 
-    def log_density(self, y: Array, *latents: Array, **kw: Any) -> Array:
+    def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
         """The log-density log p(y | f_1, …, f_b; θ), broadcast shape of y and the latents."""
         raise NotImplementedError(f"{type(self).__name__} must define log_density(y, *latents).")
 
-    def dlog_density(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
+    def dlog_density(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
         """∂ log p / ∂f_j, b arrays of the shape of `log_density`. Default: differences."""
         return differences(lambda *f: self.log_density(y, *f, **kw), latents, 1e-4)
 
-    def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
+    def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
         """∂ log p / ∂θ_k, p arrays in the order of the parameters. Default: differences."""
         return tuple(
             difference(
                 lambda t, key=key: self.log_density(y, *latents, **{**kw, key: t}),
                 kw[key],
-                1e-4 * (abs(kw[key]) if self._domain(key) == "positive" else 1.0),
+                1e-4 * (np.abs(kw[key]) if self._domain(key) == "positive" else 1.0),
             )
             for key in self.parameter_keys
         )
 
-    def d2log_density(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
+    def d2log_density(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
         """∂² log p / ∂f_j², b arrays. Default: differences of `dlog_density`."""
         return differences(lambda *f: self.dlog_density(y, *f, **kw), latents, 1e-3, True)
 
     # ---- the distribution of y given the latents -------------------------------------------------
 
-    def distribution(self, *latents: Array, **kw: Any) -> Distribution | None:
+    def distribution(self, *latents: Array, **kw: Value) -> Distribution | None:
         """p(y | latents) as a frozen distribution of scipy.stats. Default: None, there is none.
 
         The defaults of mean, variance, cdf, ppf and sample (for a `Survival` also those of
@@ -187,7 +188,7 @@ class Likelihood(Part, Expected):
         """
         return None
 
-    def conditional_mean(self, *latents: Array, **kw: Any) -> Array:
+    def conditional_mean(self, *latents: Array, **kw: Value) -> Array:
         """E[y | latents], broadcast shape; inf where it does not exist.
 
         Default: that of `distribution`, else an integral of the density.
@@ -197,7 +198,7 @@ class Likelihood(Part, Expected):
                 return _where_it_exists(law.mean())
         return from_density.tabulate(self, latents, kw).moments()[0]
 
-    def conditional_variance(self, *latents: Array, **kw: Any) -> Array:
+    def conditional_variance(self, *latents: Array, **kw: Value) -> Array:
         """var[y | latents], broadcast shape; inf where it does not exist.
 
         Default: that of `distribution`, else an integral of the density.
@@ -207,7 +208,7 @@ class Likelihood(Part, Expected):
                 return _where_it_exists(law.var())
         return from_density.tabulate(self, latents, kw).moments()[1]
 
-    def cdf(self, y: Array, *latents: Array, **kw: Any) -> Array:
+    def cdf(self, y: Array, *latents: Array, **kw: Value) -> Array:
         """P(Y ≤ y | latents), broadcast shape.
 
         Default: that of `distribution`, else an integral or sum of the density.
@@ -217,7 +218,7 @@ class Likelihood(Part, Expected):
                 return np.asarray(law.cdf(y), dtype=float)
         return from_density.tabulate(self, latents, kw).cdf(y)
 
-    def ppf(self, q: Array, *latents: Array, **kw: Any) -> Array:
+    def ppf(self, q: Array, *latents: Array, **kw: Value) -> Array:
         """The smallest y with cdf(y) ≥ q, broadcast shape.
 
         Default: that of `distribution`, else the inverse of the numeric cdf.
@@ -228,7 +229,7 @@ class Likelihood(Part, Expected):
         return from_density.tabulate(self, latents, kw).ppf(q)
 
     def sample(
-        self, rng: np.random.Generator, *latents: Array, size: int | None = None, **kw: Any
+        self, rng: np.random.Generator, *latents: Array, size: int | None = None, **kw: Value
     ) -> Array:
         """Draws from p(y | latents): the broadcast shape, or (size, *shape).
 
@@ -245,7 +246,7 @@ class Likelihood(Part, Expected):
         return self._inside(_where_it_exists(draws))
 
     def _quantiles_at_random(
-        self, rng: np.random.Generator, *latents: Array, size: int | None = None, **kw: Any
+        self, rng: np.random.Generator, *latents: Array, size: int | None = None, **kw: Value
     ) -> Array:
         """`sample` by `ppf`."""
         shape = self._draw_shape(size, latents, kw)
@@ -260,37 +261,35 @@ class Likelihood(Part, Expected):
         return draws
 
     @staticmethod
-    def _draw_shape(
-        size: int | None, latents: Iterable[Array], kw: dict[str, Any]
-    ) -> tuple[int, ...]:
+    def _draw_shape(size: int | None, latents: Iterable[Array], kw: Keywords) -> tuple[int, ...]:
         """Shape of `sample`: that of latents and metadata together, preceded by `size`."""
         arrays = [*latents, *(value for value in kw.values() if value is not None)]
         shape = np.broadcast_shapes(*(np.shape(a) for a in arrays))
         return shape if size is None else (size, *shape)
 
-    def log_survival(self, t: Array, *latents: Array, **kw: Any) -> Array:
+    def log_survival(self, t: Array, *latents: Array, **kw: Value) -> Array:
         """log P(Y > t | latents), broadcast shape. A class that defines it has event times."""
         with np.errstate(divide="ignore"):
             return np.log1p(-self.cdf(t, *latents, **kw))
 
-    def log_cdf(self, t: Array, *latents: Array, **kw: Any) -> Array:
+    def log_cdf(self, t: Array, *latents: Array, **kw: Value) -> Array:
         """log P(Y ≤ t | latents), broadcast shape."""
         with np.errstate(divide="ignore"):
             return np.log(self.cdf(t, *latents, **kw))
 
-    def log_hazard(self, t: Array, *latents: Array, **kw: Any) -> Array:
+    def log_hazard(self, t: Array, *latents: Array, **kw: Value) -> Array:
         """log p(t | latents) − log P(Y > t | latents), broadcast shape."""
         log_p = self.log_density(t, *latents, **of_event(kw))
         return special.minus(log_p, self.log_survival(t, *latents, **kw))
 
-    def normal_scale_mixture(self, **kw: Any) -> float | None:
+    def normal_scale_mixture(self, **kw: Value) -> float | None:
         """The number a if y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a); infinity: there is no λ.
 
         Default: None, y is no such thing. Latents are f and g; f is then integrated exactly.
         """
         return None
 
-    def normal_in_first(self, *rest: Array, **kw: Any) -> tuple[Array, Array] | None:
+    def normal_in_first(self, *rest: Array, **kw: Value) -> tuple[Array, Array] | None:
         """(a, s) if y | f, rest ~ N(a f, s), f the first latent, a and s of the shape of the rest.
 
         Default: None, y is no such thing. Predictions then integrate f exactly.
@@ -359,17 +358,17 @@ class Likelihood(Part, Expected):
             row = ", ".join(f"{key} = {value[i]:g}" for key, value in values.items())
             raise InputError(f"{found.size} of {len(y)} rows {how}; the first is row {i}: {row}.")
 
-    def natural_parameters(self, *latents: Array, **kw: Any) -> dict[str, Array]:
+    def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
         """The latents mapped to quantities a user knows (rate, scale, …). Default: the latents."""
         return dict(zip(self.latents, (np.asarray(f) for f in latents), strict=True))
 
     # ---- starts ----------------------------------------------------------------------------------
 
-    def initial_latents(self, y: Array, **kw: Any) -> Array:
+    def initial_latents(self, y: Array, **kw: Value) -> Array:
         """Constants (b,) to start the latents from. Default: maximum likelihood of constants."""
         return from_density.constant_fit(self, y, kw)
 
-    def initial_parameters(self, y: Array, **kw: Any) -> dict[str, float]:
+    def initial_parameters(self, y: Array, **kw: Value) -> dict[str, float]:
         """Data-driven starts of parameters the user left open. Default: none."""
         return {}
 
@@ -384,7 +383,9 @@ class Likelihood(Part, Expected):
         return makers.constant(self, latent, value)
 
     @staticmethod
-    def from_scipy(dist: Any, name: str | None = None, **links: str | float) -> Likelihood:
+    def from_scipy(
+        dist: ScipyFamily | str, name: str | None = None, **links: str | float
+    ) -> Likelihood:
         """The likelihood of a `scipy.stats` distribution, its parameters by links of latents.
 
         `Likelihood.from_scipy(scipy.stats.norm, loc="identity", scale="exp")` has the latents `loc`
@@ -469,7 +470,7 @@ class Makers:
     """The wrappers that `Likelihood` calls but that build on it: each enters itself here."""
 
     constant: Callable[[Likelihood, str | int, float | None], Likelihood]
-    scipy: Callable[[Any, dict[str, str | float], str | None], Likelihood]
+    scipy: Callable[[ScipyFamily | str, dict[str, str | float], str | None], Likelihood]
 
 
 makers = Makers()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import betaln, expit, gammaln, log_expit, logit, pdtr, xlogy
 
+from ..data.types import Value
 from ..expectations import special
 from ..expectations.closed import expected_softplus
 from ..linalg import Booleans
@@ -30,19 +29,19 @@ class Poisson(Family):
     exact_expectation = True
     scipy_name = "poisson"
 
-    def _arguments(self, *latents: Array, exposure: Any = 1.0) -> Arrays:
+    def _arguments(self, *latents: Array, exposure: Value = 1.0) -> Arrays:
         return (np.minimum(self.conditional_mean(*latents, exposure=exposure), MAX_RATE),)
 
-    def log_density(self, y: Array, f: Array, *, exposure: Any = 1.0) -> Array:
+    def log_density(self, y: Array, f: Array, *, exposure: Value = 1.0) -> Array:
         """The log of Poisson(y; exposure e^f)."""
         return y * f - exposure * np.exp(f) + (xlogy(y, exposure) - gammaln(y + 1.0))
 
-    def dlog_density(self, y: Array, f: Array, *, exposure: Any = 1.0) -> Arrays:
+    def dlog_density(self, y: Array, f: Array, *, exposure: Value = 1.0) -> Arrays:
         """Slope y − exposure e^f."""
         return (y - exposure * np.exp(f),)
 
     def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, exposure: Any = 1.0
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, exposure: Value = 1.0
     ) -> Averages:
         """E[log p] = y (m + log exposure) − exposure e^{m + v/2} − log y!, closed; see base."""
         m = means[:, 0]
@@ -51,24 +50,24 @@ class Poisson(Family):
         value = y * m - rate + (xlogy(y, exposure) - gammaln(y + 1.0))
         return packed(value, (y - rate,), (-0.5 * rate,))
 
-    def conditional_mean(self, *latents: Array, exposure: Any = 1.0) -> Array:
+    def conditional_mean(self, *latents: Array, exposure: Value = 1.0) -> Array:
         """The rate, exposure times the sum of e^f over the latents."""
         with np.errstate(over="ignore"):
-            return exposure * sum(np.exp(f) for f in latents)
+            return exposure * sum((np.exp(f) for f in latents[1:]), np.exp(latents[0]))
 
     conditional_variance = conditional_mean  # type: ignore[assignment]
 
-    def cdf(self, y: Array, *latents: Array, exposure: Any = 1.0) -> Array:
+    def cdf(self, y: Array, *latents: Array, exposure: Value = 1.0) -> Array:
         """P(Y ≤ ⌊y⌋), a regularised gamma function; 0 below 0."""
         rate = self.conditional_mean(*latents, exposure=exposure)
         return np.where(np.less(y, 0.0), 0.0, pdtr(np.maximum(np.floor(y), 0.0), rate))
 
-    def ppf(self, q: Array, *latents: Array, exposure: Any = 1.0) -> Array:
+    def ppf(self, q: Array, *latents: Array, exposure: Value = 1.0) -> Array:
         """The smallest count whose cdf is at least q."""
         rate = self.conditional_mean(*latents, exposure=exposure)
         return special.poisson_ppf(np.asarray(q), rate)
 
-    def initial_latents(self, y: Array, *, exposure: Any = 1.0) -> Array:
+    def initial_latents(self, y: Array, *, exposure: Value = 1.0) -> Array:
         """The log of the overall rate, in equal parts, finite if all counts are zero."""
         rate = (np.sum(y) + 0.5) / np.sum(exposure + np.zeros(len(y)))
         return np.full(len(self.latents), np.log(rate / len(self.latents)))
@@ -88,19 +87,19 @@ class AdditivePoisson(Poisson):
     latents: tuple[str, ...] = ("log_rate_1", "log_rate_2")
     symmetric = True
 
-    def log_density(self, y: Array, f: Array, g: Array, *, exposure: Any = 1.0) -> Array:
+    def log_density(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
         """The log-density log p(y | f, g), in the broadcast shape of y, f and g."""
         log_rate = f + special.softplus(np.subtract(g, f))
         rate = self.conditional_mean(f, g, exposure=exposure)
         return y * log_rate - rate + (xlogy(y, exposure) - gammaln(y + 1.0))
 
-    def dlog_density(self, y: Array, f: Array, g: Array, *, exposure: Any = 1.0) -> Arrays:
+    def dlog_density(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Arrays:
         """∂ log p / ∂f = y e^f/(e^f + e^g) − E e^f, and the same in g."""
         share = expit(np.subtract(f, g))
         return y * share - exposure * np.exp(f), y * expit(np.subtract(g, f)) - exposure * np.exp(g)
 
     def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, exposure: Any = 1.0
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, exposure: Value = 1.0
     ) -> Averages:
         """E[log p] in closed form (`nodes` is not used); shapes as in `Likelihood`."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
@@ -110,7 +109,7 @@ class AdditivePoisson(Poisson):
         dmeans = np.stack([y * (1.0 - slope), y * slope]) - rates
         return packed(value, dmeans, y * curvature - 0.5 * rates)
 
-    def natural_parameters(self, f: Array, g: Array, *, exposure: Any = 1.0) -> dict[str, Array]:
+    def natural_parameters(self, f: Array, g: Array, *, exposure: Value = 1.0) -> dict[str, Array]:
         """The two rates (per unit of exposure) and their sum."""
         return {"rate_1": np.exp(f), "rate_2": np.exp(g), "rate": np.exp(f) + np.exp(g)}
 
@@ -129,24 +128,24 @@ class NegativeBinomial(Family):
     scipy_name = "nbinom"
     node_limits = (0.1, 0.5)
 
-    def _arguments(self, f: Array, g: Array, *, exposure: Any = 1.0) -> Arrays:
+    def _arguments(self, f: Array, g: Array, *, exposure: Value = 1.0) -> Arrays:
         g = np.clip(g, -18.0, 600.0)  # below it is Poisson, but p = r/(r + μ) would lose digits
         return np.exp(-g), expit(-(f + np.log(exposure) + g))
 
-    def ppf(self, q: Array, f: Array, g: Array, *, exposure: Any = 1.0) -> Array:
+    def ppf(self, q: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
         """Quantiles; above a mean of 1e15 in proportion to it, as scipy's may never end."""
         a = f + np.log(exposure)
         capped = np.minimum(a, np.log(1e15))
         return super().ppf(q, capped, g) * np.exp(np.minimum(a - capped, 600.0))
 
-    def log_density(self, y: Array, f: Array, g: Array, *, exposure: Any = 1.0) -> Array:
+    def log_density(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
         """As in the class docstring."""
         r, a = np.exp(-g), f + np.log(exposure)
         rho = special.stirling_remainder(r + y)[0] - special.stirling_remainder(r)[0]
         alone = (r + y - 0.5) * np.log1p(y * np.exp(g)) + rho - (y + gammaln(y + 1.0))
         return y * a - (r + y) * special.softplus(a + g) + alone
 
-    def dlog_density(self, y: Array, f: Array, g: Array, *, exposure: Any = 1.0) -> Arrays:
+    def dlog_density(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Arrays:
         """y − (r + y) logistic(a + g), and the derivative in g."""
         r, t = np.exp(-g), f + np.log(exposure) + g
         slope = y * expit(-t) - r * expit(t)
@@ -166,21 +165,21 @@ class Binomial(Family):
     exact_expectation = True
     scipy_name = "binom"
 
-    def _arguments(self, f: Array, *, trials: Any) -> Arrays:
+    def _arguments(self, f: Array, *, trials: Value) -> Arrays:
         return np.asarray(trials, dtype=int), expit(f)
 
-    def log_density(self, y: Array, f: Array, *, trials: Any) -> Array:
+    def log_density(self, y: Array, f: Array, *, trials: Value) -> Array:
         """As in the class docstring; −inf for y > trials."""
         value = y * log_expit(f) + (trials - y) * log_expit(np.negative(f))
         choose = -np.log1p(trials) - betaln(trials - y + 1.0, y + 1.0)
         return np.where(y <= trials, value + choose, -np.inf)
 
-    def dlog_density(self, y: Array, f: Array, *, trials: Any) -> Arrays:
+    def dlog_density(self, y: Array, f: Array, *, trials: Value) -> Arrays:
         """Slope y − trials · p."""
         return (y * expit(np.negative(f)) - (trials - y) * expit(f),)
 
     def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, trials: Any
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, trials: Value
     ) -> Averages:
         """E[log p] = y m − trials E softplus(f) + log C: closed, `nodes` unused."""
         value, slope, bend = expected_softplus(means[:, 0], variances[:, 0])
@@ -188,13 +187,13 @@ class Binomial(Family):
         value += y * means[:, 0]
         return packed(value, (y - trials * slope,), (-trials * bend,))
 
-    def impossible(self, y: Array, *, trials: Any) -> tuple[Booleans, str]:
+    def impossible(self, y: Array, *, trials: Value) -> tuple[Booleans, str]:
         """Refuse rows with more successes than trials, or with trials that are no whole numbers."""
-        parts = trials != np.floor(trials)
+        parts = np.not_equal(trials, np.floor(trials))
         if parts.any():
             return parts, "have trials that are not whole numbers"
         return y > trials, "have more successes Y than trials"
 
-    def initial_latents(self, y: Array, *, trials: Any) -> Array:
+    def initial_latents(self, y: Array, *, trials: Value) -> Array:
         """The logit of the share of successes."""
         return logit([(np.sum(y) + 0.5) / (np.sum(trials + np.zeros(len(y))) + 1.0)])

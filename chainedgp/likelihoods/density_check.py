@@ -14,7 +14,7 @@ from .contract import Likelihood
 __all__ = ["array_fault", "check_density"]
 
 
-def array_fault(value: Any, shape: tuple[int, ...], exact: bool = True) -> str | None:
+def array_fault(value: object, shape: tuple[int, ...], exact: bool = True) -> str | None:
     """Why value is not a float64 array of the shape (or one that broadcasts to it), or None."""
     if not isinstance(value, np.ndarray | np.float64):
         return f"returns a {type(value).__name__}, not a numpy array of float64"

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+from ..data.types import Value
 
 __all__ = ["difference", "differences"]
 
 SHORTEST = 1e-14  # The step of a difference is not shortened below this.
 
 
-def difference(function: Callable[[Any], np.ndarray], x: Any, step: float) -> np.ndarray:
+At = TypeVar("At", float, np.ndarray, Value)
+
+
+def difference(function: Callable[[At], np.ndarray], x: At, step: Value) -> np.ndarray:
     """dfunction/dx by the central difference of fourth order, error about step⁴/30·f⁽⁵⁾.
 
     0 where the function is not finite (−inf: outside the support). The step grows with |x| only
@@ -32,13 +37,16 @@ def difference(function: Callable[[Any], np.ndarray], x: Any, step: float) -> np
 
 
 def differences(
-    function: Callable[..., Any], arguments: Sequence[np.ndarray], step: float, own: bool = False
+    function: Callable[..., np.ndarray | tuple[np.ndarray, ...]],
+    arguments: Sequence[np.ndarray],
+    step: float,
+    own: bool = False,
 ) -> tuple[np.ndarray, ...]:
     """`difference` of function(*arguments) in each argument; own: of its j-th part in the j-th."""
 
     def along(j: int) -> np.ndarray:
         def moved(x: np.ndarray) -> np.ndarray:
-            value = function(*arguments[:j], x, *arguments[j + 1 :])
+            value: Any = function(*arguments[:j], x, *arguments[j + 1 :])
             return value[j] if own else value
 
         return difference(moved, arguments[j], step)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import expit
 
+from ..data.types import Value
 from .contract import Array, Distribution, Likelihood
 
 __all__ = ["Family"]
@@ -25,13 +26,13 @@ class Family(Likelihood):
     scipy_name: ClassVar[str]
     _arguments: ClassVar[Callable[..., tuple[Any, ...]]]
 
-    def distribution(self, *latents: Array, **kw: Any) -> Distribution:
+    def distribution(self, *latents: Array, **kw: Value) -> Distribution:
         """The distribution of scipy.stats."""
         from scipy import stats  # slow to import
 
         return getattr(stats, self.scipy_name)(*self._arguments(*latents, **kw))
 
-    def natural_parameters(self, *latents: Array, **kw: Any) -> dict[str, Array]:
+    def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
         """The latents without their links: log_scale g is scale e^g, logit_mean is mean."""
         named = {}
         for name, f in zip(self.latents, latents, strict=True):

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ..data.rows import rows_of
+from ..data.types import Keywords
 from .moving_ends import Between, ends_of
 from .observation import of_event
 from .support import Continuum
@@ -32,7 +33,7 @@ MAX_COUNTS = 2**14
 
 
 def tabulate(
-    likelihood: Likelihood, latents: tuple, kw: dict[str, Any], near: np.ndarray | None = None
+    likelihood: Likelihood, latents: tuple, kw: Keywords, near: np.ndarray | None = None
 ) -> Tabulated | WithAtoms:
     """The conditional distribution p(y | latents) as a table, shape S = that of the latents.
 
@@ -319,7 +320,7 @@ def _width(log_q: Callable, centre: np.ndarray, reach: float) -> np.ndarray:
 
 
 def constant_fit(
-    likelihood: Likelihood, y: np.ndarray, kw: dict[str, Any], start: np.ndarray | None = None
+    likelihood: Likelihood, y: np.ndarray, kw: Keywords, start: np.ndarray | None = None
 ) -> np.ndarray:
     """Constants (b,) near the maximum of Σ log p(y_i | c) − Σ (c_j − c⁰_j)²/200, always finite.
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from ..data.types import Value
 from ..expectations.special import HALF_LOG_2PI
 from .contract import Array, Arrays, Averages, packed
 from .family import Family
@@ -37,7 +36,9 @@ class HetGaussian(Family):
         slope = (y - f) * np.exp(-g)
         return slope, 0.5 * (y - f) * slope - 0.5
 
-    def expected_log_density(self, y: Array, means: Array, variances: Array, **kw: Any) -> Averages:
+    def expected_log_density(
+        self, y: Array, means: Array, variances: Array, **kw: Value
+    ) -> Averages:
         """−½ log 2π − ½ m_g − ½ ((y − m_f)² + v_f) e^{−m_g + v_g/2}: closed."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         with np.errstate(over="ignore"):
@@ -103,7 +104,9 @@ class SignalNoiseGaussian(Family):
         slope, dg = HetGaussian.dlog_density(self, y, scale * f, g)
         return slope * scale, slope * scale * f, dg
 
-    def expected_log_density(self, y: Array, means: Array, variances: Array, **kw: Any) -> Averages:
+    def expected_log_density(
+        self, y: Array, means: Array, variances: Array, **kw: Value
+    ) -> Averages:
         """−½ log 2π − ½ m_g − ½ E[(y − e^s f)²] e^{−m_g + v_g/2}: closed."""
         (m_f, m_s, m_g), (v_f, v_s, v_g) = means.T, variances.T
         with np.errstate(over="ignore"):

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import erfcx, log_ndtr, logit, ndtri
 
 from ..data.rows import rows_of
+from ..data.types import Keywords, Value
 from ..expectations import reduced, special
 from . import observation
 from .contract import Array, Arrays, Averages, Distribution, merged, packed
 from .family import Family
-from .observation import EXACT, INTERVAL, LEFT, RIGHT, TINY, Metadata
+from .observation import EXACT, INTERVAL, LEFT, RIGHT, TINY
 from .survival import Survival
 from .wrappers.constant import ConstantLatent
 
@@ -45,7 +46,7 @@ class _LogScale(Survival):
         log_t = np.where(np.greater(t, TINY), np.log(np.clip(t, TINY, 1e300)), -np.inf)
         return self._k(g) * (log_t - f)
 
-    def distribution(self, f: Array, g: Array, **metadata: Metadata) -> Distribution:
+    def distribution(self, f: Array, g: Array, **metadata: Value) -> Distribution:
         """The distribution of T in scipy.stats, which all have shape e^g and scale e^f."""
         from scipy import stats  # slow to import
 
@@ -63,17 +64,17 @@ class _LogScale(Survival):
         with np.errstate(over="ignore"):
             return self._sign * g - np.log(t) + np.add(*self._standard(self._z(t, f, g))[::2])
 
-    def log_survival(self, t: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
+    def log_survival(self, t: Array, f: Array, g: Array, **metadata: Value) -> Array:
         """The log-survival, log P(Z > z)."""
         with np.errstate(over="ignore"):
             return self._standard(self._z(t, f, g))[2]
 
-    def log_cdf(self, t: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
+    def log_cdf(self, t: Array, f: Array, g: Array, **metadata: Value) -> Array:
         """The log-cdf, log P(Z ≤ z)."""
         with np.errstate(over="ignore"):
             return self._log_below(self._z(t, f, g))
 
-    def _log_between(self, low: Array, high: Array, *latents: Array, **kw: Any) -> Array:
+    def _log_between(self, low: Array, high: Array, *latents: Array, **kw: Value) -> Array:
         """The log of a difference of S, or of the cdf where log S is too close to 0."""
         end = self.log_survival(high, *latents)
         value = special.log_diff_exp(self.log_survival(low, *latents), end)
@@ -96,17 +97,17 @@ class _LogScale(Survival):
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             return self._k(g) * np.log1p(np.subtract(high, low) / low)
 
-    def cdf(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
+    def cdf(self, y: Array, f: Array, g: Array, **metadata: Value) -> Array:
         """P(T ≤ y)."""
         return np.exp(self.log_cdf(y, f, g))
 
-    def ppf(self, q: Array, f: Array, g: Array, **metadata: Metadata) -> Array:
+    def ppf(self, q: Array, f: Array, g: Array, **metadata: Value) -> Array:
         """Quantiles, exp(f + Z(q)/k)."""
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             z = self._quantile(np.asarray(q, dtype=float))
             return np.exp(f + np.where(z == 0.0, 0.0, z / self._k(g)))
 
-    def dlog_density(self, y: Array, f: Array, g: Array, **metadata: Metadata) -> Arrays:
+    def dlog_density(self, y: Array, f: Array, g: Array, **metadata: Value) -> Arrays:
         """∂ log p / ∂f = −k Σ u, ∂ log p / ∂g = ± (Σ u z + [exact]), u = ∂ log p / ∂z of each z."""
         code, entry = observation.codes(metadata.get("censored")), metadata.get("entry")
         with np.errstate(over="ignore", invalid="ignore"):
@@ -142,7 +143,7 @@ class _LogScale(Survival):
         means: Array,
         variances: Array,
         nodes: int,
-        metadata: dict[str, Metadata],
+        metadata: Keywords,
     ) -> tuple[Array, reduced.Moments]:
         """Widths of intervals, and E[log p] from a cumulative hazard of z, exact in f, for k = e^g.
 
@@ -156,7 +157,7 @@ class _LogScale(Survival):
         dmeans[1] += exact
         return width, (value, dmeans, dvariances)
 
-    def node_score(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:
+    def node_score(self, y: Array, means: Array, variances: Array, **metadata: Value) -> Array:
         """The variance of z, more where e^z is large."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         z = np.clip(self._z(y, m_f, m_g), -1e3, 1e3)
@@ -196,7 +197,7 @@ class LogLogisticSurvival(_LogScale):
         return logit(q)
 
     def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **metadata: Metadata
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **metadata: Value
     ) -> Averages:
         """E[log p], exact in f, `nodes` Gauss–Hermite nodes in g; shapes as in `Likelihood`."""
         width, (value, dmeans, dvariances) = self._by_hazard(
@@ -212,15 +213,15 @@ class LogLogisticSurvival(_LogScale):
             dvariances[1, wide] += parts[2]
         return packed(value, dmeans, dvariances)
 
-    def conditional_mean(self, f: Array, g: Array, **metadata: Metadata) -> Array:
+    def conditional_mean(self, f: Array, g: Array, **metadata: Value) -> Array:
         """e^f b/sin b, b = π e^{−g}; infinite for a shape of 1 or less."""
         return np.exp(f) * special.log_logistic_moments(g)[0]
 
-    def conditional_variance(self, f: Array, g: Array, **metadata: Metadata) -> Array:
+    def conditional_variance(self, f: Array, g: Array, **metadata: Value) -> Array:
         """e^{2f} b (tan b − b)/sin² b, b = π e^{−g}; infinite for a shape of 2 or less."""
         return np.exp(2.0 * np.asarray(f)) * special.log_logistic_moments(g)[1]
 
-    def node_score(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:
+    def node_score(self, y: Array, means: Array, variances: Array, **metadata: Value) -> Array:
         """v_g: f is integrated exactly."""
         return variances[:, 1]
 
@@ -261,7 +262,7 @@ class WeibullSurvival(_LogScale):
         return np.where(z < -36.0, z, special.log1mexp(self._standard(z)[2]))
 
     def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **metadata: Metadata
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **metadata: Value
     ) -> Averages:
         """E[log p], exact in f where it can be; shapes as in `Likelihood`."""
         in_interval, parts = self._in_interval(y, metadata), []
@@ -269,17 +270,18 @@ class WeibullSurvival(_LogScale):
             return self._exact_in_f(y, means, variances, nodes=nodes, **metadata)
         for wanted, method in ((in_interval, self._quadrature), (~in_interval, self._exact_in_f)):
             rows = np.flatnonzero(wanted)
-            given = y[rows], means[rows], variances[rows]
-            parts.append((rows, method(*given, nodes=nodes, **rows_of(metadata, rows))))
+            kw = rows_of(metadata, rows)
+            found = method(y[rows], means[rows], variances[rows], nodes=nodes, **kw)
+            parts.append((rows, found))
         return merged(parts)
 
     def _exact_in_f(
-        self, y: Array, means: Array, variances: Array, *, nodes: int, **metadata: Metadata
+        self, y: Array, means: Array, variances: Array, *, nodes: int, **metadata: Value
     ) -> Averages:
         hazard = partial(reduced.gumbel_hazard, cap=CAP)
         return packed(*self._by_hazard(hazard, y, means, variances, nodes, metadata)[1])
 
-    def _in_interval(self, y: Array, metadata: dict[str, Metadata]) -> Array:
+    def _in_interval(self, y: Array, metadata: Keywords) -> Array:
         """Rows (n,) left-censored, or known to an interval that ends."""
         code = observation.codes(metadata.get("censored")) + np.zeros(len(y))
         interval = code == INTERVAL
@@ -287,7 +289,7 @@ class WeibullSurvival(_LogScale):
             interval &= np.isfinite(observation.upper_ends(metadata.get("y_upper")))
         return (code == LEFT) | interval
 
-    def node_score(self, y: Array, means: Array, variances: Array, **metadata: Metadata) -> Array:
+    def node_score(self, y: Array, means: Array, variances: Array, **metadata: Value) -> Array:
         """The score of z; where f is integrated exactly, that of log E_f[e^z] in g alone."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         z = np.clip(self._z(y, m_f, m_g), -1e3, 1e3)

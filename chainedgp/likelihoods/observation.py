@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ..data.types import Keywords, Value
 from ..errors import InputError
 from ..linalg import Array, Booleans
 
@@ -30,11 +31,10 @@ EXACT, RIGHT, LEFT, INTERVAL = 0, 1, -1, 2
 OBSERVATION = ("censored", "y_upper", "entry")
 """Metadata that say how y was observed; they do not change the distribution of y itself."""
 
-Metadata = Array | None
 TINY = np.finfo(float).tiny
 
 
-def codes(censored: Metadata) -> Array:
+def codes(censored: Value | None) -> Array:
     """The codes as an array, 0 for None; InputError for a code that does not exist."""
     code = np.zeros(()) if censored is None else np.asarray(censored)
     known = (code == EXACT) | (code == RIGHT) | (code == LEFT) | (code == INTERVAL)
@@ -46,14 +46,14 @@ def codes(censored: Metadata) -> Array:
     return code
 
 
-def upper_ends(y_upper: Metadata) -> Array:
+def upper_ends(y_upper: Value | None) -> Value:
     """The ends of intervals, which must be given."""
     if y_upper is None:
         raise InputError("Rows with censored = 2 need Y_metadata['y_upper'], the interval's end.")
     return y_upper
 
 
-def of_event(kw: Mapping[str, Any]) -> dict[str, Any]:
+def of_event(kw: Mapping[str, Value]) -> Keywords:
     """Keywords of the distribution of y itself, without those of `OBSERVATION`."""
     return {key: value for key, value in kw.items() if key not in OBSERVATION}
 
@@ -67,7 +67,7 @@ class Event(NamedTuple):
     low: Array
     high: Array
     y: Array
-    kw: dict[str, Any]
+    kw: Keywords
 
     @property
     def exact(self) -> Booleans:
@@ -85,7 +85,7 @@ class Event(NamedTuple):
         return np.where(self.exact, at == self.low, (self.low < at) & (at <= self.high))
 
 
-def seen(y: Array, kw: dict[str, Any]) -> Event:
+def seen(y: Array, kw: Mapping[str, Value]) -> Event:
     """The event that each row reports: an exact time, or (entry or y, y or y_upper or ∞]."""
     rest = of_event(kw)
     if all(kw.get(key) is None for key in OBSERVATION):
@@ -102,7 +102,7 @@ def seen(y: Array, kw: dict[str, Any]) -> Event:
     return Event(low, high, np.where(late, low, y), rest)
 
 
-def entered(y: Array, kw: dict[str, Any]) -> Event | None:
+def entered(y: Array, kw: Mapping[str, Value]) -> Event | None:
     """What was known before rows were seen, T > entry; None without an entry above 0."""
     entry = kw.get("entry")
     if entry is None or not np.any(np.greater(entry, 0.0)):
@@ -115,8 +115,11 @@ def entered(y: Array, kw: dict[str, Any]) -> Event | None:
 
 
 def hazard_terms(
-    y: Array, censored: Metadata = None, y_upper: Metadata = None, entry: Metadata = None
-) -> tuple[Array, list[Any], Array]:
+    y: Array,
+    censored: Value | None = None,
+    y_upper: Value | None = None,
+    entry: Value | None = None,
+) -> tuple[Array, list[tuple[Array, Array, Array]], Array]:
     """Rows as sums of H(a) and log H′(a), H the cumulative hazard of a = e^g (log t − f).
 
     Returns 1 for exact rows, else 0; terms (above, below, log t), the coefficients of H(a) and

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from ..data.types import Value
 from ..expectations import reduced, special
 from .contract import Array, Arrays, Averages, packed
 from .family import Family
@@ -37,17 +36,17 @@ class HetStudentT(Family):
     def _arguments(self, f: Array, g: Array, *, nu: float) -> tuple:
         return nu, f, np.exp(0.5 * np.asarray(g))
 
-    def log_density(self, y: Array, f: Array, g: Array, *, nu: Any) -> Array:
+    def log_density(self, y: Array, f: Array, g: Array, *, nu: Value) -> Array:
         """As in the class docstring."""
         constant, tail = special.student_t_constant(nu)[0], special.student_t_tail(y - f, g, nu)
         return constant - 0.5 * g - 0.5 * (nu + 1.0) * tail
 
-    def dlog_density(self, y: Array, f: Array, g: Array, *, nu: Any) -> Arrays:
+    def dlog_density(self, y: Array, f: Array, g: Array, *, nu: Value) -> Arrays:
         """∂ log p / ∂f = (ν+1) r/(ν e^g + r²), ∂ log p / ∂g = −½ + ½ (ν+1) r²/(ν e^g + r²)."""
         share, slope = special.student_t_share(y - f, g, nu)
         return (nu + 1.0) * slope, 0.5 * (nu + 1.0) * share - 0.5
 
-    def dlog_density_dtheta(self, y: Array, f: Array, g: Array, *, nu: Any) -> Arrays:
+    def dlog_density_dtheta(self, y: Array, f: Array, g: Array, *, nu: Value) -> Arrays:
         """∂ log p / ∂ν."""
         pull = 0.5 * (nu + 1.0) * special.student_t_share(y - f, g, nu)[0]
         slope = (special.student_t_constant(nu)[1] + pull) / nu

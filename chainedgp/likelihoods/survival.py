@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ..data.types import Keywords, Value
 from ..expectations import special
 from ..linalg import Booleans
 from . import observation
 from .contract import Array, Distribution, Likelihood
-from .observation import EXACT, INTERVAL, LEFT, TINY, Metadata, of_event
+from .observation import EXACT, INTERVAL, LEFT, TINY, of_event
 from .support import SupportLike
 
 __all__ = ["Survival"]
@@ -50,10 +51,10 @@ class Survival(Likelihood):
         self,
         y: Array,
         *,
-        censored: Metadata = None,
-        y_upper: Metadata = None,
-        entry: Metadata = None,
-        **kw: Any,
+        censored: Value | None = None,
+        y_upper: Value | None = None,
+        entry: Value | None = None,
+        **kw: Value,
     ) -> tuple[Booleans, str]:
         """Intervals that end before they begin, and times before the entry."""
         code = observation.codes(censored)
@@ -66,17 +67,17 @@ class Survival(Likelihood):
         nothing_left = (code == LEFT) & (entry == y)
         return (entry > y) | nothing_left, "end before their entry"
 
-    def _law(self, latents: Sequence[Array], kw: dict[str, Any]) -> Distribution | None:
+    def _law(self, latents: Sequence[Array], kw: Keywords) -> Distribution | None:
         """The distribution of T, which metadata do not change."""
         return self.distribution(*latents, **of_event(kw))
 
-    def log_hazard(self, t: Array, *latents: Array, **kw: Any) -> Array:
+    def log_hazard(self, t: Array, *latents: Array, **kw: Value) -> Array:
         """The log-hazard, log p(t) − log S(t), broadcast shape. Default: by `distribution`."""
         if (law := self._law(latents, kw)) is None:
             raise NotImplementedError(f"{type(self).__name__} must define log_hazard(t, *latents).")
         return special.minus(law.logpdf(t), law.logsf(t))
 
-    def log_survival(self, t: Array, *latents: Array, **kw: Any) -> Array:
+    def log_survival(self, t: Array, *latents: Array, **kw: Value) -> Array:
         """The log-survival log S(t) = log P(T > t), broadcast shape.
 
         Default: that of `distribution`, else log(1 − cdf).
@@ -88,7 +89,7 @@ class Survival(Likelihood):
             raise NotImplementedError(f"{type(self).__name__} must define log_survival or cdf.")
         return super().log_survival(t, *latents, **kw)
 
-    def log_cdf(self, t: Array, *latents: Array, **kw: Any) -> Array:
+    def log_cdf(self, t: Array, *latents: Array, **kw: Value) -> Array:
         """The log-cdf log P(T ≤ t), broadcast shape.
 
         Default: that of `distribution`, else log(1 − S), stable at both ends.
@@ -98,7 +99,7 @@ class Survival(Likelihood):
                 return np.asarray(law.logcdf(t), dtype=float)
         return special.log1mexp(np.minimum(self.log_survival(t, *latents, **kw), 0.0))
 
-    def cdf(self, y: Array, *latents: Array, **kw: Any) -> Array:
+    def cdf(self, y: Array, *latents: Array, **kw: Value) -> Array:
         """P(T ≤ y | latents), without metadata. Default: that of `distribution`, else 1 − S."""
         with np.errstate(all="ignore"):
             if (law := self._law(latents, kw)) is not None:
@@ -109,10 +110,10 @@ class Survival(Likelihood):
         self,
         y: Array,
         *latents: Array,
-        censored: Metadata = None,
-        y_upper: Metadata = None,
-        entry: Metadata = None,
-        **kw: Any,
+        censored: Value | None = None,
+        y_upper: Value | None = None,
+        entry: Value | None = None,
+        **kw: Value,
     ) -> Array:
         """log-density of an exact row, log-probability of a censored one; broadcast shape."""
         code = observation.codes(censored)
@@ -131,12 +132,12 @@ class Survival(Likelihood):
             return value
         return special.minus(value, self.log_survival(start, *latents, **kw))
 
-    def _log_event(self, t: Array, *latents: Array, **kw: Any) -> Array:
+    def _log_event(self, t: Array, *latents: Array, **kw: Value) -> Array:
         """The log-density of T, log h + log S."""
         low = self.log_survival(t, *latents, **kw)
         return special.minus(low, -self.log_hazard(t, *latents, **kw))
 
-    def _log_between(self, low: Array, high: Array, *latents: Array, **kw: Any) -> Array:
+    def _log_between(self, low: Array, high: Array, *latents: Array, **kw: Value) -> Array:
         """The logarithm of P(low < T ≤ high), taken in the smaller of the two tails."""
         survival = self.log_survival(low, *latents, **kw)
         upper = special.log_diff_exp(survival, self.log_survival(high, *latents, **kw))

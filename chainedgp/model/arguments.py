@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeVar
 
 import numpy as np
+from paramz import Parameterized
 
 from ..data.rows import as_inputs
+from ..data.types import Data
 from ..errors import InputError
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
@@ -16,6 +18,8 @@ from ..means import MeanFunction
 from ..parameters.parts import copy_of
 
 __all__ = [
+    "Kernels",
+    "Means",
     "as_mean",
     "checked_inducing",
     "checked_jitter",
@@ -23,11 +27,14 @@ __all__ = [
     "one_per_latent",
 ]
 
+Kernels: TypeAlias = Parameterized | Sequence[Parameterized] | None
+Means: TypeAlias = MeanFunction | Sequence[MeanFunction] | None
+"""What users give: one for all latents, one for each, or None; kernels may be of GPy."""
 Part = TypeVar("Part", Kernel, MeanFunction)
 
 
 def one_per_latent(
-    value: Any, b: int, name: str, what: str, convert: Callable[[Any], Part]
+    value: object, b: int, name: str, what: str, convert: Callable[[object], Part]
 ) -> list[Part] | None:
     """A list of b copies, one per latent, or None where the user left it open.
 
@@ -45,7 +52,7 @@ def one_per_latent(
     return [copy_of(convert(part)) for part in parts]
 
 
-def as_mean(value: Any) -> MeanFunction:
+def as_mean(value: object) -> MeanFunction:
     """A mean function, or an error that says what one is."""
     if isinstance(value, MeanFunction):
         return value
@@ -55,7 +62,7 @@ def as_mean(value: Any) -> MeanFunction:
     )
 
 
-def checked_likelihood(likelihood: Any) -> Likelihood:
+def checked_likelihood(likelihood: object) -> Likelihood:
     """A copy of a likelihood object; a class or anything else is an error."""
     if isinstance(likelihood, type) and issubclass(likelihood, Likelihood):
         raise InputError(f"likelihood must be an object: write {likelihood.__name__}().")
@@ -68,7 +75,7 @@ def checked_likelihood(likelihood: Any) -> Likelihood:
     return copy_of(likelihood)
 
 
-def checked_inducing(Z: Any, b: int, columns: int) -> Array | list[Array]:
+def checked_inducing(Z: Data, b: int, columns: int) -> Array | list[Array]:
     """Z as one array (M, D) for all latents, or a list of b arrays."""
     if isinstance(Z, list | tuple) and len(Z) and all(np.ndim(z) == 2 for z in Z):
         if len(Z) != b:
@@ -80,7 +87,7 @@ def checked_inducing(Z: Any, b: int, columns: int) -> Array | list[Array]:
     return as_inputs(Z, "Z", columns)
 
 
-def checked_jitter(value: Any) -> float:
+def checked_jitter(value: object) -> float:
     """A relative jitter in (0, 1)."""
     if not (isinstance(value, int | float | np.floating) and 0.0 < value < 1.0):
         raise InputError(f"jitter must be a number between 0 and 1; got {value!r}.")

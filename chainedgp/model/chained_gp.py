@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from ..data.arguments import as_name, one_of, positive_int, thread_count
 from ..data.frames import as_column_names, column_names
 from ..data.rows import Rows, is_dask
 from ..data.tables import Table
+from ..data.types import Data, FilePath, Frame, Metadata, Seed
 from ..distributed import distribute
 from ..errors import InputError
 from ..inference.inducing import select_inducing
@@ -50,6 +50,8 @@ from ..posterior.sparse import make_prior
 from ..predictive.distribution import Predictive
 from ..predictive.predictor import Predictor
 from .arguments import (
+    Kernels,
+    Means,
     as_mean,
     checked_inducing,
     checked_jitter,
@@ -111,13 +113,13 @@ class ChainedGP(ParamzModel):
 
     def __init__(
         self,
-        X: Any,
-        Y: Any,
+        X: Data,
+        Y: Data,
         likelihood: Likelihood,
-        kernels: Any = None,
-        Z: Any = None,
-        mean_functions: Any = None,
-        Y_metadata: Any = None,
+        kernels: Kernels = None,
+        Z: Data | None = None,
+        mean_functions: Means = None,
+        Y_metadata: Metadata = None,
         num_inducing: int = 100,
         name: str = "chained_gp",
         *,
@@ -151,7 +153,7 @@ class ChainedGP(ParamzModel):
     def _set_options(self, num_nodes: int | None, num_threads: int | None) -> None:
         self.num_nodes, self.num_threads = num_nodes, num_threads
 
-    def _read_data(self, X: Any, Y: Any, Y_metadata: Any, missing: str) -> Evaluator:
+    def _read_data(self, X: Data, Y: Data, Y_metadata: Metadata, missing: str) -> Evaluator:
         self._column_names = column_names(X)
         self.input_names = list(self._column_names) if self._column_names else None
         self.target_name = (column_names(Y) or [None])[0]
@@ -160,7 +162,12 @@ class ChainedGP(ParamzModel):
         return evaluator
 
     def _take_rows(
-        self, X: Any, Y: Any, Y_metadata: Any, missing: str = "raise", columns: Any = None
+        self,
+        X: Data,
+        Y: Data,
+        Y_metadata: Metadata,
+        missing: str = "raise",
+        columns: int | tuple[str, ...] | None = None,
     ) -> Evaluator:
         """Check the rows and give them to an evaluator; starts are made from `_sample`."""
         given = X, Y, Y_metadata, self.likelihood
@@ -179,7 +186,9 @@ class ChainedGP(ParamzModel):
         data = self._data, self._sample, self._starts
         return Problem(self, self._parts, *data, evaluator, self.num_nodes)
 
-    def _make_parts(self, kernels: Any, means: Any) -> tuple[list[Kernel], list[MeanFunction]]:
+    def _make_parts(
+        self, kernels: Kernels, means: Means
+    ) -> tuple[list[Kernel], list[MeanFunction]]:
         """Kernels and means as given, or started from the rows; and the likelihood's parameters."""
         b, X = len(self.latents), self._sample.X
         given_kernels = one_per_latent(kernels, b, "kernels", "a kernel", as_kernel)
@@ -259,7 +268,7 @@ class ChainedGP(ParamzModel):
         self._parts.jitter = checked_jitter(value)
         self._mark_stale()
 
-    def save(self, path: Any, data: bool = True) -> None:
+    def save(self, path: FilePath, data: bool = True) -> None:
         """Write the model to one file (npz with a JSON header, no pickle); see `chainedgp.load`.
 
         data : False leaves the rows out; the loaded model then predicts, and fits after `set_data`.
@@ -334,7 +343,9 @@ class ChainedGP(ParamzModel):
         self.input_names = as_column_names(names, self.X.shape[1])
         self._column_names = tuple(self.input_names)
 
-    def set_data(self, X: Any, Y: Any, Y_metadata: Any = None, missing: str = "raise") -> None:
+    def set_data(
+        self, X: Data, Y: Data, Y_metadata: Metadata = None, missing: str = "raise"
+    ) -> None:
         """New rows for the same model; parameters and q stay, as a warm start."""
         columns = self._column_names or self.X.shape[1]
         missing = one_of(missing, ("raise", "drop"), "missing")
@@ -414,7 +425,7 @@ class ChainedGP(ParamzModel):
         patience: int | None = None,
         learning_rate: float | None = None,
         callback: Callable[[TracePoint], object] | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint: FilePath | None = None,
         checkpoint_every: int = 10,
         optimizer: str | None = None,
     ) -> OptimizationResult:
@@ -484,27 +495,27 @@ class ChainedGP(ParamzModel):
 
     # ---- predictions --------------------------------------------------------------------------
 
-    def predict_latents(self, Xnew: Any, full_cov: bool = False) -> tuple[Array, Array]:
+    def predict_latents(self, Xnew: Data, full_cov: bool = False) -> tuple[Array, Array]:
         """q(f*) of every latent at Xnew (Saul et al. 2016, eqs. 4 and 5).
 
         Returns mean (n, b) and variance (n, b), or with `full_cov` the covariance (b, n, n).
         """
         return self._predictor().latents(Xnew, full_cov)
 
-    def predictive(self, Xnew: Any, Y_metadata: Any = None) -> Predictive:
+    def predictive(self, Xnew: Data, Y_metadata: Metadata = None) -> Predictive:
         """The predictive distribution of the targets at Xnew: p(y* | x*) under q (one per row)."""
         return self._predictor().distribution(Xnew, Y_metadata)
 
-    def predict(self, Xnew: Any, Y_metadata: Any = None) -> tuple[Array, Array]:
+    def predict(self, Xnew: Data, Y_metadata: Metadata = None) -> tuple[Array, Array]:
         """Mean and variance of the targets at Xnew, each (n, 1)."""
         return self._predictor().moments(Xnew, Y_metadata)
 
     def predict_frame(
         self,
-        Xnew: Any,
+        Xnew: Data,
         quantiles: Sequence[float] = (2.5, 50.0, 97.5),
-        Y_metadata: Any = None,
-    ) -> Any:
+        Y_metadata: Metadata = None,
+    ) -> Frame:
         """Predictions as a pandas DataFrame with the index of Xnew, where it has one.
 
         A frame of another library, such as polars, gives a frame of that library. Columns: mean,
@@ -513,30 +524,30 @@ class ChainedGP(ParamzModel):
         return self._predictor().frame(Xnew, quantiles, Y_metadata)
 
     def predict_quantiles(
-        self, Xnew: Any, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Any = None
+        self, Xnew: Data, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Metadata = None
     ) -> list[Array]:
         """Quantiles of the targets, in percent as in GPy: a list of (n, 1)."""
         return self._predictor().quantiles(Xnew, quantiles, Y_metadata)
 
-    def predict_density(self, Xnew: Any, y: Any, Y_metadata: Any = None) -> Array:
+    def predict_density(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
         """Predictive density (or mass) at y: a 1-D grid gives (n, k), (n, 1) is per row."""
         return self._predictor().density(Xnew, y, Y_metadata)
 
-    def predict_cdf(self, Xnew: Any, y: Any, Y_metadata: Any = None) -> Array:
+    def predict_cdf(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
         """Predictive probability of a target of at most y; shapes as in `predict_density`."""
         return self._predictor().cdf(Xnew, y, Y_metadata)
 
-    def log_predictive_density(self, Xnew: Any, Ynew: Any, Y_metadata: Any = None) -> Array:
+    def log_predictive_density(self, Xnew: Data, Ynew: Data, Y_metadata: Metadata = None) -> Array:
         """log p(y* | x*) of new rows, (n, 1); the mean of its negative is the NLPD."""
         return self._predictor().log_density(Xnew, Ynew, Y_metadata)
 
     def posterior_samples(
-        self, Xnew: Any, size: int = 10, rng: Any = None, Y_metadata: Any = None
+        self, Xnew: Data, size: int = 10, rng: Seed = None, Y_metadata: Metadata = None
     ) -> Array:
         """Draws of the targets at Xnew, independent over rows: (n, 1, size)."""
         return self._predictor().draws(Xnew, size, rng, Y_metadata)
 
-    def posterior_samples_f(self, Xnew: Any, size: int = 10, rng: Any = None) -> Array:
+    def posterior_samples_f(self, Xnew: Data, size: int = 10, rng: Seed = None) -> Array:
         """Joint draws of the latent functions at Xnew from q: (n, b, size).
 
         f = mean(x) + Aᵀv + r with v ~ q(v), and r ~ N(0, K** − AᵀA), what the inducing values leave
@@ -559,7 +570,7 @@ class ChainedGP(ParamzModel):
 
     # ---- assessment ---------------------------------------------------------------------------
 
-    def loo(self, refit: int | bool = REFIT, rng: Any = 0, size: int = 4000) -> LOO:
+    def loo(self, refit: int | bool = REFIT, rng: Seed = 0, size: int = 4000) -> LOO:
         """Log-densities of each row when it is left out, at the same hyperparameters.
 
         From the sites of q, and for the `refit` rows of the greatest influence (largest Pareto k)
@@ -569,7 +580,7 @@ class ChainedGP(ParamzModel):
         """
         return loo(self.problem, refit, rng, size)
 
-    def check(self, rows: int = ROWS, rng: Any = 0) -> Check:
+    def check(self, rows: int = ROWS, rng: Seed = 0) -> Check:
         """What to look at before trusting the fit, in words, each with its cause and remedy.
 
         Asks whether the fit converged, whether quadrature nodes suffice, how many rows widen q
@@ -598,7 +609,7 @@ class ChainedGP(ParamzModel):
 
     def predict_component(
         self,
-        Xnew: Any,
+        Xnew: Data,
         latent: int | str,
         part: int | str | None = None,
         *,

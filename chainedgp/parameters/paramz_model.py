@@ -54,7 +54,7 @@ class ParamzModel(Searchable, Model):
 
     # ---- hyperpriors ---------------------------------------------------------------------------
 
-    def set_prior(self, leaf: Any, prior: Prior | None) -> None:
+    def set_prior(self, leaf: Param | str, prior: Prior | None) -> None:
         """Put a hyperprior on a parameter, or take it off with None; it enters the objective.
 
         leaf : a parameter such as `m.kernels[0].lengthscale`, or a regular expression over names,
@@ -86,7 +86,7 @@ class ParamzModel(Searchable, Model):
                     "whose support holds it, such as Normal for a parameter of either sign."
                 )
 
-    def _with_priors(self) -> list[tuple[Any, Prior]]:
+    def _with_priors(self) -> list[tuple[Param, Prior]]:
         if not self.hyperpriors:
             return []
         leaves = named_leaves(self)
@@ -100,7 +100,7 @@ class ParamzModel(Searchable, Model):
 
     # ---- traps of paramz ------------------------------------------------------------------------
 
-    def __copy__(self) -> Any:
+    def __copy__(self) -> Self:
         return copy_of(self)  # a shallow copy would take the parts away from this model
 
     @property
@@ -116,7 +116,9 @@ class ParamzModel(Searchable, Model):
     def optimizer_array(self, x: Array) -> None:
         Model.optimizer_array.fset(self, x)
 
-    def randomize(self, rand_gen: Any = None, *args: Any, **kwargs: Any) -> None:
+    def randomize(
+        self, rand_gen: Callable[..., Array] | None = None, *args: object, **kwargs: object
+    ) -> None:
         """Draw all free parameters, as paramz transforms them, from `rand_gen(size=…)`; N(0, 1)."""
         draw: Any = np.random.default_rng().normal if rand_gen is None else rand_gen
         self.optimizer_array = draw(*args, size=self.optimizer_array.size, **kwargs)
@@ -125,7 +127,7 @@ class ParamzModel(Searchable, Model):
         super().__setitem__(key, value, paramlist)
         self._sync_leaves(to_leaves=True)  # paramz itself does not update fixed leaves
 
-    def update_model(self, updates: bool | None = None) -> Any:
+    def update_model(self, updates: bool | None = None) -> bool | None:
         """Get or set whether changes are followed at once; nothing set meanwhile is lost."""
         if updates:
             self._sync_leaves(to_leaves=False)

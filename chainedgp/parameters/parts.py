@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from paramz import Param, Parameterized
@@ -14,8 +14,10 @@ from .roles import Role
 
 __all__ = ["LatentList", "Part", "copy_of", "latent_index", "name_after"]
 
+Copied = TypeVar("Copied", bound=Parameterized)
 
-def copy_of(part: Any) -> Any:
+
+def copy_of(part: Copied) -> Copied:
     """A copy of a parameterised object; paramz overflows on the way for values above 709."""
     with np.errstate(over="ignore"):
         return part.copy()
@@ -37,7 +39,7 @@ class Part(Parameterized):
                 found.append(child)
         return found
 
-    def __copy__(self) -> Any:
+    def __copy__(self) -> Self:
         return copy_of(self)  # a shallow copy would take the parameters away from this one
 
     def _given(self) -> tuple[str, ...]:
@@ -52,7 +54,7 @@ class Part(Parameterized):
         return str(super().__str__(header, VT100))
 
 
-def _one_line(part: Any) -> str:
+def _one_line(part: Parameterized) -> str:
     """The `repr` of a part, such as RBF(1, variance=1, lengthscale=2)."""
     words = list(part._given()) if isinstance(part, Part) else []
     for child in part.parameters:
@@ -64,7 +66,7 @@ def _one_line(part: Any) -> str:
     return f"{type(part).__name__}({', '.join(words)})"
 
 
-def name_after(part: Any, latent: str) -> None:
+def name_after(part: Parameterized | Param, latent: str) -> None:
     """Name a part after its latent; a kernel's own name still finds it: `kernels.mean.rbf`."""
     own = getattr(part, "own_name", part.name)
     part.name = latent
@@ -93,7 +95,9 @@ class LatentList(Searchable):
     Any other string is a regular expression over parameter names, as everywhere in paramz.
     """
 
-    def __init__(self, parts: Sequence[Any], latents: Sequence[str], name: str) -> None:
+    def __init__(
+        self, parts: Sequence[Parameterized | Param], latents: Sequence[str], name: str
+    ) -> None:
         super().__init__(name=name)
         self._latents = tuple(latents)
         for part, latent in zip(parts, latents, strict=True):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..data.arguments import positive_int
+from ..data.types import Data, Metadata
 from ..errors import InputError
 from ..linalg import Array
+from ..predictive.distribution import Predictive
 from ..predictive.fitted import FittedModel
 from . import grids, style
+from .grids import Place
 from .targets import draw_data, shown_targets, target_limits
 
 if TYPE_CHECKING:
@@ -26,14 +29,14 @@ def plot_density(
     model: FittedModel,
     input: int | str | None = None,
     *,
-    at: Any = None,
+    at: Place = None,
     limits: tuple[float, float] | None = None,
-    y: Any = None,
+    y: Data | None = None,
     num: int = 120,
     data: bool | None = None,
     colorbar: bool = True,
-    Y_metadata: Any = None,
-    ax: Any = None,
+    Y_metadata: Metadata = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """The predictive density p(y | x), or probability of a count, over x and y.
 
@@ -80,14 +83,14 @@ def plot_density(
     return style.tidy(ax, grids.axis_name(model, [column], at), grids.target_label(model, metadata))
 
 
-def _as_grid(y: Any) -> Array:
+def _as_grid(y: Data) -> Array:
     grid = np.asarray(y, dtype=float).ravel()
     if grid.size < 2 or not (np.diff(grid) > 0).all():
         raise InputError("y must be a rising grid of at least two targets.")
     return grid
 
 
-def _target_grid(model: FittedModel, y: Array, predictive: Any, num: int) -> Array:
+def _target_grid(model: FittedModel, y: Array, predictive: Predictive, num: int) -> Array:
     """Targets (k,) inside the support: whole numbers for counts, never an end of the support."""
     num, support = positive_int(num, "num"), model.likelihood.target_support
     ends = predictive.ppf(np.array([0.025, 0.975]))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..data.arguments import as_generator, one_of, positive_int
 from ..data.frames import check_order
 from ..data.rows import as_metadata, as_targets
+from ..data.types import Data, Metadata, Seed
 from ..errors import InputError
+from ..inference.result import OptimizationResult
 from ..linalg import Array
 from ..predictive.fitted import FittedModel
 from ..predictive.observed import pit_ends
@@ -28,13 +30,13 @@ TRACE_AXES = {"iterations": None, "seconds": 3, "evaluations": 1}
 
 def plot_pit(
     model: FittedModel,
-    X: Any = None,
-    Y: Any = None,
+    X: Data | None = None,
+    Y: Data | None = None,
     *,
     bins: int = 10,
-    rng: Any = 0,
-    Y_metadata: Any = None,
-    ax: Any = None,
+    rng: Seed = 0,
+    Y_metadata: Metadata = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Histogram of the probability integral transform u = F(y | x): flat if calibrated.
 
@@ -71,12 +73,12 @@ def plot_pit(
 
 def plot_calibration(
     model: FittedModel,
-    X: Any = None,
-    Y: Any = None,
+    X: Data | None = None,
+    Y: Data | None = None,
     *,
-    rng: Any = 0,
-    Y_metadata: Any = None,
-    ax: Any = None,
+    rng: Seed = 0,
+    Y_metadata: Metadata = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Share of rows inside the central predictive interval against its probability.
 
@@ -101,7 +103,11 @@ def plot_calibration(
 
 
 def plot_trace(
-    source: Any, against: str = "iterations", *, gap: bool = False, ax: Any = None
+    source: OptimizationResult | FittedModel,
+    against: str = "iterations",
+    *,
+    gap: bool = False,
+    ax: Axes | None = None,
 ) -> Axes:
     """The bound over an optimisation.
 
@@ -111,7 +117,9 @@ def plot_trace(
     against : "iterations", "seconds" or "evaluations" (of the likelihood, over all rows).
     gap : draw how far the bound is below its best, on a logarithmic axis.
     """
-    result = source if hasattr(source, "trace_array") else getattr(source, "last_result", None)
+    result: OptimizationResult | None = getattr(source, "last_result", None)
+    if isinstance(source, OptimizationResult):
+        result = source
     if result is None or not len(result.trace):
         raise InputError("there is no trace yet: call optimize() first, or give its result.")
     one_of(against, tuple(TRACE_AXES), "against")
@@ -136,7 +144,10 @@ def plot_trace(
 
 
 def plot_relevance(
-    model: FittedModel, *, groups: Mapping[str, Sequence[int | str]] | None = None, ax: Any = None
+    model: FittedModel,
+    *,
+    groups: Mapping[str, Sequence[int | str]] | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """How much each input matters to each latent: one bar per input and latent.
 
@@ -170,11 +181,13 @@ def plot_relevance(
     return style.tidy(ax, "relevance (change of the latent per sd of the input)")
 
 
-def _transform(model: FittedModel, X: Any, Y: Any, Y_metadata: Any, rng: Any) -> Array:
+def _transform(
+    model: FittedModel, X: Data | None, Y: Data | None, Y_metadata: Metadata, rng: Seed
+) -> Array:
     """PIT values (n,), uniform if calibrated; drawn at random where only a range is known."""
     if (X is None) != (Y is None):
         raise InputError("give both X and Y, or neither for the data of the fit.")
-    if X is None:
+    if X is None or Y is None:
         X, Y, Y_metadata = model.X, model.Y, model.Y_metadata
     if not model.likelihood.target_support.ordered:
         raise InputError("classes have no order: a PIT is for numbers.")

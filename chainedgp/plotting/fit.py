@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtri
 
+from ..data.types import Metadata
 from ..errors import InputError
 from ..linalg import Array
 from ..parameters.parts import latent_index
+from ..predictive.distribution import Predictive
 from ..predictive.fitted import FittedModel
 from . import grids, style
+from .grids import Place
 from .targets import draw_data, shown_targets, target_limits
 
 if TYPE_CHECKING:
@@ -31,8 +34,8 @@ def plot_fit(
     num: int = 200,
     data: bool = True,
     legend: bool = True,
-    Y_metadata: Any = None,
-    ax: Any = None,
+    Y_metadata: Metadata = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """A model of one input: predictive median, central quantile bands, and the data.
 
@@ -70,14 +73,14 @@ def plot_slice(
     input: int | str | None = None,
     levels: Sequence[float] = LEVELS,
     *,
-    at: Any = None,
+    at: Place = None,
     latent: int | str | None = None,
     limits: tuple[float, float] | None = None,
     num: int = 200,
     data: bool = False,
     legend: bool = True,
-    Y_metadata: Any = None,
-    ax: Any = None,
+    Y_metadata: Metadata = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """The predictive distribution, or one latent, along one input, the others held at rest.
 
@@ -119,12 +122,12 @@ def plot_latents(
     input: int | str | None = None,
     levels: Sequence[float] = LEVELS,
     *,
-    at: Any = None,
+    at: Place = None,
     natural: bool = False,
     limits: tuple[float, float] | None = None,
     num: int = 200,
     legend: bool = True,
-    ax: Any = None,
+    ax: Axes | None = None,
 ) -> np.ndarray:
     """Each latent function along one input with the bands of q, one axes per latent.
 
@@ -191,7 +194,7 @@ def _draw_target(
     ax: Axes,
     model: FittedModel,
     x: Array,
-    predictive: Any,
+    predictive: Predictive,
     y: Array,
     name: str,
     levels: Array,
@@ -208,9 +211,9 @@ def _draw_target(
         ax.set_ylim(-0.02, 1.02)
         return "probability"
     if support.size == 2:
-        table = predictive.parameters(_ends(levels))
-        if "probability" in table:
-            _draw_quantiles(ax, x, table["probability"], levels)
+        parameters = predictive.parameters(_ends(levels))
+        if "probability" in parameters:
+            _draw_quantiles(ax, x, parameters["probability"], levels)
         else:
             ax.plot(x, predictive.mean[:, 0], color=style.COLOURS["blue"], lw=1.6, label="mean")
         ax.set_ylim(-0.04, 1.04)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
 from ..data.arguments import positive_int
 from ..data.rows import WEIGHTS
+from ..data.types import Data, Metadata
 from ..errors import InputError
 from ..likelihoods.observation import OBSERVATION
 from ..linalg import Array
@@ -16,6 +17,8 @@ from ..predictive.fitted import FittedModel
 
 __all__ = ["input_names", "relevances", "target_name"]
 
+Place: TypeAlias = Data | Mapping[int, float] | Mapping[str, float] | None
+"""Where inputs that are not drawn are held: a row, or values of some; None is the medians."""
 MARGIN = 0.02  # a grid reaches so far beyond the data on either side, in ranges of the data
 SAMPLE_ROWS = 200  # rows of the data, at most, over which relevances are averaged
 STEP = 0.1  # least change of an input, in its standard deviations, by which a slope is taken
@@ -40,7 +43,7 @@ def target_name(model: FittedModel) -> str:
     return str(given) if given else "time" if model.likelihood.event_times else "y"
 
 
-def axis_name(model: FittedModel, columns: Sequence[int], at: Any = None) -> str:
+def axis_name(model: FittedModel, columns: Sequence[int], at: Place = None) -> str:
     """Name of the first of the drawn inputs and, on a second line, where the others are held."""
     names, row, medians = input_names(model), resting_point(model, at), resting_point(model)
     others = [d for d in range(len(names)) if d not in columns]
@@ -51,9 +54,10 @@ def axis_name(model: FittedModel, columns: Sequence[int], at: Any = None) -> str
     return "\n".join([names[columns[0]], *([f"({', '.join(words)})"] if words else [])])
 
 
-def target_label(model: FittedModel, metadata: Mapping[str, Any]) -> str:
+def target_label(model: FittedModel, metadata: Mapping[str, Data]) -> str:
     """Name of the target, with the metadata of the drawn rows: "y (exposure 17)"."""
-    words = [f"{key} {value:.4g}" for key, value in metadata.items() if np.ndim(value) == 0]
+    scalars = {key: np.asarray(value) for key, value in metadata.items() if not np.ndim(value)}
+    words = [f"{key} {value:.4g}" for key, value in scalars.items()]
     return target_name(model) + (f" ({', '.join(words)})" if words else "")
 
 
@@ -69,7 +73,7 @@ def column_index(model: FittedModel, input: int | str) -> int:
     )
 
 
-def resting_point(model: FittedModel, at: Any = None) -> Array:
+def resting_point(model: FittedModel, at: Place = None) -> Array:
     """Where the other inputs are held, (D,): medians of the data, or what `at` says.
 
     at : None, a row (D,), or a dict {index or name: value} for some of the inputs.
@@ -87,14 +91,18 @@ def resting_point(model: FittedModel, at: Any = None) -> Array:
     return given
 
 
-def rows_along(model: FittedModel, columns: Sequence[int], values: Array, at: Any = None) -> Array:
+def rows_along(
+    model: FittedModel, columns: Sequence[int], values: Array, at: Place = None
+) -> Array:
     """Rows (n, D): `values` (n, len(columns)) in `columns`, the resting point elsewhere."""
     rows = np.tile(resting_point(model, at), (len(values), 1))
     rows[:, list(columns)] = values
     return rows
 
 
-def axis_values(model: FittedModel, column: int, num: int, limits: Any = None) -> Array:
+def axis_values(
+    model: FittedModel, column: int, num: int, limits: tuple[float, float] | None = None
+) -> Array:
     """An even grid over the range of an input, a little wider, or over `limits`: (num,)."""
     num = positive_int(num, "num")
     if limits is None:
@@ -109,7 +117,7 @@ def axis_values(model: FittedModel, column: int, num: int, limits: Any = None) -
     return np.linspace(low, high, num)
 
 
-def metadata_at_rest(model: FittedModel, Y_metadata: Any = None) -> dict[str, Any]:
+def metadata_at_rest(model: FittedModel, Y_metadata: Metadata = None) -> dict[str, Data]:
     """Metadata of drawn rows: what is given, else a typical value of the data.
 
     Exposure, trials and the like take their (lower) median; what says how an event was seen

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..data.types import Data, Metadata
 from ..errors import InputError, MomentWarning
 from ..linalg import Array
 from ..parameters.parts import latent_index
 from ..predictive.fitted import FittedModel
 from . import grids, style
+from .grids import Place
 from .targets import shown_targets
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
 
 __all__ = ["plot_map"]
 
@@ -27,13 +31,13 @@ def plot_map(
     what: str | float | None = None,
     inputs: tuple[int | str, int | str] = (0, 1),
     *,
-    at: Any = None,
-    limits: Any = (None, None),
+    at: Place = None,
+    limits: Sequence[tuple[float, float] | None] = (None, None),
     num: int = 60,
     data: bool = True,
     colorbar: bool = True,
-    Y_metadata: Any = None,
-    ax: Any = None,
+    Y_metadata: Metadata = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """A quantity over two inputs, the others held at rest, with contour lines and the data.
 
@@ -74,15 +78,13 @@ def plot_map(
         bar = style.colour_bar(ax, image, label)
         if lines is not None:  # labels of contours on the map itself would be in the way
             bar.add_lines(lines)
-            bar.set_ticks(
-                lines.levels[(table.min() <= lines.levels) & (lines.levels <= table.max())]
-            )
+            bar.set_ticks([v for v in lines.levels if table.min() <= v <= table.max()])
     vertical = grids.input_names(model)[columns[1]]
     return style.tidy(ax, grids.axis_name(model, columns, at), vertical)
 
 
 def _quantity(
-    model: FittedModel, rows: Array, what: str | float | None, metadata: dict[str, Any]
+    model: FittedModel, rows: Array, what: str | float | None, metadata: dict[str, Data]
 ) -> tuple[str, Array, bool]:
     """Label, values (n,), and whether they are on the scale of the target."""
     name, predictive = grids.target_label(model, metadata), model.predictive(rows, metadata)
@@ -123,7 +125,7 @@ def _finite(values: Array, what: str) -> Array:
 
 
 def _draw_rows(
-    ax: Axes, model: FittedModel, columns: list[int], y: Array | None, image: Any
+    ax: Axes, model: FittedModel, columns: list[int], y: Array | None, image: ScalarMappable
 ) -> None:
     """The rows as points, filled by their targets y, if given, in the colours of the image."""
     points = np.asarray(model.X)[:, columns]
@@ -132,7 +134,7 @@ def _draw_rows(
         ax.scatter(*points.T, s=0.6 * size, c="white", edgecolors="black", linewidths=0.4)
         return
     censored = model.Y_metadata.get("censored", np.zeros(len(y)))
-    look = {"cmap": image.cmap, "norm": image.norm, "edgecolors": "white", "linewidths": 0.5}
+    look: Any = {"cmap": image.cmap, "norm": image.norm, "edgecolors": "white", "linewidths": 0.5}
     for mask, marker, label in ((censored == 0, "o", "event"), (censored != 0, "^", "censored")):
         if mask.any():
             ax.scatter(*points[mask].T, s=size, c=y[mask], marker=marker, **look)

@@ -17,6 +17,8 @@ from ..linalg import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colorbar import Colorbar
     from matplotlib.colors import Colormap
 
 __all__ = ["COLOURS", "LINE_STYLES", "SEQUENCE", "density_map", "tint"]
@@ -56,7 +58,7 @@ def density_map() -> Colormap:
     return LinearSegmentedColormap.from_list("chainedgp_density", steps)
 
 
-def one_axes(ax: Any, size: tuple[float, float] = SIZE) -> Axes:
+def one_axes(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
     """`ax`, or the axes of a new figure."""
     if ax is None:
         from matplotlib import pyplot as plt
@@ -67,7 +69,7 @@ def one_axes(ax: Any, size: tuple[float, float] = SIZE) -> Axes:
     return ax
 
 
-def many_axes(axes: Any, count: int) -> np.ndarray:
+def many_axes(axes: Axes | Sequence[Axes] | np.ndarray | None, count: int) -> np.ndarray:
     """`axes` as an array (count,), or those of a new figure, one below the other."""
     if axes is None:
         from matplotlib import pyplot as plt
@@ -115,7 +117,7 @@ def legend_above(ax: Axes, ncols: int = 4) -> None:
         )
 
 
-def colour_bar(ax: Axes, image: Any, label: str, extend: str = "neither") -> Any:
+def colour_bar(ax: Axes, image: ScalarMappable, label: str, extend: str = "neither") -> Colorbar:
     """A colour bar beside `ax`."""
     bar = ax.figure.colorbar(image, ax=ax, extend=extend, pad=0.02)
     bar.set_label(label)

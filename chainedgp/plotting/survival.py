@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..data.rows import rows_of
+from ..data.types import Data, Metadata
 from ..errors import InputError
 from ..linalg import Array
 from ..predictive.distribution import Predictive
@@ -25,13 +26,13 @@ MOST_BANDS = 4  # more curves than this are drawn without bands
 
 def plot_survival(
     model: FittedModel,
-    X: Any = None,
+    X: Data | None = None,
     *,
-    times: Any = None,
+    times: Data | None = None,
     bands: tuple[float, float] | None = (2.5, 97.5),
     labels: Sequence[str] | None = None,
-    Y_metadata: Any = None,
-    ax: Any = None,
+    Y_metadata: Metadata = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Survival curves S(t) = P(T > t) of chosen rows, with credible bands from q.
 
@@ -49,13 +50,13 @@ def plot_survival(
 
 def plot_hazard(
     model: FittedModel,
-    X: Any = None,
+    X: Data | None = None,
     *,
-    times: Any = None,
+    times: Data | None = None,
     bands: tuple[float, float] | None = (2.5, 97.5),
     labels: Sequence[str] | None = None,
-    Y_metadata: Any = None,
-    ax: Any = None,
+    Y_metadata: Metadata = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Hazard curves h(t) = −d log S(t)/dt of chosen rows; arguments as in `plot_survival`."""
     ax = _plot_curves(model, Predictive.hazard, X, times, bands, labels, Y_metadata, ax)
@@ -67,13 +68,13 @@ def plot_hazard(
 
 def _plot_curves(
     model: FittedModel,
-    curve: Callable[..., Any],
-    X: Any,
-    times: Any,
+    curve: Callable[..., Array | tuple[Array, ...]],
+    X: Data | None,
+    times: Data | None,
     bands: tuple[float, float] | None,
     labels: Sequence[str] | None,
-    Y_metadata: Any,
-    ax: Any,
+    Y_metadata: Metadata,
+    ax: Axes | None,
 ) -> Axes:
     if not model.likelihood.event_times:
         raise InputError(
@@ -122,7 +123,7 @@ def _typical_rows(model: FittedModel) -> Array:
     return X[order[picks]]
 
 
-def _row_labels(model: FittedModel, rows: Array, X: Any) -> list[str]:
+def _row_labels(model: FittedModel, rows: Array, X: Data | None) -> list[str]:
     """Names in a frame's own index; else inputs (x0 = 0.3, x1 = 2), or numbers if they are many."""
     index, names = getattr(X, "index", None), grids.input_names(model)
     if index is not None and not callable(index) and list(index) != list(range(len(rows))):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..data.types import Data
 from ..linalg import Array
 from ..predictive.fitted import FittedModel
 from . import style
@@ -26,13 +27,14 @@ INTERVAL = 2  # the code of interval-censored rows, which are drawn as bars
 MOST_DRAWN = 5000  # more points than this become pixels in a PDF
 
 
-def shown_targets(model: FittedModel, metadata: Mapping[str, Any]) -> Array:
+def shown_targets(model: FittedModel, metadata: Mapping[str, Data]) -> Array:
     """The targets (N,); counts in proportion to the exposure, or trials, of the drawn rows."""
     y, support = np.array(model.Y)[:, 0], model.likelihood.target_support
     for key in () if support.continuous or support.bounded else PROPORTIONAL:
         own = model.Y_metadata.get(key)
         if own is not None and np.ndim(metadata[key]) == 0:
-            y *= np.divide(float(metadata[key]), own, out=np.ones(len(y)), where=own > 0.0)
+            shown = float(np.asarray(metadata[key]))
+            y *= np.divide(shown, own, out=np.ones(len(y)), where=own > 0.0)
     return y
 
 

@@ -307,7 +307,7 @@ class Evaluator:
         of_latents = [latent for group in H for latent in group]
         return sums, self.over_latents(reverse_prior, self._priors, of_latents)
 
-    def over_latents(self, work: Callable[..., R], *parts: Sequence[Any]) -> list[R]:
+    def over_latents(self, work: Callable[..., R], *parts: Sequence[object]) -> list[R]:
         """work(…) of every latent's or group's parts, on threads where it is long enough."""
         jobs = list(zip(*parts, strict=True))
         with one_blas_thread():

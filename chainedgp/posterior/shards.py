@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..data.rows import Rows
+from ..data.types import Keywords
 from ..linalg import Array, Indices, Workspace
 from .family import Marginals
 from .sites import Sites
@@ -232,7 +233,7 @@ class Shard:
         return Gradients(family.reverse_sites(chunks, g_m, g_V, current, *factors))
 
     def _nodes(
-        self, task: Task, rows: slice, y: Array, m: Array, v: Array, kw: dict[str, Any]
+        self, task: Task, rows: slice, y: Array, m: Array, v: Array, kw: Keywords
     ) -> tuple[int | Indices, int, int]:
         """Nodes of some rows; how many of these no number serves, and how many want more."""
         if self.fixed_nodes is not None or task.setting.likelihood.exact_expectation:

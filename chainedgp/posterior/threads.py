@@ -25,7 +25,7 @@ class Threads:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pool": None}
 
-    def map(self, work: Callable[..., R], jobs: Sequence[tuple[Any, ...]]) -> Iterator[R]:
+    def map(self, work: Callable[..., R], jobs: Sequence[tuple[object, ...]]) -> Iterator[R]:
         """work(*job) of all jobs, in their order; at most a few are in flight."""
         if self.count == 1 or len(jobs) == 1:
             for job in jobs:
@@ -52,7 +52,7 @@ class Threads:
         return self._pool[1]
 
 
-def _quiet(work: Callable[..., R], *job: Any) -> R:
+def _quiet(work: Callable[..., R], *job: object) -> R:
     """Without floating-point warnings: what is not finite shows in the bound, which is checked."""
     with np.errstate(all="ignore"):  # belongs to a thread, so it is set in each
         return work(*job)

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ..data.arguments import as_fractions, as_generator, as_percent, fraction, positive_int
+from ..data.types import Data
 from ..errors import InputError, MomentWarning
 from ..expectations import quadrature
 from ..likelihoods.contract import Likelihood
@@ -141,11 +142,11 @@ class Predictive(SurvivalCurves):
 
     # ---- the distribution ------------------------------------------------------------------------
 
-    def pdf(self, y: np.ndarray) -> np.ndarray:
+    def pdf(self, y: Data) -> np.ndarray:
         """p(y) = ∫ p(y | f) q(f) df, a density or a probability: (n, k) for a grid (k,)."""
         return np.exp(self.logpdf(y))
 
-    def logpdf(self, y: np.ndarray) -> np.ndarray:
+    def logpdf(self, y: Data) -> np.ndarray:
         """log p(y), (n, k), summed in log space; −inf outside the support.
 
         For a censored row the logarithm of the probability of what was seen.
@@ -158,7 +159,7 @@ class Predictive(SurvivalCurves):
         kw = {key: value for key, value in self._seen.kw.items() if key != "entry"}
         return self._logpdf(y, mixture_of(self._likelihood, self._means, self._variances, kw))
 
-    def _logpdf(self, y: np.ndarray, mixture: Mixture) -> np.ndarray:
+    def _logpdf(self, y: Data, mixture: Mixture) -> np.ndarray:
         return self._over_entries(
             y,
             -np.inf,
@@ -166,7 +167,7 @@ class Predictive(SurvivalCurves):
             lambda y, rows: log_expectation(mixture, mixture.log_density, y, rows),
         )
 
-    def cdf(self, y: np.ndarray) -> np.ndarray:
+    def cdf(self, y: Data) -> np.ndarray:
         """P(Y ≤ y), (n, k) for a grid (k,)."""
         if self._tables is not None:
             values = self._as_targets(y)
@@ -262,7 +263,7 @@ class Predictive(SurvivalCurves):
             return None
         return DensityTables(self._mixture, len(self), self._likelihood)
 
-    def _as_targets(self, y: np.ndarray, name: str = "y") -> np.ndarray:
+    def _as_targets(self, y: Data, name: str = "y") -> np.ndarray:
         """y as (n, k): a scalar or a grid (k,) for all rows, or (n, k) as it is."""
         try:
             values = np.array(y, dtype=float)
@@ -281,7 +282,7 @@ class Predictive(SurvivalCurves):
 
     def _over_entries(
         self,
-        y: np.ndarray,
+        y: Data,
         below: float,
         above: float,
         function: Callable[[np.ndarray, np.ndarray], np.ndarray],
@@ -291,19 +292,19 @@ class Predictive(SurvivalCurves):
 
         For counts a density is 0 between integers, and a step function is that at the floor.
         """
-        y = self._as_targets(y)
-        low, high = self._support.outside(y, self._likelihood.atoms)
+        targets = self._as_targets(y)
+        low, high = self._support.outside(targets, self._likelihood.atoms)
         result = np.where(low, below, above)
         inside = ~(low | high)
         if not self._support.continuous:
-            whole = np.floor(y)
-            inside &= step | (whole == y)
+            whole = np.floor(targets)
+            inside &= step | (whole == targets)
             result = np.where(inside | low | high, result, below)
-            y = whole
+            targets = whole
         rows, columns = np.nonzero(inside)
         for part in _blocks(np.arange(len(rows)), 4):
             entry = rows[part], columns[part]
-            result[entry] = function(y[entry], rows[part])
+            result[entry] = function(targets[entry], rows[part])
         return result
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
+from ..data.types import Data, Metadata
 from ..likelihoods import Likelihood
 from ..linalg import Array
 from .distribution import Predictive
@@ -37,10 +38,10 @@ class FittedModel(Protocol):
     def latents(self) -> tuple[str, ...]:
         """Names of the latent functions."""
 
-    def predict_latents(self, Xnew: Any) -> tuple[Array, Array]:
+    def predict_latents(self, Xnew: Data) -> tuple[Array, Array]:
         """Mean and variance (n, b) of q(f*)."""
 
-    def predictive(self, Xnew: Any, Y_metadata: Any = None) -> Predictive:
+    def predictive(self, Xnew: Data, Y_metadata: Metadata = None) -> Predictive:
         """The predictive distribution of the targets at Xnew."""
 
     def _predictor(self) -> Predictor:

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import gammaln, ndtr, ndtri, polygamma
 
 from ..data.rows import rows_of
+from ..data.types import Keywords
 from ..expectations.quadrature import row_blocks
 from ..likelihoods import Inflated, Likelihood
 from ..likelihoods.observation import TINY, seen
@@ -27,7 +28,7 @@ ODDS_LEVEL = 3
 
 
 def mixture_of(
-    likelihood: Likelihood, means: np.ndarray, variances: np.ndarray, kw: dict[str, Any]
+    likelihood: Likelihood, means: np.ndarray, variances: np.ndarray, kw: Keywords
 ) -> Mixture:
     """The mixture over the fewest latents; means and variances (n, b), kw as the likelihood's."""
     if isinstance(likelihood, Inflated):
@@ -58,7 +59,7 @@ class DeclaredNormal(NamedTuple):
         return np.allclose(self.got, self.want, rtol=1e-6, atol=1e-6)
 
 
-def declared_normal(likelihood: Likelihood, kw: dict[str, Any]) -> DeclaredNormal | None:
+def declared_normal(likelihood: Likelihood, kw: Keywords) -> DeclaredNormal | None:
     """`normal_scale_mixture` or `normal_in_first`, or None where neither is declared.
 
     kw: parameters, and metadata of one row.
@@ -90,13 +91,13 @@ class GaussianLatents:
     far = 5.0
 
     def __init__(
-        self, likelihood: Likelihood, means: np.ndarray, variances: np.ndarray, kw: dict[str, Any]
+        self, likelihood: Likelihood, means: np.ndarray, variances: np.ndarray, kw: Keywords
     ) -> None:
         self.likelihood, self.kw = likelihood, kw
         self.means, self.scales = means.T, np.sqrt(variances.T)  # (b, n)
         self.dim = len(self.means)
 
-    def keywords(self, rows: np.ndarray) -> dict[str, Any]:
+    def keywords(self, rows: np.ndarray) -> Keywords:
         """Keywords of the likelihood's methods for these rows."""
         return rows_of(self.kw, rows)
 
@@ -242,7 +243,7 @@ class NormalInFirst(GaussianLatents):
     """
 
     def __init__(
-        self, likelihood: Likelihood, means: np.ndarray, variances: np.ndarray, kw: dict[str, Any]
+        self, likelihood: Likelihood, means: np.ndarray, variances: np.ndarray, kw: Keywords
     ) -> None:
         super().__init__(likelihood, means[:, 1:], variances[:, 1:], kw)
         self.first = means[:, 0], variances[:, 0]
@@ -278,7 +279,7 @@ class WithOdds:
     """
 
     def __init__(
-        self, likelihood: Inflated, means: np.ndarray, variances: np.ndarray, kw: dict[str, Any]
+        self, likelihood: Inflated, means: np.ndarray, variances: np.ndarray, kw: Keywords
     ) -> None:
         c = len(likelihood.base.latents)
         self.likelihood, self.kw = likelihood, kw

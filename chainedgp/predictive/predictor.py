@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from ..data.arguments import as_generator, as_percent, positive_int
 from ..data.frames import check_order, frame_like
 from ..data.rows import Rows, as_inputs, as_metadata, is_dask
-from ..distributed import map_blocks
+from ..data.types import Data, Frame, Metadata, Seed
+from ..distributed import Predict, map_blocks
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..linalg import Array
@@ -48,7 +48,7 @@ class Predictor:
     columns: int | tuple[str, ...]
     family: PosteriorFamily = MEAN_FIELD
 
-    def inputs(self, X: Any, name: str = "Xnew") -> Array:
+    def inputs(self, X: Data, name: str = "Xnew") -> Array:
         """X as (n, D) with the model's columns."""
         if is_dask(X):
             raise InputError(
@@ -58,7 +58,7 @@ class Predictor:
             )
         return as_inputs(X, name, self.columns)
 
-    def latents(self, Xnew: Any, full_cov: bool = False) -> tuple[Array, Array]:
+    def latents(self, Xnew: Data, full_cov: bool = False) -> tuple[Array, Array]:
         """Mean (n, b) and variance (n, b) of q(f*); with `full_cov` the covariance (b, n, n)."""
         if is_dask(Xnew):
             if full_cov:
@@ -71,7 +71,7 @@ class Predictor:
             self.priors, self.q, self.family, self.inputs(Xnew)
         )
 
-    def distribution(self, Xnew: Any, Y_metadata: Any = None) -> Predictive:
+    def distribution(self, Xnew: Data, Y_metadata: Metadata = None) -> Predictive:
         """p(y* | x*) under q, one distribution for each row of Xnew."""
         check_order(Xnew, None, Y_metadata)
         X = self.inputs(Xnew)
@@ -79,7 +79,7 @@ class Predictor:
         marginals = marginals_at(self.priors, self.q, self.family, X)
         return Predictive(self.likelihood, *marginals, metadata)
 
-    def moments(self, Xnew: Any, Y_metadata: Any = None) -> tuple[Array, Array]:
+    def moments(self, Xnew: Data, Y_metadata: Metadata = None) -> tuple[Array, Array]:
         """Mean and variance of the targets at Xnew, each (n, 1)."""
         if is_dask(Xnew):
             mean, variance = self._on_blocks(Predictor.moments, Xnew, [1, 1], Y_metadata)
@@ -87,7 +87,9 @@ class Predictor:
         distribution = self.distribution(Xnew, Y_metadata)
         return distribution.mean, distribution.variance
 
-    def quantiles(self, Xnew: Any, percent: Sequence[float], Y_metadata: Any = None) -> list[Array]:
+    def quantiles(
+        self, Xnew: Data, percent: Sequence[float], Y_metadata: Metadata = None
+    ) -> list[Array]:
         """Quantiles of the targets at Xnew, a list of (n, 1)."""
         if is_dask(Xnew):
             later = partial(Predictor.quantiles, percent=percent)
@@ -96,7 +98,7 @@ class Predictor:
         table = self.distribution(Xnew, Y_metadata).ppf(levels)  # (n, k)
         return [table[:, k : k + 1] for k in range(levels.size)]
 
-    def frame(self, Xnew: Any, percent: Sequence[float], Y_metadata: Any = None) -> Any:
+    def frame(self, Xnew: Data, percent: Sequence[float], Y_metadata: Metadata = None) -> Frame:
         """Mean, variance and quantiles as a data frame of the kind that Xnew is, else of pandas."""
         levels = as_percent(percent, "quantiles")
         distribution = self.distribution(Xnew, Y_metadata)
@@ -105,19 +107,19 @@ class Predictor:
         table = dict(zip(names, distribution.ppf(levels).T, strict=True))
         return frame_like(Xnew, {**moments, **table})
 
-    def density(self, Xnew: Any, y: Any, Y_metadata: Any = None) -> Array:
+    def density(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
         """Density (or mass) of the targets at y: a 1-D grid gives (n, k), (n, 1) is per row."""
         if is_dask(Xnew):
             return self._at_targets(Predictor.density, Xnew, y, Y_metadata)
         return self.distribution(Xnew, Y_metadata).pdf(y)
 
-    def cdf(self, Xnew: Any, y: Any, Y_metadata: Any = None) -> Array:
+    def cdf(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
         """Probability of a target of at most y; shapes as in `density`."""
         if is_dask(Xnew):
             return self._at_targets(Predictor.cdf, Xnew, y, Y_metadata)
         return self.distribution(Xnew, Y_metadata).cdf(y)
 
-    def log_density(self, Xnew: Any, Ynew: Any, Y_metadata: Any = None) -> Array:
+    def log_density(self, Xnew: Data, Ynew: Data, Y_metadata: Metadata = None) -> Array:
         """log p(y* | x*) of new rows, (n, 1)."""
         if is_dask(Xnew):
             (value,) = self._on_blocks(Predictor.log_density, Xnew, [1], Y_metadata, Ynew=Ynew)
@@ -133,20 +135,26 @@ class Predictor:
         )
         return self.distribution(rows.X, rows.metadata).logpdf(rows.targets()[:, None])
 
-    def draws(self, Xnew: Any, size: int, rng: Any, Y_metadata: Any = None) -> Array:
+    def draws(self, Xnew: Data, size: int, rng: Seed, Y_metadata: Metadata = None) -> Array:
         """Draws of the targets at Xnew, independent over rows: (n, 1, size)."""
         size = positive_int(size, "size")
         draws = self.distribution(Xnew, Y_metadata).sample(size, as_generator(rng))
         return draws[:, None, :]
 
-    def latent_draws(self, Xnew: Any, size: int, rng: Any) -> Array:
+    def latent_draws(self, Xnew: Data, size: int, rng: Seed) -> Array:
         """Joint draws of the latent functions at Xnew from q: (n, b, size)."""
         size, rng = positive_int(size, "size"), as_generator(rng)
         return draws_at(self.priors, self.q, self.family, self.inputs(Xnew), size, rng)
 
     # ---- Dask arrays ----------------------------------------------------------------------------
 
-    def _at_targets(self, method: Any, Xnew: Any, y: Any, Y_metadata: Any) -> Array:
+    def _at_targets(
+        self,
+        method: Predict,
+        Xnew: Data,
+        y: Data,
+        Y_metadata: Metadata,
+    ) -> Array:
         """The density or cdf on every block of Xnew: y of the block's rows, or the same grid."""
         if np.ndim(y) == 2:
             (value,) = self._on_blocks(method, Xnew, [1], Y_metadata, y=y)
@@ -155,8 +163,13 @@ class Predictor:
         return value
 
     def _on_blocks(
-        self, method: Any, Xnew: Any, widths: Sequence[int], Y_metadata: Any = None, **by_row: Any
-    ) -> list[Any]:
+        self,
+        method: Predict,
+        Xnew: Data,
+        widths: Sequence[int],
+        Y_metadata: Metadata = None,
+        **by_row: Data,
+    ) -> list[Array]:
         """A method on every block of Xnew; what goes there is small, and part of no model."""
         priors = tuple(
             Projector.at(copy_of(p.kernel), copy_of(p.mean), p.Z, p.L_inv) for p in self.priors

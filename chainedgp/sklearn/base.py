@@ -18,11 +18,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from .. import likelihoods
 from ..data.rows import WEIGHTS
+from ..data.types import Data
 from ..errors import InputError
 from ..inference.starts import input_spread
 from ..likelihoods import Likelihood
 from ..linalg import Array
 from ..model import ChainedGP
+from ..model.arguments import Kernels, Means
 from ..predictive.distribution import Predictive
 
 __all__ = [
@@ -50,7 +52,7 @@ ABSTRACT = ("Likelihood", "Survival")
 NOT_BY_NAME = (*ABSTRACT, "ConstantLatent", "Hurdle", "Inflated", "ScipyLikelihood")
 
 
-def named_likelihood(likelihood: Any, num_classes: int | None = None) -> Likelihood:
+def named_likelihood(likelihood: str | Likelihood, num_classes: int | None = None) -> Likelihood:
     """A likelihood as given, or a shipped one by its name: "het_student_t", "HetStudentT"."""
     if not isinstance(likelihood, str):
         return likelihood
@@ -108,8 +110,8 @@ class ChainedGPEstimator(BaseEstimator):
     """
 
     likelihood: Any
-    kernels: Any = None
-    mean_functions: Any = None
+    kernels: Kernels = None
+    mean_functions: Means = None
     num_inducing: int = 100
     standardize: bool = False
     max_iter: int = 300
@@ -121,8 +123,13 @@ class ChainedGPEstimator(BaseEstimator):
     # ---- fit ------------------------------------------------------------------------------------
 
     def _fit(
-        self, X: Array, y: Array, likelihood: Any, weights: Array, metadata: Mapping[str, Any]
-    ) -> Any:
+        self,
+        X: Array,
+        y: Array,
+        likelihood: Likelihood,
+        weights: Array,
+        metadata: Mapping[str, Data],
+    ) -> None:
         """Build and fit the model on rows of positive weight."""
         self._fit_metadata = sorted(metadata)
         X, y, weights, metadata = _merged(X, y, weights, metadata)
@@ -152,9 +159,8 @@ class ChainedGPEstimator(BaseEstimator):
             options = {"batch_size": self.batch_size, "epochs": self.epochs, "rng": seed}
         self.result_ = self.model_.optimize(messages=False, max_iters=self.max_iter, **options)
         self.n_iter_ = max(1, self.result_.iterations)
-        return self
 
-    def _set_units(self, X: Array, y: Array, weights: Array, likelihood: Any) -> None:
+    def _set_units(self, X: Array, y: Array, weights: Array, likelihood: Likelihood) -> None:
         """The centre and spread of X, (D,), the shift and scale of y."""
         self._centre, self._spread = np.zeros(X.shape[1]), np.ones(X.shape[1])
         self._shift, self._scale = 0.0, 1.0
@@ -174,7 +180,7 @@ class ChainedGPEstimator(BaseEstimator):
     def _scaled_X(self, X: Array) -> Array:
         return (X - self._centre) / self._spread
 
-    def _scaled_metadata(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    def _scaled_metadata(self, metadata: Mapping[str, Data]) -> dict[str, Data]:
         return {
             key: np.asarray(value) / self._scale if key in TIMES else value
             for key, value in metadata.items()
@@ -182,13 +188,13 @@ class ChainedGPEstimator(BaseEstimator):
 
     # ---- predictions ----------------------------------------------------------------------------
 
-    def _predictive(self, X: Any, metadata: Mapping[str, Any]) -> Predictive:
+    def _predictive(self, X: Data, metadata: Mapping[str, Data]) -> Predictive:
         """The predictive distribution at X, of y in the model's units."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        return self.model_.predictive(self._scaled_X(X), self._scaled_metadata(metadata))
+        inputs = validate_data(self, X, reset=False, dtype=np.float64)
+        return self.model_.predictive(self._scaled_X(inputs), self._scaled_metadata(metadata))
 
-    def _log_density(self, X: Any, y: Array, metadata: Mapping[str, Any]) -> Array:
+    def _log_density(self, X: Data, y: Array, metadata: Mapping[str, Data]) -> Array:
         """log p(y) of the rows (n,), of what was seen where they are censored."""
         missing = [key for key in self._fit_metadata if key not in metadata]
         if missing:
@@ -204,9 +210,10 @@ class ChainedGPEstimator(BaseEstimator):
         return value - np.where(exact, np.log(self._scale), 0.0)
 
     def _mean_log_density(
-        self, X: Any, y: Array, sample_weight: Any, metadata: Mapping[str, Any]
+        self, X: Data, y: Array, sample_weight: Data | None, metadata: Mapping[str, Data]
     ) -> float:
-        return float(np.average(self._log_density(X, y, metadata), weights=sample_weight))
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        return float(np.average(self._log_density(X, y, metadata), weights=weights))
 
 
 @dataclass_transform(eq_default=False)
@@ -227,7 +234,7 @@ class WithQuantiles(ChainedGPEstimator):
     """An estimator of ordered targets."""
 
     def predict_quantiles(
-        self, X: Any, quantiles: float | Sequence[float] = (0.025, 0.5, 0.975), **metadata: Any
+        self, X: Data, quantiles: float | Sequence[float] = (0.025, 0.5, 0.975), **metadata: Data
     ) -> Array:
         """Quantiles of new targets at X, (n, k), for k fractions strictly between 0 and 1."""
         q = np.asarray(quantiles, dtype=float)
@@ -239,7 +246,7 @@ class WithQuantiles(ChainedGPEstimator):
         return self._shift + self._scale * self._predictive(X, metadata).ppf(q)
 
 
-def rows_of_weight(X: Array, sample_weight: Any) -> tuple[Array, Array]:
+def rows_of_weight(X: Array, sample_weight: Data | None) -> tuple[Array, Array]:
     """Which rows count, (n,) of booleans, and the weights of these."""
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     kept = weights > 0.0
@@ -249,7 +256,7 @@ def rows_of_weight(X: Array, sample_weight: Any) -> tuple[Array, Array]:
 
 
 def _merged(
-    X: Array, y: Array, weights: Array, metadata: Mapping[str, Any]
+    X: Array, y: Array, weights: Array, metadata: Mapping[str, Data]
 ) -> tuple[Array, Array, Array, dict[str, Array]]:
     """Equal rows as one with the sum of their weights, sorted: the same bound.
 

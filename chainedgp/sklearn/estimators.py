@@ -10,6 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from ..data.rows import rows_of
+from ..data.types import Data
 from ..errors import InputError
 from ..likelihoods import Likelihood, Softmax
 from ..linalg import Array
@@ -46,17 +47,19 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
         tags.regressor_tags.poor_score = True  # `score` is no R², of which tests ask for 0.5
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **metadata: Any) -> ChainedGPRegressor:
+    def fit(
+        self, X: Data, y: Data, sample_weight: Data | None = None, **metadata: Data
+    ) -> ChainedGPRegressor:
         """Fit to X (n, D), y (n,), with row weights (n,) and what the likelihood takes beside y."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        kept, weights = rows_of_weight(X, sample_weight)
-        metadata = rows_of({key: np.asarray(value) for key, value in metadata.items()}, kept)
-        y = y[kept].astype(float)
-        self._fit(X[kept], y, named_likelihood(self.likelihood), weights, metadata)
+        inputs, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        kept, weights = rows_of_weight(inputs, sample_weight)
+        given = rows_of({key: np.asarray(value) for key, value in metadata.items()}, kept)
+        likelihood = named_likelihood(self.likelihood)
+        self._fit(inputs[kept], targets[kept].astype(float), likelihood, weights, given)
         return self
 
     def predict(
-        self, X: Any, return_std: bool = False, **metadata: Any
+        self, X: Data, return_std: bool = False, **metadata: Data
     ) -> Array | tuple[Array, Array]:
         """Mean of new targets at X, (n,); with `return_std` their standard deviation too.
 
@@ -68,10 +71,9 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
             return mean
         return mean, self._scale * np.sqrt(predictive.variance[:, 0])
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, **metadata: Any) -> float:
+    def score(self, X: Data, y: Data, sample_weight: Data | None = None, **metadata: Data) -> float:
         """Mean log predictive density of the rows, in the units of y; higher is better."""
-        y = column_or_1d(y).astype(float)
-        return self._mean_log_density(X, y, sample_weight, metadata)
+        return self._mean_log_density(X, column_or_1d(y).astype(float), sample_weight, metadata)
 
 
 @estimator
@@ -91,15 +93,16 @@ class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
 
     likelihood: str | Likelihood | None = None
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ChainedGPClassifier:
+    def fit(self, X: Data, y: Data, sample_weight: Data | None = None) -> ChainedGPClassifier:
         """Fit to X (n, D) and labels y (n,), with row weights (n,)."""
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        kept, weights = rows_of_weight(X, sample_weight)
-        self.classes_, codes = np.unique(y[kept], return_inverse=True)
+        inputs, labels = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(labels)
+        kept, weights = rows_of_weight(inputs, sample_weight)
+        self.classes_, codes = np.unique(labels[kept], return_inverse=True)
         K = len(self.classes_)
         if K < 2:
-            raise InputError(f"y must have at least two classes; it has one class: {y[kept][0]!r}.")
+            one = labels[kept][0]
+            raise InputError(f"y must have at least two classes; it has one class: {one!r}.")
         likelihood = self.likelihood
         if likelihood is None:
             likelihood = "bernoulli" if K == 2 else _softmax(K)
@@ -109,32 +112,33 @@ class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
                 f"likelihood must be one of {K} classes, as y has {K}; got "
                 f"{type(likelihood).__name__}. Leave it None to have one that suits y."
             )
-        self._fit(X[kept], codes.astype(float), likelihood, weights, {})
+        self._fit(inputs[kept], codes.astype(float), likelihood, weights, {})
         return self
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Data) -> Array:
         """Probabilities of the classes at X, (n, K), in the order of `classes_`."""
         predictive = self._predictive(X, {})
         p = predictive.pdf(np.arange(len(self.classes_), dtype=float))
         return p / p.sum(axis=1, keepdims=True)  # the sum is 1 but for rounding of the integrals
 
-    def predict_log_proba(self, X: Any) -> Array:
+    def predict_log_proba(self, X: Data) -> Array:
         """Logarithms of `predict_proba`, (n, K)."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Data) -> Array:
         """The most probable class at X, (n,)."""
         best = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[best]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Data, y: Data, sample_weight: Data | None = None) -> float:
         """Mean log-probability of the labels; −inf for one that was not in the fit."""
         check_is_fitted(self)
         codes = np.searchsorted(self.classes_, y)
         codes = np.where(np.isin(y, self.classes_), codes, len(self.classes_))
         padded = np.pad(self.predict_log_proba(X), ((0, 0), (0, 1)), constant_values=-np.inf)
-        return float(np.average(padded[np.arange(len(codes)), codes], weights=sample_weight))
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        return float(np.average(padded[np.arange(len(codes)), codes], weights=weights))
 
 
 def _softmax(K: int) -> Likelihood:

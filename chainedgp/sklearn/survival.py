@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from ..data.types import Data, Frame
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..linalg import Array
@@ -16,6 +17,7 @@ from .base import WithQuantiles, estimator, named_likelihood, rows_of_weight
 
 __all__ = ["ChainedGPSurvival", "Curve"]
 
+Survivals: TypeAlias = "np.ndarray | Frame"  # events and times: structured, or two columns
 CurveOf = Callable[[Predictive, Array], Any]  # values (n, k) of n distributions at k times
 
 
@@ -37,31 +39,31 @@ class ChainedGPSurvival(WithQuantiles):
 
     likelihood: str | Likelihood = "log_logistic_survival"
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ChainedGPSurvival:
+    def fit(self, X: Data, y: Survivals, sample_weight: Data | None = None) -> ChainedGPSurvival:
         """Fit to X (n, D) and y (n,), events and times, with row weights (n,)."""
-        X = validate_data(self, X, dtype=np.float64)
+        inputs = validate_data(self, X, dtype=np.float64)
         event, time = events_and_times(y)
-        check_consistent_length(X, time)
-        kept, weights = rows_of_weight(X, sample_weight)
+        check_consistent_length(inputs, time)
+        kept, weights = rows_of_weight(inputs, sample_weight)
         self.unique_times_ = np.unique(time[kept & event])
         likelihood = named_likelihood(self.likelihood)
         censored = {"censored": (~event[kept]).astype(float)}
-        self._fit(X[kept], time[kept], likelihood, weights, censored)
+        self._fit(inputs[kept], time[kept], likelihood, weights, censored)
         return self
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Data) -> Array:
         """Risk scores (n,), higher for an earlier event: −log of the median time."""
         return -np.log(self.predict_quantiles(X, 0.5)[:, 0])
 
-    def predict_survival_function(self, X: Any, return_array: bool = False) -> Array:
+    def predict_survival_function(self, X: Data, return_array: bool = False) -> Array:
         """S(t | x) = P(T > t) of the rows: n functions of t, or (n, k) at `unique_times_`."""
         return self._curves(X, Predictive.sf, return_array)
 
-    def predict_cumulative_hazard_function(self, X: Any, return_array: bool = False) -> Array:
+    def predict_cumulative_hazard_function(self, X: Data, return_array: bool = False) -> Array:
         """H(t | x) = −log S(t | x) of the rows: n functions of t, or (n, k) at `unique_times_`."""
         return self._curves(X, Predictive.cumulative_hazard, return_array)
 
-    def _curves(self, X: Any, what: CurveOf, return_array: bool) -> Array:
+    def _curves(self, X: Data, what: CurveOf, return_array: bool) -> Array:
         curves = _Curves(self._predictive(X, {}), what, self._scale)
         if return_array:
             return curves(self.unique_times_)
@@ -69,7 +71,7 @@ class ChainedGPSurvival(WithQuantiles):
         functions[:] = [Curve(curves, row, self.unique_times_) for row in range(len(functions))]
         return functions
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Data, y: Survivals, sample_weight: Data | None = None) -> float:
         """Mean log-density of events, log-probability of censored rows; higher is better."""
         check_is_fitted(self)
         event, time = events_and_times(y)
@@ -107,7 +109,7 @@ class Curve:
         """The curve at `x`, (k,)."""
         return self(self.x)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Data) -> Array:
         """The curve at times x: a number for one time, (k,) for more."""
         t = np.atleast_1d(np.asarray(x, dtype=float))
         if t.ndim != 1 or not (np.isfinite(t).all() and (t >= 0.0).all()):
@@ -116,7 +118,7 @@ class Curve:
         return values[0] if values.size == 1 else values
 
 
-def events_and_times(y: Any) -> tuple[Any, Array]:
+def events_and_times(y: Survivals) -> tuple[np.ndarray, Array]:
     """The events (n,), booleans, and times (n,) of a structured array, or of a data frame."""
     if hasattr(y, "columns"):
         return _of_frame(y)
@@ -134,7 +136,7 @@ def events_and_times(y: Any) -> tuple[Any, Array]:
     return np.asarray(y[event]), np.asarray(y[time], dtype=float)
 
 
-def _of_frame(y: Any) -> tuple[Any, Array]:
+def _of_frame(y: Frame) -> tuple[np.ndarray, Array]:
     """The same of a data frame: the events are the column of booleans, else of zeros and ones."""
     columns = [np.asarray(y[name]) for name in y.columns]
     events = [column for column in columns if column.dtype == bool]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..data.rows import rows_of
+from ..data.types import Metadata
 from ..errors import InputError
 from ..expectations.quadrature import LEVELS
 from ..likelihoods.contract import Likelihood
@@ -25,7 +26,7 @@ DRAWS = 2000
 def check_likelihood(
     likelihood: Likelihood,
     y: Array | None = None,
-    metadata: dict[str, Any] | None = None,
+    metadata: Metadata = None,
     rng: int | np.random.Generator = 0,
 ) -> None:
     """Check a likelihood against its contract and explain every fault in words.
@@ -200,7 +201,8 @@ def _expected(probe: Probe, means: Array, variances: Array, **kw: Any) -> list[A
         return None
     shapes = ((n,), (n, probe.b), (n, probe.b), (n, len(probe.keys)))
     parts = [probe.array(method, part, s) for part, s in zip(result, shapes, strict=True)]
-    return None if any(part is None for part in parts) else parts
+    found = [part for part in parts if part is not None]
+    return found if len(found) == len(parts) else None
 
 
 PARTS = ("value", "derivative in the means", "derivative in the variances", "derivative in θ")
@@ -317,8 +319,7 @@ def _check_quantiles(probe: Probe) -> None:
         return
     probe.compare("cdf", "differs from the integral of the density", cdf, table.cdf(y), tol)
     quantile = probe.array("ppf", probe.call("ppf", levels, *probe.latents), levels.shape)
-    again = None if quantile is None else probe.call("cdf", quantile, *probe.latents)
-    if again is None:
+    if quantile is None or (again := probe.call("cdf", quantile, *probe.latents)) is None:
         return
     if probe.support.continuous and not probe.lik.atoms:
         probe.compare("ppf", "is not the inverse of cdf: cdf(ppf(q)) ≠ q", again, levels, tol)

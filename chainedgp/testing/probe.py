@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from ..data.types import Data, Keywords
 from ..likelihoods import from_density
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.density_check import array_fault
@@ -28,7 +29,7 @@ class Probe:
         self,
         likelihood: Likelihood,
         y: Array | None,
-        metadata: dict[str, Any],
+        metadata: Mapping[str, Data],
         rng: np.random.Generator,
         report: Report,
     ) -> None:
@@ -41,7 +42,7 @@ class Probe:
             key: np.broadcast_to(np.asarray(value, dtype=float).ravel(), self.n).copy()
             for key, value in metadata.items()
         }
-        self.kw: dict[str, Any] = {**likelihood.parameter_values(), **self.metadata}
+        self.kw: Keywords = {**likelihood.parameter_values(), **self.metadata}
         centre = np.zeros(self.b)
         if y is not None:
             start = self.call("initial_latents", self.y)
@@ -65,22 +66,24 @@ class Probe:
         levels = np.random.default_rng(2).uniform(0.2, 0.8, self.n)
         self.y = np.where(outside, table.ppf(levels), self.y)
 
-    def call(self, method: str, *args: Any, kw: dict[str, Any] | None = None, **more: Any) -> Any:
+    def call(
+        self, method: str, *args: object, kw: Mapping[str, object] | None = None, **more: object
+    ) -> Any:
         """The method's result on copies of the inputs; None, and a fault, if it raises."""
-        kw = {**(self.kw if kw is None else kw), **more}
-        kept = [np.copy(a) for a in (*args, *kw.values()) if isinstance(a, np.ndarray)]
+        given: dict[str, object] = {**(self.kw if kw is None else kw), **more}
+        kept = [np.copy(a) for a in (*args, *given.values()) if isinstance(a, np.ndarray)]
         args = tuple(np.copy(a, order="K") if isinstance(a, np.ndarray) else a for a in args)
-        kw = {k: np.copy(v) if isinstance(v, np.ndarray) else v for k, v in kw.items()}
+        given = {k: np.copy(v) if isinstance(v, np.ndarray) else v for k, v in given.items()}
         try:
             with np.errstate(all="ignore"):
-                result = getattr(self.lik, method)(*args, **kw)
+                result = getattr(self.lik, method)(*args, **given)
         except Exception as error:
             shapes = ", ".join(str(np.shape(a)) for a in args if isinstance(a, np.ndarray))
             self.fault(
                 method, f"raised {type(error).__name__}: {error} (arguments of shapes {shapes})"
             )
             return None
-        after = [a for a in (*args, *kw.values()) if isinstance(a, np.ndarray)]
+        after = [a for a in (*args, *given.values()) if isinstance(a, np.ndarray)]
         if any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(kept, after, strict=True)):
             self.fault(method, "changes its input arrays in place; work on new arrays")
         return result
@@ -90,17 +93,19 @@ class Probe:
         if f"{method}: {message}" not in self.report.faults:
             self.report.fault(method, message)
 
-    def array(self, method: str, value: Any, shape: tuple[int, ...], exact: bool = True) -> Any:
+    def array(
+        self, method: str, value: object, shape: tuple[int, ...], exact: bool = True
+    ) -> Array | None:
         """The value if it is a float64 array of the shape (or broadcasts to it), else None."""
         words = array_fault(value, shape, exact)
         if words is None:
-            return np.broadcast_to(value, shape)
+            return np.broadcast_to(np.asarray(value), shape)
         if not self._raised(method, value):
             self.fault(method, words)
         return None
 
     def arrays(
-        self, method: str, value: Any, names: tuple[str, ...], shape: tuple[int, ...]
+        self, method: str, value: object, names: tuple[str, ...], shape: tuple[int, ...]
     ) -> list[Array] | None:
         """The parts of a tuple, one for each name, each an array that broadcasts to the shape."""
         if self._raised(method, value):
@@ -110,9 +115,10 @@ class Probe:
             self.fault(method, f"must return {len(names)} arrays, for {names}; got {count}")
             return None
         parts = [self.array(method, part, shape, exact=False) for part in value]
-        return None if any(part is None for part in parts) else parts
+        found = [part for part in parts if part is not None]
+        return found if len(found) == len(parts) else None
 
-    def _raised(self, method: str, value: Any) -> bool:
+    def _raised(self, method: str, value: object) -> bool:
         """Whether the value is missing because of an exception, which is told already."""
         faults = self.report.faults
         return value is None and any(f.startswith(f"{method}: raised ") for f in faults)
@@ -132,7 +138,7 @@ class Probe:
         return self.table_at(self.latents, self.kw)
 
     def table_at(
-        self, latents: Sequence[Array], kw: dict[str, Any]
+        self, latents: Sequence[Array], kw: Keywords
     ) -> from_density.Tabulated | WithAtoms:
         """The conditional distribution, as `table`, at some latents (n,) with their keywords."""
         near = None

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...data.rows import rows_of
 from ...inference.problem import Problem
 from ...inference.result import OptimizationResult
 from ...linalg import Array
@@ -85,7 +86,7 @@ class Evidence:
 
     def metadata(self, rows: np.ndarray) -> dict[str, Array]:
         """Metadata of some rows, without weights."""
-        return self.left.rows.keywords(rows)
+        return rows_of(self.left.rows.metadata, rows)
 
     @cached_property
     def _cavities(self) -> tuple[Array, Array]:
@@ -111,7 +112,7 @@ def graded(value: float, look: float, problem: float) -> str:
     return "problem" if value > problem else "look" if value > look else "ok"
 
 
-def listed(rows: Any, most: int = 5) -> str:
+def listed(rows: np.ndarray, most: int = 5) -> str:
     """Indices in words, the first few of them."""
     words = ", ".join(str(int(i)) for i in rows[:most])
     return f"{words}, …" if len(rows) > most else words

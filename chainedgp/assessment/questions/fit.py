@@ -40,9 +40,9 @@ def quadrature(e: Evidence) -> Finding:
     """Rows whose integral over q changes by more than 1e-6 with twice the nodes that it has."""
     lik, left, nodes = e.likelihood, e.left, e.problem.num_nodes
     kw = left.rows.keywords(e.rows, **lik.parameter_values())
-    arguments = (e.y[e.rows], left.means[e.rows], left.variances[e.rows])
-    own = lik.required_nodes(*arguments, **kw) if nodes is None else nodes
-    value, finer = (lik.expectation(*arguments, k * own, **kw)[0] for k in (1, 2))
+    y, means, variances = e.y[e.rows], left.means[e.rows], left.variances[e.rows]
+    own = lik.required_nodes(y, means, variances, **kw) if nodes is None else nodes
+    value, finer = (lik.expectation(y, means, variances, k * own, **kw)[0] for k in (1, 2))
     rows = e.rows[~(np.abs(value - finer) <= 1e-6 + 1e-12 * np.abs(value))]
     share = len(rows) / len(e.rows)
     values = {"rows": rows, "share": share}

@@ -7,11 +7,12 @@ arrays that broadcast, atoms a_k are numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from ...data.rows import rows_of
+from ...data.types import Keywords
 from ...expectations import quadrature, reduced
 from ...expectations.closed import expected_softplus
 from ...linalg import Array, Booleans, Indices
@@ -49,9 +50,7 @@ class Law(Protocol):
 class GivenLatents:
     """The `Law` of a likelihood given its latents."""
 
-    def __init__(
-        self, likelihood: Likelihood, latents: Sequence[Array], kw: dict[str, Any]
-    ) -> None:
+    def __init__(self, likelihood: Likelihood, latents: Sequence[Array], kw: Keywords) -> None:
         self.likelihood, self.latents, self.kw = likelihood, latents, kw
 
     def moments(self) -> tuple[Array, Array]:
@@ -176,7 +175,7 @@ def expected_total(means: Array, variances: Array, nodes: int) -> tuple[Array, .
 
 
 def expected_share(
-    rest: Likelihood, y: Array, means: Array, variances: Array, nodes: int, kw: dict[str, Any]
+    rest: Likelihood, y: Array, means: Array, variances: Array, nodes: int, kw: Keywords
 ) -> tuple[Array, ...]:
     """E log(p(y | f) + Σ_k e^{h_k}), p of the likelihood `rest`, for one h_k or more.
 
@@ -195,13 +194,13 @@ def expected_share(
 
     def slopes(rows: slice, *latents: Array) -> tuple[Array, ...]:
         log_p, total, (_, slope, bend) = at(rows, *latents)
-        arguments, kw_rows = (y[rows], *latents[:c]), rows_of(kw, rows)
+        own, kw_rows = latents[:c], rows_of(kw, rows)
         share = slope * np.exp(log_p - total)
         first, theta = (
             [np.where(share > 0.0, share * d, 0.0) for d in slopes]
             for slopes in (
-                rest.dlog_density(*arguments, **kw_rows),
-                rest.dlog_density_dtheta(*arguments, **kw_rows) if p else (),
+                rest.dlog_density(y[rows], *own, **kw_rows),
+                rest.dlog_density_dtheta(y[rows], *own, **kw_rows) if p else (),
             )
         )
         others = [slope * np.exp(h - total) for h in latents[c:]]

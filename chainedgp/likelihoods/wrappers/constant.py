@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...data.types import Keywords, Value
 from ...errors import InputError
 from ...linalg import Booleans, Indices
 from ..contract import Array, Arrays, Averages, Likelihood, makers
@@ -23,7 +24,7 @@ def _of_base(
     per_latent: it returns one array per latent, of which that of the constant is dropped.
     """
 
-    def method(self: ConstantLatent, *args: Any, **kw: Any) -> Any:
+    def method(self: ConstantLatent, *args: Any, **kw: Value) -> Any:
         latents, kw = self._full(args[leading:], kw)
         result = pick(self.base)(*args[:leading], *latents, **kw)
         return self._without(tuple(result)) if per_latent else result
@@ -129,28 +130,28 @@ class ConstantLatent(Wrapper):
         domain = "positive" if self._positive else "real"
         return {**declared, self._key: self._start}, {**domains, self._key: domain}
 
-    def _full(self, latents: Arrays, kw: dict[str, Any]) -> tuple[Arrays, dict[str, Any]]:
+    def _full(self, latents: Arrays, kw: Keywords) -> tuple[Arrays, dict[str, Any]]:
         """Latents and keywords as the base wants them."""
         kw = dict(kw)
         constant: Any = np.float64(kw.pop(self._key))
         constant = np.log(constant) if self._positive else constant
         return (*latents[: self._index], constant, *latents[self._index :]), kw
 
-    def _slope(self, kw: dict[str, Any]) -> float:
+    def _slope(self, kw: Keywords) -> Value:
         """dc/dparameter."""
         return 1.0 / kw[self._key] if self._positive else 1.0
 
     def _without(self, arrays: Arrays) -> Arrays:
         return arrays[: self._index] + arrays[self._index + 1 :]
 
-    def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
+    def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
         """The base's derivatives in its parameters, then the one in the constant."""
         full, base_kw = self._full(latents, kw)
         slope = self.base.dlog_density(y, *full, **base_kw)[self._index] * self._slope(kw)
         return (*self.base.dlog_density_dtheta(y, *full, **base_kw), slope)
 
     def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Value
     ) -> Averages:
         """The base's expectation at zero variance of the constant; see `Likelihood`."""
         if not self.base.own_expectation:
@@ -167,7 +168,7 @@ class ConstantLatent(Wrapper):
         return value, dmeans.T[keep].T, dvariances.T[keep].T, dtheta
 
     def _levels(
-        self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
+        self, y: Array, means: Array, variances: Array, kw: Keywords
     ) -> tuple[Indices, Booleans]:
         """The nodes that the base needs where the constant is a latent without variance."""
         return self.base._levels(y, *self._moments(means, variances, kw))
@@ -178,7 +179,7 @@ class ConstantLatent(Wrapper):
         return self.base.tries_nodes
 
     def _moments(
-        self, means: Array, variances: Array, kw: dict[str, Any]
+        self, means: Array, variances: Array, kw: Keywords
     ) -> tuple[Array, Array, dict[str, Any]]:
         """Moments (n, b) of the base's latents, the constant with zero variance."""
         full, base_kw = self._full(tuple(means.T), kw)
@@ -197,17 +198,17 @@ class ConstantLatent(Wrapper):
     log_cdf = _of_base(lambda base: base.log_cdf, 1)
     log_hazard = _of_base(lambda base: base.log_hazard, 1)
 
-    def natural_parameters(self, *latents: Array, **kw: Any) -> dict[str, Array]:
+    def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
         """The base's natural parameters, constants included, broadcast to a common shape."""
         latents, kw = self._full(latents, kw)
         named = self.base.natural_parameters(*latents, **kw)
         return dict(zip(named, np.broadcast_arrays(*named.values()), strict=True))
 
-    def initial_latents(self, y: Array, **kw: Any) -> Array:
+    def initial_latents(self, y: Array, **kw: Value) -> Array:
         """The base's start, without the constant."""
         return np.delete(self.base.initial_latents(y, **self._full((), kw)[1]), self._index)
 
-    def initial_parameters(self, y: Array, **kw: Any) -> dict[str, float]:
+    def initial_parameters(self, y: Array, **kw: Value) -> dict[str, float]:
         """The constant's start from the base's `initial_latents`, if no value was given."""
         if not self._open:
             return {}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...data.rows import rows_of
+from ...data.types import Keywords, Value
 from ...errors import InputError
 from ...expectations import quadrature, reduced, special
 from ...linalg import Booleans, Indices
@@ -131,7 +132,7 @@ class Inflated(Wrapper):
             total = np.where(one, np.logaddexp(total, h), total)
         return rest, total, hit
 
-    def log_density(self, y: Array, *latents: Array, **kw: Any) -> Array:
+    def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
         """The log-density, or at an atom the log-probability; broadcast shape.
 
         Of a censored row the log-probability of what was seen, the atoms in it included.
@@ -157,7 +158,7 @@ class Inflated(Wrapper):
         return first, own
 
     def _all_slopes(
-        self, of_part: Callable[..., Arrays], y: Array, latents: Arrays, kw: dict[str, Any]
+        self, of_part: Callable[..., Arrays], y: Array, latents: Arrays, kw: Keywords
     ) -> tuple[list[Array], ...]:
         """`_slopes` of what was seen less those of what was known before."""
         first, own = self._slopes(of_part, observation.seen(y, kw), latents)
@@ -169,17 +170,17 @@ class Inflated(Wrapper):
             for pair in zip((first, own), self._slopes(of_part, before, latents), strict=True)
         )
 
-    def dlog_density(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
+    def dlog_density(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
         """The base's derivatives times its posterior probability; those in h."""
         first, own = self._all_slopes(self._part.dlog_density, y, latents, kw)
         return (*first, *own)
 
-    def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
+    def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
         """The base's derivatives times its posterior probability."""
         return tuple(self._all_slopes(self._part.dlog_density_dtheta, y, latents, kw)[0])
 
     def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Any
+        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Value
     ) -> Averages:
         """A sum of expectations, one more where atoms and the base share the event."""
         n, b = means.shape
@@ -233,7 +234,7 @@ class Inflated(Wrapper):
                 whole[3][:, rows] += sign * parts[3]
 
     def _levels(
-        self, y: Array, means: Array, variances: Array, kw: dict[str, Any]
+        self, y: Array, means: Array, variances: Array, kw: Keywords
     ) -> tuple[Indices, Booleans]:
         """The more that base or sum over atoms need; by trying beyond limits or in a shared event.
 
@@ -261,46 +262,46 @@ class Inflated(Wrapper):
         """True: rows where atoms and the base share an event, or beyond the limits, are tried."""
         return True
 
-    def distribution(self, *latents: Array, **kw: Any) -> WithAtoms:
+    def distribution(self, *latents: Array, **kw: Value) -> WithAtoms:
         """The mixture: mean, var, cdf and ppf, as scipy.stats has them."""
         rest, weights = self._weights(latents)
         bound = GivenLatents(self._part, self._split(latents)[0], kw)
         return WithAtoms(bound, rest, self.at, weights, self.target_support.step)
 
     def sample(
-        self, rng: np.random.Generator, *latents: Array, size: int | None = None, **kw: Any
+        self, rng: np.random.Generator, *latents: Array, size: int | None = None, **kw: Value
     ) -> Array:
         """Draws: the broadcast shape, preceded by `size`."""
         shape = self._draw_shape(size, latents, kw)
         full = [np.broadcast_to(f, shape) for f in latents]
-        draws = self._part.sample(rng, *self._split(full)[0], **kw)
+        draws = self._part.sample(rng, *self._split(full)[0], size=None, **kw)
         left = rng.uniform(size=shape)
         for a, w in zip(self.at, self._weights(full)[1], strict=True):
             draws = np.where((left >= 0.0) & (left < w), a, draws)
             left = left - w
         return draws
 
-    def natural_parameters(self, *latents: Array, **kw: Any) -> dict[str, Array]:
+    def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
         """Those of the base, and the probability of each atom."""
         names = [f"probability_{tag}" for tag in self._tags]
         atoms = dict(zip(names, self._weights(latents)[1], strict=True))
         return {**self.base.natural_parameters(*self._split(latents)[0], **kw), **atoms}
 
-    def log_survival(self, t: Array, *latents: Array, **kw: Any) -> Array:
+    def log_survival(self, t: Array, *latents: Array, **kw: Value) -> Array:
         """log P(T > t) of T itself, the probability of a right-censored row."""
         if not self.event_times:
             return super().log_survival(t, *latents, **kw)
         right = np.asarray(observation.RIGHT)
         return self.log_density(t, *latents, censored=right, **of_event(kw))
 
-    def log_cdf(self, t: Array, *latents: Array, **kw: Any) -> Array:
+    def log_cdf(self, t: Array, *latents: Array, **kw: Value) -> Array:
         """log P(T ≤ t) of T itself, the probability of a left-censored row."""
         if not self.event_times:
             return super().log_cdf(t, *latents, **kw)
         left = np.asarray(observation.LEFT)
         return self.log_density(t, *latents, censored=left, **of_event(kw))
 
-    def initial_latents(self, y: Array, **kw: Any) -> Array:
+    def initial_latents(self, y: Array, **kw: Value) -> Array:
         """The base's start from the rows off the atoms; log-odds from what it leaves over.
 
         Where atoms and the base share a censored row, or rows are truncated, that is improved
@@ -319,12 +320,12 @@ class Inflated(Wrapper):
             return constant_fit(self, y, kw, start)
         return start
 
-    def initial_parameters(self, y: Array, **kw: Any) -> dict[str, float]:
+    def initial_parameters(self, y: Array, **kw: Value) -> dict[str, float]:
         """The base's, from the rows off the atoms."""
         rows, targets = self._off_atoms(y, kw)
         return self._part.initial_parameters(targets, **rows_of(kw, rows))
 
-    def _off_atoms(self, y: Array, kw: dict[str, Any]) -> tuple[Indices, Array]:
+    def _off_atoms(self, y: Array, kw: Keywords) -> tuple[Indices, Array]:
         """Rows off the atoms (all, if there are none) and their targets."""
         hit, _, safe = self._asked(observation.seen(y, kw))
         rows = np.flatnonzero(~hit.any(axis=0))
@@ -392,39 +393,39 @@ class _ZeroTruncated(Wrapper):
         self.latents = base.latents
         super().__init__()
 
-    def _zero(self, latents: Sequence[Array], kw: dict[str, Any]) -> tuple[Array, Array]:
+    def _zero(self, latents: Sequence[Array], kw: Keywords) -> tuple[Array, Array]:
         """log(1 − p₀) and p₀/(1 − p₀)."""
         log_p = np.minimum(self.base.log_density(np.zeros(()), *latents, **kw), 0.0)
         log_rest = np.maximum(special.log1mexp(log_p), -745.0)
         return log_rest, np.exp(log_p - log_rest)
 
-    def log_density(self, y: Array, *latents: Array, **kw: Any) -> Array:
+    def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
         """The base's log-density, renormalised without its zeros."""
         return self.base.log_density(y, *latents, **kw) - self._zero(latents, kw)[0]
 
     def _slopes(
-        self, slopes: Callable[..., Arrays], y: Array, latents: Arrays, kw: dict[str, Any]
+        self, slopes: Callable[..., Arrays], y: Array, latents: Arrays, kw: Keywords
     ) -> Arrays:
         """∂ log p_base(y) + p₀/(1 − p₀) ∂ log p₀."""
         odds = self._zero(latents, kw)[1]
         pairs = zip(slopes(y, *latents, **kw), slopes(np.zeros(()), *latents, **kw), strict=True)
         return tuple(d + odds * d0 for d, d0 in pairs)
 
-    def dlog_density(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
+    def dlog_density(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
         """Derivatives in the latents."""
         return self._slopes(self.base.dlog_density, y, latents, kw)
 
-    def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Any) -> Arrays:
+    def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
         """Derivatives in the parameters."""
         return self._slopes(self.base.dlog_density_dtheta, y, latents, kw)
 
-    def distribution(self, *latents: Array, **kw: Any) -> ZeroTruncated:
+    def distribution(self, *latents: Array, **kw: Value) -> ZeroTruncated:
         """The base's without its zeros: mean, var, cdf and ppf, as scipy.stats has them."""
         return ZeroTruncated(GivenLatents(self.base, latents, kw), *self._zero(latents, kw))
 
     sample = Likelihood._quantiles_at_random
 
-    def initial_latents(self, y: Array, **kw: Any) -> Array:
+    def initial_latents(self, y: Array, **kw: Value) -> Array:
         """The start that the base gives."""
         return self.base.initial_latents(y, **kw)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...data.types import ScipyFamily, Value
 from ...errors import InputError
 from ..contract import Array, Distribution, Likelihood, makers
 from .scipy_families import LINKS, checked_links, find_family, kind_of_support
@@ -26,7 +27,9 @@ class ScipyLikelihood(Likelihood):
         are called loc, log_scale, logit_p, raw_scale. Shapes must be given; loc and scale need not.
     """
 
-    def __init__(self, dist: Any, links: dict[str, str | float], name: str | None = None) -> None:
+    def __init__(
+        self, dist: ScipyFamily | str, links: dict[str, str | float], name: str | None = None
+    ) -> None:
         self.dist = dist if isinstance(dist, str) else getattr(dist, "name", "")
         family = find_family(self.dist, dist)
         self._discrete = hasattr(family, "pmf")
@@ -53,7 +56,7 @@ class ScipyLikelihood(Likelihood):
         """A fixed parameter; a whole one of counts as an integer, as numpy wants it for draws."""
         return int(value) if self._discrete and value == int(value) else value
 
-    def distribution(self, *latents: Array, **kw: Any) -> Distribution:
+    def distribution(self, *latents: Array, **kw: Value) -> Distribution:
         """The frozen distribution at the latents."""
         return find_family(self.dist)(**self._values(latents))
 
@@ -64,7 +67,7 @@ class ScipyLikelihood(Likelihood):
             value = (family.logpmf if self._discrete else family.logpdf)(y, **self._values(latents))
         return np.where(np.isnan(value), -np.inf, value)
 
-    def natural_parameters(self, *latents: Array, **kw: Any) -> dict[str, Array]:
+    def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
         """The parameters of the distribution that are not fixed."""
         free = self._values(latents).items()
         return {key: np.asarray(v) for key, v in free if isinstance(self.links[key], str)}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
+from ...data.types import ScipyFamily
 from ...errors import InputError
 from ...expectations.special import softplus
 from ...linalg import Array
@@ -24,7 +24,7 @@ LINKS: dict[str, tuple[str, Callable[[Array], Array]]] = {
 """The links by name: how the latent is called, and the function that gives the parameter."""
 
 
-def find_family(name: str, given: Any = None) -> Any:
+def find_family(name: str, given: object = None) -> ScipyFamily:
     """The distribution of that name; InputError if there is none, or if `given` is another."""
     from scipy import stats  # slow to import
 
@@ -38,7 +38,7 @@ def find_family(name: str, given: Any = None) -> Any:
     )
 
 
-def checked_links(family: Any, links: dict[str, str | float]) -> dict[str, str | float]:
+def checked_links(family: ScipyFamily, links: dict[str, str | float]) -> dict[str, str | float]:
     """Links by parameter, each a name of `LINKS` or a finite number; all shapes must be there."""
     shapes = [p.strip() for p in (family.shapes or "").split(",") if p.strip()]
     known = [*shapes, "loc", *([] if hasattr(family, "pmf") else ["scale"])]
@@ -52,7 +52,7 @@ def checked_links(family: Any, links: dict[str, str | float]) -> dict[str, str |
     return {key: _checked(key, link) for key, link in links.items()}
 
 
-def _checked(key: str, link: Any) -> str | float:
+def _checked(key: str, link: object) -> str | float:
     """A link's name, or a finite number."""
     if isinstance(link, str) and link in LINKS:
         return link

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from ...data.types import FilePath
 from ...errors import InputError
-from .archive import FileFormatError, read_archive, shortened, write_archive
+from .archive import FileFormatError, Header, read_archive, shortened, write_archive
 from .classes import Classes, kind_of, table_of
 from .contents import Contents
 from .reader import Reader
@@ -22,7 +23,7 @@ __all__ = ["FORMAT", "FileFormatError", "read_model", "write_model"]
 Model = TypeVar("Model")
 
 
-def write_model(path: str | os.PathLike[str], model: Contents) -> None:
+def write_model(path: FilePath, model: Contents) -> None:
     """Write a file; InputError says by name what cannot be stored."""
     writer = Writer()
     header = writer.model(model)
@@ -31,7 +32,7 @@ def write_model(path: str | os.PathLike[str], model: Contents) -> None:
 
 
 def read_model(
-    path: str | os.PathLike[str], classes: Sequence[type] | type, make: Callable[[Contents], Model]
+    path: FilePath, classes: Sequence[type] | type, make: Callable[[Contents], Model]
 ) -> Model:
     """Read a file; whatever its parts or `make` raise is a FileFormatError that names the file.
 
@@ -59,7 +60,7 @@ def _checked_classes(classes: Sequence[type] | type) -> Classes:
     return table_of(given)
 
 
-def _check_rebuilds(header: dict[str, Any], writer: Writer, model: Contents) -> None:
+def _check_rebuilds(header: Header, writer: Writer, model: Contents) -> None:
     """What cannot be loaded must not be saved: rebuild the parts if some class is the user's."""
     if not writer.own:
         return

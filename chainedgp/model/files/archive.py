@@ -18,12 +18,13 @@ import os
 import secrets
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
+from ...data.types import FilePath
 from ...errors import InputError
 from ...linalg import Array
 
@@ -32,9 +33,11 @@ try:
 except ImportError:  # Windows has no such locks: what a killed save leaves stays there
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["FileFormatError", "read_archive", "shortened", "write_archive"]
+__all__ = ["FileFormatError", "Header", "Json", "read_archive", "shortened", "write_archive"]
 
 HEADER, SUFFIX = "header", ".npy"  # name of the header's entry, end of the names of all entries
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+Header: TypeAlias = dict[str, Json]
 LARGEST_HEADER = 16 * 2**20  # bytes: a larger header is refused before it is read
 DIGEST_BYTES = 64  # characters of a SHA-256 in hexadecimal
 BLOCK = 2**20  # bytes that are read at once for the digest
@@ -45,9 +48,7 @@ class FileFormatError(InputError):
     """A file that is damaged, is not a chainedgp model, or needs what is not there."""
 
 
-def write_archive(
-    path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Array]
-) -> None:
+def write_archive(path: FilePath, header: Header, arrays: Mapping[str, Array]) -> None:
     """Write a header and arrays: first beside `path`, then moved there in one step.
 
     A file that is replaced keeps its permissions, and a symbolic link stays one: the file that it
@@ -102,9 +103,7 @@ def shortened(reason: object) -> str:
     return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]} …"
 
 
-def read_archive(
-    path: str | os.PathLike[str], newest: int
-) -> tuple[dict[str, Any], dict[str, Array]]:
+def read_archive(path: FilePath, newest: int) -> tuple[Header, dict[str, Array]]:
     """The header and the arrays of a file of a format up to `newest`; FileFormatError if bad."""
     path = _checked_path(path)
     with open(path, "rb") as file:
@@ -117,7 +116,7 @@ def read_archive(
             raise FileFormatError(f"{path} cannot be loaded: it is damaged ({reason}).") from error
 
 
-def _checked_path(path: Any) -> str:
+def _checked_path(path: object) -> str:
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"path must be the name of a file; got {type(path).__name__}.")
     return str(os.fspath(path))
@@ -137,7 +136,7 @@ def _digest(file: BinaryIO) -> bytes:
     return sha.hexdigest().encode()
 
 
-def _read(file: BinaryIO, newest: int) -> tuple[dict[str, Any], dict[str, Array]]:
+def _read(file: BinaryIO, newest: int) -> tuple[Header, dict[str, Array]]:
     size = file.seek(0, os.SEEK_END)
     digest = _digest(file)
     if size <= DIGEST_BYTES or file.read(DIGEST_BYTES) != digest:

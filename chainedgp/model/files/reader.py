@@ -14,9 +14,9 @@ from ...inference.result import OptimizationResult, TracePoint
 from ...kernels import Kernel
 from ...linalg import Array
 from ...means import MeanFunction
-from ...parameters.parts import name_after
+from ...parameters.parts import Part, name_after
 from ...parameters.priors import Prior
-from .archive import FileFormatError
+from .archive import FileFormatError, Header, Json
 from .classes import MOST_LEAVES, MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, signature_of
 from .contents import Contents, StoredLeaf, StoredRows, restore_leaves
 
@@ -41,12 +41,13 @@ class Reader:
         # an integer of a constructor may be a size: none needs more than the file has leaves
         self.largest_int = MOST_LEAVES
 
-    def model(self, header: dict[str, Any]) -> Contents:
+    def model(self, stored: Header) -> Contents:
         """All that the file says of a model; nothing is built but its parts."""
+        header: Any = stored  # may hold anything: whatever goes wrong is the file's fault
         leaves = {record["name"]: record for record in header["leaves"]}
         if len(header["leaves"]) > MOST_LEAVES:
             raise FileFormatError(f"it has more than {MOST_LEAVES} parameters.")
-        Z = self.inducing(leaves, header["shared_Z"])
+        Z = self._inducing(leaves, header["shared_Z"])
         self.largest_int = max(self.columns, 2 + len(leaves))
         likelihood = self.build(header["likelihood"])
         kernels, means = (
@@ -65,13 +66,13 @@ class Reader:
         columns, target = header.get("columns", {}), header.get("target_name")
         rows, sites = None, None
         if header["data"] is not None:
-            rows = StoredRows(**self.decode(header["data"]))
+            rows = StoredRows(**self._decode(header["data"]))
             if header["sites"] is not None:
-                sites = self.array(header["sites"], (2, b, len(rows.X)))
-        names = self.names(columns.get("_column_names"))
+                sites = self._array(header["sites"], (2, b, len(rows.X)))
+        names = self._names(columns.get("_column_names"))
         return Contents(
             name=_of_type(header["name"], str, "name"),
-            input_names=self.names(columns.get("input_names")),
+            input_names=self._names(columns.get("input_names")),
             column_names=None if names is None else tuple(names),
             target_name=None if target is None else _of_type(target, str, "target_name"),
             jitter=header["jitter"],
@@ -80,14 +81,14 @@ class Reader:
             kernels=kernels,
             means=means,
             Z=Z,
-            leaves=self.leaves(header["leaves"]),
-            hyperpriors={name: self.prior(prior) for name, prior in header["priors"].items()},
+            leaves=self._leaves(header["leaves"]),
+            hyperpriors={name: self._prior(prior) for name, prior in header["priors"].items()},
             rows=rows,
             sites=sites,
-            result=None if header["result"] is None else self.result(header["result"]),
+            result=None if header["result"] is None else self._result(header["result"]),
         )
 
-    def names(self, names: Any) -> list[str] | None:
+    def _names(self, names: Any) -> list[str] | None:
         """Names of the columns of X, for those who built the model with a data frame."""
         if names is None:
             return None
@@ -96,36 +97,36 @@ class Reader:
             raise FileFormatError(f"its columns have the names {names!r}.")
         return names
 
-    def array(self, reference: Any, shape: tuple[int, ...] | None = None) -> Array:
+    def _array(self, reference: Any, shape: tuple[int, ...] | None = None) -> Array:
         """The array behind a reference; of floats and of this shape, if one is given."""
         array = self.arrays[reference["array"]]
         if shape is not None and (array.shape != shape or array.dtype != np.dtype("<f8")):
             raise FileFormatError(f"an array {array.shape} stands where one of {shape} belongs.")
         return array
 
-    def inducing(self, leaves: dict[str, Any], shared: bool) -> Array | list[Array]:
+    def _inducing(self, leaves: dict[str, Any], shared: bool) -> Array | list[Array]:
         """Z as the model's constructor wants it; notes the number of columns."""
         names = ["Z"] if shared else [name for name in leaves if name.startswith("Z.")]
-        Z = [self.array(leaves[name]["values"]) for name in names]
+        Z = [self._array(leaves[name]["values"]) for name in names]
         if not Z or any(z.ndim != 2 or z.shape[1] != Z[0].shape[1] for z in Z):
             raise FileFormatError("Z is not (M, D).")
         self.columns = Z[0].shape[1]
         return Z[0] if shared else Z
 
-    def decode(self, value: Any) -> Any:
+    def _decode(self, value: Any) -> Any:
         """An argument from its JSON."""
         if not isinstance(value, dict):
             return value
         ((what, content),) = value.items()
         if what == "array":
-            return self.array(value).copy()
+            return self._array(value).copy()
         if what == "object":
             return self.build(content)
         if what == "dict":
-            return {key: self.decode(v) for key, v in content.items()}
-        return {"list": list, "tuple": tuple}[what](self.decode(v) for v in content)
+            return {key: self._decode(v) for key, v in content.items()}
+        return {"list": list, "tuple": tuple}[what](self._decode(v) for v in content)
 
-    def find(self, node: dict[str, Any]) -> Any:
+    def _find(self, node: dict[str, Any]) -> Any:
         """The class of a part: ours, or one that the user gave."""
         key = (node["kind"], node["class"])
         if not node["own"] and key in SHIPPED:
@@ -140,15 +141,16 @@ class Reader:
             f"load(path, classes=({name if name.isidentifier() else '…'},))."
         )
 
-    def build(self, node: dict[str, Any]) -> Any:
+    def build(self, stored: Json) -> Part:
         """A kernel, mean or likelihood, by its constructor."""
-        cls, name = self.find(node), _identifier(node["name"])
+        node: Any = stored
+        cls, name = self._find(node), _identifier(node["name"])
         if not issubclass(cls, Parameterized):
             raise FileFormatError(f"{node['class']!r} is no part of a model.")
         self.parts, self.level = self.parts + 1, self.level + 1
         if self.parts > MOST_PARTS or self.level > MOST_LEVELS:
             raise FileFormatError("it has too many parts, or they are nested too deeply.")
-        args = {key: self.decode(v) for key, v in node["args"].items()}
+        args = {key: self._decode(v) for key, v in node["args"].items()}
         self.level -= 1
         ints = [v for v in args.values() if isinstance(v, int)]
         too_large = not node["own"] and any(abs(v) > self.largest_int for v in ints)
@@ -165,34 +167,34 @@ class Reader:
         if self.room < 0:
             raise FileFormatError("its parts have more parameters than it holds values.")
         if "leaves" in node:
-            restore_leaves(part, self.leaves(node["leaves"]))
+            restore_leaves(part, self._leaves(node["leaves"]))
         return part
 
-    def leaves(self, records: list[dict[str, Any]]) -> list[StoredLeaf]:
+    def _leaves(self, records: list[dict[str, Any]]) -> list[StoredLeaf]:
         """Values, constraints and fixes of some leaves."""
         if sum(len(record["constraints"]) for record in records) > 2 * MOST_LEAVES:
             raise FileFormatError("its parameters have too many constraints.")
         for record in records:
-            values = self.array(record["values"])
+            values = self._array(record["values"])
             if not (np.abs(values) <= LARGEST_VALUE).all():  # false for NaN
                 raise FileFormatError(f"{record['name']} has values that are not finite or huge.")
         return [
             StoredLeaf(
                 record["name"],
-                self.array(record["values"]),
+                self._array(record["values"]),
                 [
-                    (self.constraint(what), None if index is None else self.array(index))
+                    (self._constraint(what), None if index is None else self._array(index))
                     for what, index in record["constraints"]
                 ],
             )
             for record in records
         ]
 
-    def constraint(self, node: Any) -> Any:
+    def _constraint(self, node: Any) -> Any:
         """A transformation of paramz, or the mark of a fixed entry."""
         if node is None:
             return tf.__fixed__
-        cls = self.find(node)
+        cls = self._find(node)
         if not issubclass(cls, tf.Transformation):
             raise FileFormatError(f"{node['class']!r} is no constraint.")
         bounds = [float(v) for v in node["args"]]
@@ -200,24 +202,24 @@ class Reader:
             raise FileFormatError(f"the bounds of a constraint are out of order: {bounds}.")
         return cls(*bounds)
 
-    def prior(self, node: dict[str, Any]) -> Prior:
+    def _prior(self, node: dict[str, Any]) -> Prior:
         """A hyperprior."""
-        cls = self.find(node)
+        cls = self._find(node)
         if not issubclass(cls, Prior):
             raise FileFormatError(f"{node['class']!r} is no prior.")
-        prior: Prior = cls(**self.decode(node["args"]))
+        prior: Prior = cls(**self._decode(node["args"]))
         return prior
 
-    def result(self, node: dict[str, Any]) -> OptimizationResult:
+    def _result(self, node: dict[str, Any]) -> OptimizationResult:
         """How the last optimisation ended; fields that this version does not know are left out."""
         known = {f.name: f.type for f in dataclasses.fields(OptimizationResult)}
-        fields = {key: self.decode(v) for key, v in node.items() if key in known}
+        fields = {key: self._decode(v) for key, v in node.items() if key in known}
         for key, value in fields.items():
             kind = str(known[key]).partition("[")[0]
             fits = type(value).__name__ == kind or (kind == "float" and type(value) is int)
             if key != "trace" and not fits:
                 raise FileFormatError(f"the field {key} of the last result is {value!r}.")
-        trace = self.array(node["trace"], (len(fields["trace"]), 4))
+        trace = self._array(node["trace"], (len(fields["trace"]), 4))
         points = [TracePoint(float(b), int(e), int(t), float(s)) for b, e, t, s in trace]
         return OptimizationResult(**{**fields, "trace": points})
 

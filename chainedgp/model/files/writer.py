@@ -11,10 +11,12 @@ from paramz import Param, Parameterized
 from paramz import transformations as tf
 
 from ..._version import __version__
+from ...data.types import Data
 from ...errors import InputError
 from ...inference.result import OptimizationResult
 from ...likelihoods import ConstantLatent
 from ...linalg import Array
+from .archive import Header, Json
 from .classes import MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, kind_of, signature_of
 from .contents import Contents, StoredLeaf, leaves_of
 
@@ -31,7 +33,7 @@ class Writer:
         self.own: Classes = {}  # the user's classes that the model uses
         self.parts, self.level = 0, 0
 
-    def put(self, array: Any) -> dict[str, str]:
+    def _put(self, array: Data) -> dict[str, str]:
         """Keep an array; the reference to it."""
         array = np.asarray(array)
         if array.dtype.kind not in "biuf":
@@ -40,23 +42,23 @@ class Writer:
         self.arrays[key] = array
         return {"array": key}
 
-    def encode(self, value: Any) -> Any:
+    def _encode(self, value: object) -> Json:
         """A constructor argument as JSON."""
         if isinstance(value, np.generic):
             value = value.item()
         if value is None or isinstance(value, bool | int | float | str):
             return value
         if isinstance(value, np.ndarray):
-            return self.put(value)
+            return self._put(value)
         if isinstance(value, list | tuple):
-            return {type(value).__name__: [self.encode(v) for v in value]}
+            return {type(value).__name__: [self._encode(v) for v in value]}
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-            return {"dict": {key: self.encode(v) for key, v in value.items()}}
+            return {"dict": {key: self._encode(v) for key, v in value.items()}}
         if isinstance(value, Parameterized):
-            return {"object": self.node(value)}
+            return {"object": self._node(value)}
         raise InputError(f"a value of type {type(value).__name__} cannot be stored: {value!r}.")
 
-    def class_of(self, obj: Any) -> dict[str, Any]:
+    def _class_of(self, obj: object) -> Header:
         """How the class of an object is found again."""
         cls = type(obj)
         key = (kind_of(cls), cls.__name__)
@@ -65,7 +67,7 @@ class Writer:
             raise InputError(f"the model has two classes of the name {cls.__name__}: rename one.")
         return {"class": cls.__name__, "kind": key[0], "own": own}
 
-    def node(self, obj: Parameterized) -> dict[str, Any]:
+    def _node(self, obj: Parameterized) -> Header:
         """A kernel, mean or likelihood: its class, its name and its constructor's arguments."""
         self.parts, self.level = self.parts + 1, self.level + 1
         if self.parts > MOST_PARTS or self.level > MOST_LEVELS:
@@ -74,28 +76,28 @@ class Writer:
                 f"{MOST_LEVELS}, cannot be saved."
             )
         try:
-            args = {key: self.encode(v) for key, v in _arguments(obj).items()}
+            args = {key: self._encode(v) for key, v in _arguments(obj).items()}
             self.level -= 1
         except InputError as error:
             raise InputError(f"{type(obj).__name__} cannot be saved: {error}") from None
-        node = {**self.class_of(obj), "name": obj.name, "args": args}
+        node = {**self._class_of(obj), "name": obj.name, "args": args}
         if "own_name" in vars(obj):  # its name in a model is that of its latent
             node["own_name"] = obj.own_name
         # a part inside another one, but not linked to it, keeps leaves of its own
         if obj._parent_ is None and obj.size:
-            node["leaves"] = self.leaves(leaves_of(obj))
+            node["leaves"] = self._leaves(leaves_of(obj))
         return node
 
-    def leaves(self, leaves: Iterable[StoredLeaf]) -> list[dict[str, Any]]:
+    def _leaves(self, leaves: Iterable[StoredLeaf]) -> Json:
         """Values, constraints and fixes of some leaves."""
         return [
             {
                 "name": leaf.name,
-                "values": self.put(leaf.values),
+                "values": self._put(leaf.values),
                 "constraints": [
                     [
-                        None if what == tf.__fixed__ else self.constraint(what),
-                        None if index is None else self.put(index),
+                        None if what == tf.__fixed__ else self._constraint(what),
+                        None if index is None else self._put(index),
                     ]
                     for what, index in leaf.constraints
                 ],
@@ -103,12 +105,12 @@ class Writer:
             for leaf in leaves
         ]
 
-    def constraint(self, what: Any) -> dict[str, Any]:
+    def _constraint(self, what: tf.Transformation) -> Header:
         """A transformation; of those that paramz has, only Logistic takes arguments."""
         args = [what.lower, what.upper] if isinstance(what, tf.Logistic) else []
-        return {**self.class_of(what), "args": args}
+        return {**self._class_of(what), "args": args}
 
-    def model(self, model: Contents) -> dict[str, Any]:
+    def model(self, model: Contents) -> Header:
         """The header."""
         return {
             "format": FORMAT,
@@ -121,31 +123,33 @@ class Writer:
             "target_name": None if model.target_name is None else str(model.target_name),
             "jitter": model.jitter,
             "num_nodes": model.num_nodes,
-            "likelihood": self.node(model.likelihood),
-            "kernels": [self.node(kernel) for kernel in model.kernels],
-            "means": [self.node(mean) for mean in model.means],
+            "likelihood": self._node(model.likelihood),
+            "kernels": [self._node(kernel) for kernel in model.kernels],
+            "means": [self._node(mean) for mean in model.means],
             "shared_Z": not isinstance(model.Z, list),
-            "leaves": self.leaves(model.leaves),
+            "leaves": self._leaves(model.leaves),
             "priors": {
-                name: {**self.class_of(prior), "args": self.encode(vars(prior))}
+                name: {**self._class_of(prior), "args": self._encode(vars(prior))}
                 for name, prior in model.hyperpriors.items()
             },
-            "data": None if model.rows is None else self.encode(model.rows._asdict()),
-            "sites": None if model.sites is None else self.put(model.sites),
-            "result": None if model.result is None else self.result(model.result),
+            "data": None if model.rows is None else self._encode(model.rows._asdict()),
+            "sites": None if model.sites is None else self._put(model.sites),
+            "result": None if model.result is None else self._result(model.result),
         }
 
-    def result(self, result: OptimizationResult) -> dict[str, Any]:
+    def _result(self, result: OptimizationResult) -> Header:
         """How the last optimisation ended."""
         fields = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
-        return {key: self.encode(v) for key, v in {**fields, "trace": result.trace_array()}.items()}
+        return {
+            key: self._encode(v) for key, v in {**fields, "trace": result.trace_array()}.items()
+        }
 
 
 def _names(names: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-def _arguments(obj: Any) -> dict[str, Any]:
+def _arguments(obj: Parameterized) -> dict[str, object]:
     """Arguments that build `obj` again, but for its name and for parameter values."""
     told = getattr(obj, "constructor_arguments", None)
     if told is not None:
