@@ -61,10 +61,10 @@ class Censoring:
             order = np.argsort(entry, kind="stable")
             total = np.concatenate([[0.0], np.cumsum(weights[order])])
             started = total[np.searchsorted(entry[order], self.times, side="left")]
-        at_risk = started - np.cumsum(gone) + lost  # without those that died at s
+        at_risk = started - np.cumsum(gone) + lost  # Who died at s is not among them.
         steps = 1.0 - np.divide(lost, at_risk, out=np.zeros(len(lost)), where=lost > 0.0)
         self.values = np.concatenate([[1.0], np.cumprod(np.maximum(steps, 0.0))])
-        self.values[self.values < 1e-12] = 0.0  # rounding of sums of weights
+        self.values[self.values < 1e-12] = 0.0  # Sums of weights are rounded.
 
     def __call__(self, t: Array) -> Array:
         """G(t) = P(C > t)."""

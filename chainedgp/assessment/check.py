@@ -15,8 +15,8 @@ from .questions.evidence import Evidence, Finding
 
 __all__ = ["Check", "Finding", "check"]
 
-ROWS = 1000  # rows, at most, that are looked at one by one
-# questions to every model, and those that make sense once it is fitted
+ROWS = 1000  # At most so many rows are looked at one by one.
+# Every model is asked the first questions; the others make sense once it is fitted.
 ALWAYS = (questions.convergence, questions.scaling)
 ONCE_FITTED = (
     questions.quadrature,
@@ -28,9 +28,9 @@ ONCE_FITTED = (
     questions.hyperparameters,
     questions.noise,
 )
-# how levels are printed, the worst first
+# Levels are printed in these words, the worst first.
 WORDS = {"problem": "PROBLEM", "look": "look", "ok": "ok"}
-WIDTH = 100  # characters in a printed line
+WIDTH = 100  # A printed line has at most so many characters.
 
 
 @dataclass(frozen=True, repr=False)

@@ -20,7 +20,7 @@ from ..predictive.predictor import Predictor
 
 __all__ = ["component"]
 
-BLOCK_ROWS = 4096  # rows that are computed at once, so that memory stays bounded
+BLOCK_ROWS = 4096  # So many rows are computed at once, so that memory stays bounded.
 
 
 def component(

@@ -104,7 +104,7 @@ def cross_validate(
     check_order(X, Y, Y_metadata)
     inputs = as_inputs(X)
     N = inputs.shape[0]
-    X = inputs if column_names(X) is None else X  # a frame stays one: columns have names
+    X = inputs if column_names(X) is None else X  # A frame stays one, for its columns' names.
     y = as_targets(Y, N)
     metadata = {
         key: as_row_values(value, f"Y_metadata[{key!r}]", N, unbounded=True)
@@ -120,7 +120,7 @@ def cross_validate(
         """Scores of one fold, and the log-densities of its rows."""
         train, test = split
         given = (rows_of(metadata, train),) if metadata else ()
-        with lock:  # paramz links parameters through shared state
+        with lock:  # Links between parameters go through state that paramz shares.
             model = make_model(frame_rows(X, train), y[train], *given)
         model._use_threads(1)
         start = time.perf_counter()
@@ -135,12 +135,12 @@ def cross_validate(
     workers = min(len(splits), thread_count(num_threads))
     scores = []
     with (
-        warnings.catch_warnings(),  # not in the threads: filters belong to the whole process
+        warnings.catch_warnings(),  # Filters belong to the whole process, not to a thread.
         one_blas_thread(),
         ThreadPoolExecutor(workers) as pool,
         _progress(len(splits), messages) as advance,
     ):
-        warnings.simplefilter("ignore", MomentWarning)  # an infinite rmse says it
+        warnings.simplefilter("ignore", MomentWarning)  # An infinite rmse says it.
         for (_, test), (row, values) in zip(splits, pool.map(run, splits), strict=True):
             scores.append(row)
             log_density[test] = values

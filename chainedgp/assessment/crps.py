@@ -12,19 +12,19 @@ __all__ = ["mean_up_to", "ranked_probability_score"]
 
 LOWER = (1e-6, 1e-3, 0.05, 0.25)
 LEVELS = (*LOWER, 0.5, *(1.0 - level for level in reversed(LOWER)))
-"""Quantile levels between which integrals over y are taken by Gauss–Legendre nodes."""
+"""Integrals over y are cut at quantiles of these levels; each panel has Gauss–Legendre nodes."""
 NODES = 8
 COUNT_LEVELS = np.array([1e-6, 0.01, 0.2, 0.5, 0.8, 0.99, 1.0 - 1e-6])
-"""Quantile levels at which the counts of a row are cut into runs."""
+"""The counts of a row are cut into runs at the quantiles of these levels."""
 LARGEST = 2.0**53
-"""Counts from which on there are none between two floating-point numbers: they are left out."""
+"""Counts above this are left out: floating-point numbers no longer hold every integer."""
 LONGEST = 20
-"""Counts up to which a run is added up term by term; the nodes of a longer one are distinct."""
+"""A run of up to so many counts is added up term by term; nodes of a longer one are distinct."""
 TERMS, FEWER = 10, (0, 1, 3, 4, 6, 8, 9)
-"""Terms of a long run that are evaluated, and those of them whose own sum tells the error."""
+"""Of a long run so many terms are evaluated; the sum from those in FEWER alone tells the error."""
 ERROR = 1e-6
-"""Disagreement of the two sums, for each count of the run, at which it is not halved. The error of
-the better sum is less: a thousandth of it for a smooth F."""
+"""A run is halved where its two sums differ by more than this for each count. The error of the
+better sum is less: for a smooth F a thousandth of the difference."""
 
 
 def ranked_probability_score(predictive: Predictive, y: Array, horizon: float) -> Array:
@@ -126,7 +126,7 @@ def _terms(law: ObservedLaw, y: Array, rows: np.ndarray, k: Array) -> Array:
         return np.zeros(0)
     counts = np.bincount(rows, minlength=len(y))
     column = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
-    table = np.full((len(y), counts.max()), -1.0)  # below all counts, where F is not evaluated
+    table = np.full((len(y), counts.max()), -1.0)  # −1 is below all counts: F is not evaluated.
     table[rows, column] = k
     return (law.cdf(table)[rows, column] - (k >= y[rows])) ** 2
 

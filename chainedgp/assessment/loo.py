@@ -40,10 +40,11 @@ from .pareto import tail_shape
 
 __all__ = ["LOO", "LeftOut", "compare", "influence", "loo"]
 
-BLOCK = 128  # rows whose Pareto k are found at once, by (BLOCK, size) draws of every latent
-REFIT = 200  # rows, by default, for which q is found anew
-TOLERANCE = 1e-9  # nats of the bound to which q is found anew
-FAR, FAR_PER_ROW = 1.0, 1e-3  # nats, in all and for each row, from its best at which q is no fit
+BLOCK = 128  # The Pareto k of so many rows are found at once, by (BLOCK, size) draws a latent.
+REFIT = 200  # By default q is found anew without each of at most so many rows.
+TOLERANCE = 1e-9  # It is then found to within so many nats of the bound.
+# A q whose bound is more than FAR + FAR_PER_ROW N nats below its best does not count as fitted.
+FAR, FAR_PER_ROW = 1.0, 1e-3
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -212,7 +213,7 @@ class LeftOut:
         return float(predicted_gap(self.evaluator, replace(self.state, q=q)))
 
     def without_sites(self) -> tuple[Array, Array, Array]:
-        """Means and variances (N, b) of q without each row's own sites, and whether that is one."""
+        """Means and variances (N, b) of q without each row's sites, and whether it exists."""
         parts = []
         for rows in self.rows.chunks(self.shard.chunk_rows):
             chunks = self._projections(rows)

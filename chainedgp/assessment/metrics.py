@@ -40,8 +40,8 @@ __all__ = [
     "rmse",
 ]
 
-PAIRS = 4_000_000  # pairs of rows that are compared at once, so that memory stays bounded
-TIED = 1e-12  # difference of two risks, relative to the larger, that is rounding: they are tied
+PAIRS = 4_000_000  # So many pairs of rows are compared at once: memory stays bounded.
+TIED = 1e-12  # Two risks that differ by this share of the larger, which is rounding, are tied.
 RISKS = "a number for each row, higher for earlier events, such as -predictive.ppf(0.5)"
 
 
@@ -262,7 +262,7 @@ def brier_score(
         )
     G = Censoring(*((y, censored, entry) if train is None else train))
     at_y, at_t = G(y), G(times)
-    at_y[at_y == 0.0] = at_t[at_t == 0.0] = np.inf  # no weight where nothing can be known
+    at_y[at_y == 0.0] = at_t[at_t == 0.0] = np.inf  # Nothing is known there: no weight.
     died = (y[:, None] <= times) & ~censored[:, None]
     alive = y[:, None] > times
     score = died * S**2 / at_y[:, None] + alive * (1.0 - S) ** 2 / at_t

@@ -9,8 +9,8 @@ from ..linalg import Array
 
 __all__ = ["fit_pareto", "tail_shape"]
 
-PRIOR_SCALE = 3.0  # quartiles of the draws that the grid of Zhang & Stephens for θ spans
-PRIOR_ROWS, PRIOR_SHAPE = 10.0, 0.5  # k is shrunk to ½ as if by ten more tail draws
+PRIOR_SCALE = 3.0  # The grid of Zhang & Stephens for θ spans so many quartiles of the draws.
+PRIOR_ROWS, PRIOR_SHAPE = 10.0, 0.5  # k is shrunk to ½ as if by ten more tail draws.
 
 
 def tail_shape(log_ratios: Array) -> Array:
@@ -24,7 +24,7 @@ def tail_shape(log_ratios: Array) -> Array:
     top = np.sort(log_ratios - log_ratios.max(axis=1, keepdims=True), axis=1)[:, -M - 1 :]
     tail = np.exp(top[:, 1:]) - np.exp(np.maximum(top[:, :1], np.log(np.finfo(float).tiny)))
     k = np.full(n, -np.inf)
-    varied = tail[:, (M + 2) // 4 - 1] > 0.0  # else too many ties to fit
+    varied = tail[:, (M + 2) // 4 - 1] > 0.0  # If not, too many are tied for a fit.
     if varied.any():
         k[varied] = fit_pareto(tail[varied])[0]
     return k

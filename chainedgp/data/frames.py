@@ -37,7 +37,7 @@ CLASSES = (
 
 def column_names(X: object) -> tuple[str, ...] | None:
     """Names of the columns of a data frame, or of a series; None where there are none."""
-    if hasattr(X, "collect"):  # a lazy frame, which `check_numbers` refuses
+    if hasattr(X, "collect"):  # It is a lazy frame, which `check_numbers` refuses.
         return None
     if hasattr(X, "columns"):
         names = tuple(X.columns)
@@ -163,6 +163,6 @@ def frame_like(X: object, columns: Mapping[str, np.ndarray]) -> Frame:
         import pandas
 
         library = pandas
-    if index is None or callable(index):  # callable: the method of a list
+    if index is None or callable(index):  # A list has a method of this name.
         return library.DataFrame(columns)
     return library.DataFrame(columns, index=index)

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 WEIGHTS = "weights"
-BLOCK = 2**16  # rows of an array that are searched for NaN at a time; a memmap stays on disk
+BLOCK = 2**16  # So many rows are searched for NaN at a time: a memmap stays on disk.
 EVERY = slice(None)
 Value = TypeVar("Value", float | Array, Array)
 Selection = slice | np.ndarray  # of rows: a slice, row numbers or (n,) booleans
@@ -311,7 +311,7 @@ def _as_float(value: Data | None, name: str, remedy: str = COLUMNS) -> Array:
             raise InputError(
                 f"{name} is complex; expected real numbers. Give real and imaginary parts apart."
             )
-        if hasattr(value, "isna") and hasattr(value, "to_numpy"):  # numpy cannot read pandas.NA
+        if hasattr(value, "isna") and hasattr(value, "to_numpy"):  # numpy cannot read pandas.NA.
             value = value.to_numpy(dtype=float, na_value=np.nan)
         return np.array(value, dtype=float, order="C")
     except InputError:

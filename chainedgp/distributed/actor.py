@@ -30,7 +30,7 @@ class Reading(NamedTuple):
     """How rows are read on a worker."""
 
     likelihood: Likelihood
-    missing: str  # "raise", or "drop" for rows without a target
+    missing: str  # Rows without a target are an error ("raise") or left out ("drop").
     columns: int | tuple[str, ...] | None
     nodes: int | None
 
@@ -49,14 +49,14 @@ class ShardActor:
             raise InputError(f"In rows {first} to {last}, counted from 0 there: {error}") from None
         self.shard = Shard(rows, nodes=how.nodes)
         self.parts: Parts = []
-        self.setting: Setting | None = None  # of the last task
+        self.setting: Setting | None = None  # The last task had this one.
 
     def run(self, message: bytes) -> bytes:
         """Queued steps on the sites, then a call; (True, its result) or (False, its error)."""
         answer: tuple[bool, Any]
         try:
             answer = True, self._run(*pickle.loads(message))
-        except Exception as error:  # the head raises it: it is not the actor that failed
+        except Exception as error:  # The head raises it: the actor itself did not fail.
             answer = False, error
         return pickled(answer)
 
@@ -99,7 +99,7 @@ class ShardActor:
 
     def rebuild(self, origin: Origin, family: PosteriorFamily) -> None:
         """Make all sets of sites again from where they came from."""
-        if not self.parts:  # nothing was evaluated before
+        if not self.parts:  # No pass was made, so all sites are 0.
             return
         shard = self.shard
         shard.start_sites(family.site_shape(len(self.parts)))
@@ -135,7 +135,7 @@ class ShardActor:
             write(sites.history[-1], weights)
 
     def task(self, message: TaskMessage) -> Task:
-        """A task with what its message left out."""
+        """The task of a message, with what the message left out because the worker has it."""
         if message.setting is not None:
             self.setting = message.setting.read(self.parts, self.likelihood)
         if self.setting is None:

@@ -63,9 +63,9 @@ class DaskEvaluator(Evaluator):
         super().__init__([], family)
         self.client, self._parts = client, list(parts)
         self._ledger, self._steps = Ledger(), list[Call]()
-        self._sent: list[int] = []  # kernels of which the workers have copies, by identity
+        self._sent: list[int] = []  # The workers have copies of the kernels with these identities.
         self._copies: Parts = []
-        self._message: SettingMessage | None = None  # the current setting, as it is sent
+        self._message: SettingMessage | None = None  # It tells workers the setting.
         self._sent_key: int | None = None
         self._homes: list[str | None] = [None] * len(self._parts)
         self.bytes_sent = self.bytes_received = self.num_rebuilt = 0
@@ -115,7 +115,7 @@ class DaskEvaluator(Evaluator):
         self._ledger.raise_nodes()
 
     def marginals(self, q: Sequence[Gaussian]) -> NoReturn:
-        """Not here: they have the size of the data."""
+        """Refused on a cluster: marginals have the size of the data."""
         raise InputError("marginals of all rows stay on the cluster: use m.predict_latents(X).")
 
     def sample(self, most: int) -> Rows:

@@ -19,17 +19,17 @@ __all__ = ["MADE_IN", "Ledger", "Origin", "Pass", "Recipe"]
 SLOTS = 64  # The head remembers the origin of so many sets of sites; older ones are merged.
 MOST_NODES = 8  # Frozen node levels are made again from at most so many evaluations.
 
-Pass = Callable[[Shard, Task], Any]  # over the rows of a shard
-Weights = dict[int, float]  # of slots: what their passes made is to be added up with these
+Pass = Callable[[Shard, Task], Any]  # A pass goes over the rows of a shard.
+Weights = dict[int, float]  # Slot -> the weight with which the sites of its pass are added up.
 
-#: the passes that make sites, each with the set that it writes to; all other steps mix and copy
+#: These passes make sites, each in the set it is given with; all other steps mix and copy sets.
 MADE_IN: dict[Pass, SetName] = {
     Shard.evaluate: "trial",
     Shard.narrow: "current",
     Shard.clip: "current",
     Shard.positive_proposal: "proposal",
 }
-FROM_ITSELF = (Shard.clip, Shard.positive_proposal)  # passes that change what the set held before
+FROM_ITSELF = (Shard.clip, Shard.positive_proposal)  # These change what their set held before.
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Recipe:
     work: Pass
     task: TaskMessage
     before: Weights
-    nodes: tuple[int, ...]  # slots of evaluations whose wanted levels were kept; none: free levels
+    nodes: tuple[int, ...]  # Node levels are those these slots wanted; without any they are free.
 
 
 @dataclass(frozen=True)
 class Origin:
     """All that a shard needs to make its sites again."""
 
-    recipes: list[tuple[int, Recipe]]  # in the order in which they are made
+    recipes: list[tuple[int, Recipe]]  # They are followed in this order.
     sets: dict[SetName, Weights]
     history: list[Weights]
     nodes: tuple[int, ...]
@@ -60,9 +60,9 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self.recipes: dict[int, Recipe] = {}  # insertion is the order in which they are made
+        self.recipes: dict[int, Recipe] = {}  # They are followed in order of insertion.
         self.nodes: tuple[int, ...] = ()
-        self.last: tuple[int, ...] = ()  # the slot of the last evaluation
+        self.last: tuple[int, ...] = ()  # It has the slot of the last evaluation, if any.
         self.start()
 
     def start(self) -> None:
@@ -106,7 +106,7 @@ class Ledger:
         if len(self.recipes) == SLOTS:
             self._merge_oldest()
         slot = next(k for k in range(SLOTS) if k not in self.recipes)
-        # gradients are not sites
+        # The gradients of a pass are dropped: only its sites are ever made again.
         request = replace(task.request, left=(), whitened=True)
         self.recipes[slot] = Recipe(work, task._replace(request=request), before, self.nodes)
         made[slot] = 1.0

@@ -23,8 +23,8 @@ from ..posterior.sums import Request, Setting
 
 __all__ = ["Call", "Parts", "SettingMessage", "TaskMessage", "pickled", "small"]
 
-Parts = list[tuple[Kernel, MeanFunction]]  # of each latent
-Call = tuple[Callable[..., Any], tuple[Any, ...]]  # a method of an actor, and its arguments
+Parts = list[tuple[Kernel, MeanFunction]]  # There is one pair for each latent.
+Call = tuple[Callable[..., Any], tuple[Any, ...]]  # It names an actor's method and its arguments.
 
 
 @dataclass(frozen=True)

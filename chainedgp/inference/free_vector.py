@@ -110,7 +110,7 @@ class FreeVector:
         with_q: bool = False,
     ) -> None:
         self.parts = parts
-        rows = np.asarray(X[:: max(1, X.shape[0] // 100)], dtype=float)  # about a hundred
+        rows = np.asarray(X[:: max(1, X.shape[0] // 100)], dtype=float)  # About a hundred do.
         scales = _scales(parts, X, rows, latent_scales)
         of_q = {id(leaf) for leaf in (*parts.q_mu, *parts.q_root)}
         self.blocks = [
@@ -127,7 +127,7 @@ class FreeVector:
         self._levels = self._find_levels(rows.mean(0))
 
     def _find_levels(self, centre: Array) -> list[tuple[slice, slice, Array]]:
-        """Of free lines: where x has bias and weights, and the centre of X in units of x."""
+        """Find where x has bias and weights of free lines, and the centre of X in units of x."""
         where = {
             id(block.leaf): (block, place)
             for block, place in zip(self.blocks, self._slices, strict=True)
@@ -151,7 +151,7 @@ class FreeVector:
         return which
 
     def units_of(self, kernels: Iterable[Kernel]) -> Array:
-        """A step e or 1 of every positive or bounded parameter of some kernels, (size,), else 0."""
+        """Steps (size,) of e or 1 in positive or bounded parameters of some kernels, else 0."""
         units = np.zeros(self.size)
         leaves = {id(leaf) for kernel in kernels for leaf in leaves_below(kernel)}
         for block, part in self._by_block(units):
@@ -232,7 +232,7 @@ def _blocks(leaf: Param, scale: Array) -> list[_Block]:
         kept = entries[free[entries]]
         if not kept.size:
             continue
-        # exactly Logexp: a subclass may have another domain
+        # Only Logexp itself will do: a subclass may have another domain.
         if type(constraint) in (Logexp, Exponent):
             blocks.append(_Logarithms(leaf, kept, scale[kept]))
         else:

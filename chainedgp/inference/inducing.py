@@ -67,7 +67,7 @@ def _by_variance(kernel: Kernel, X: Array, M: int, given: Array | None = None) -
 def _by_distance(X: Array, chosen: list[int], M: int) -> list[int]:
     """Add the row farthest from all chosen ones until there are M."""
     chosen = chosen or [0]
-    nearest = np.full(X.shape[0], np.inf)  # squared distance to the nearest chosen row
+    nearest = np.full(X.shape[0], np.inf)  # squared distances to the nearest chosen row
     for k in range(M):
         if k == len(chosen):
             chosen.append(int(np.argmax(nearest)))

@@ -153,7 +153,7 @@ def _direction(
 def _scale(s: Array, y: Array, overall: float) -> float:
     """sᵀy/yᵀy of one group where it is positive, not too far from that of all coordinates."""
     sy, yy = float(s @ y), float(y @ y)
-    if sy <= 0.0 or yy <= 0.0:  # squares of small numbers may be 0
+    if sy <= 0.0 or yy <= 0.0:  # Squares of small numbers may be 0.
         return overall
     return float(np.clip(sy / yy, overall / FARTHEST_SCALE, overall * FARTHEST_SCALE))
 
@@ -171,12 +171,12 @@ def _line_search(
         if not np.isfinite(new) or new > value + ARMIJO * step * slope:
             high = step
             if best is not None:
-                break  # a decrease is in hand: the objective stands at an older point, see below
+                break  # A decrease is in hand: below, the objective goes back to its point.
             step = low + (high - low) * _shrink(value, new, slope, high)
             continue
         new_gradient = objective.gradient()
         if not np.isfinite(new_gradient).all():
-            # on the way to a singularity (a noise that vanishes): as bad as no value
+            # The step leads to a singularity (a noise that vanishes): this is as bad as no value.
             high, step = step, low + 0.2 * (step - low)
             if best is not None:
                 break
@@ -189,7 +189,7 @@ def _line_search(
         step = min(2.0 * step if not np.isfinite(high) else 0.5 * (low + high), longest)
     if best is None:
         return None
-    # the last trial failed: bring the objective back to the accepted point
+    # The last trial failed: the objective is brought back to the accepted point.
     again = objective.value(best[0])
     return (best[0], again, best[2]) if np.isfinite(again) else None
 

@@ -59,7 +59,7 @@ def find_q(evaluator: Evaluator, tolerance: float, max_steps: int = 500) -> Inne
             return InnerResult(state, gap, step, True)
         bounds.append(state.bound)
         if len(bounds) > STALL and state.bound - bounds[0] < tolerance:
-            # derivatives by differences have an error, and the gap does not fall below it
+            # Derivatives by differences have an error, and the gap does not fall below it.
             return InnerResult(state, gap, step, gap <= 1e3 * tolerance)
         accelerated = acceleration.step(state) if step >= ANDERSON_AFTER else None
         if accelerated is not None:
@@ -71,7 +71,7 @@ def find_q(evaluator: Evaluator, tolerance: float, max_steps: int = 500) -> Inne
         if new is None and gap > 1e3 * tolerance:
             new, rho = _positive_step(evaluator, state)
         if new is None:
-            # no step, however short, raises the bound beyond rounding: this is the optimum
+            # No step, however short, raises the bound beyond rounding: this is the optimum.
             return InnerResult(state, gap, step, gap <= 1e3 * tolerance)
         evaluator.accept(rho)
         acceleration.forget_if_short(rho)
@@ -118,7 +118,7 @@ def predicted_gap(evaluator: Evaluator, state: State) -> float:
 
 
 def _full_step(evaluator: Evaluator, state: State) -> tuple[Gaussian, ...] | None:
-    """q⁺, where it exists."""
+    """The q⁺ of a full natural-gradient step, or None where it does not exist."""
     try:
         return evaluator.gaussians(state.proposal())
     except NumericalError:
@@ -173,7 +173,7 @@ def _step(
 def _positive_step(evaluator: Evaluator, state: State) -> tuple[State | None, float]:
     """A step without negative curvature, where the natural gradient leads nowhere."""
     new, rho = _step(evaluator, state, evaluator.positive_proposal(state.q), 1.0)
-    if new is None:  # put the true proposal back: gradients are read from it
+    if new is None:  # The true proposal is put back, since gradients are read from it.
         evaluator.evaluate(state.q, state.gram)
         evaluator.accept(0.0)
     return new, rho
@@ -189,7 +189,7 @@ class _Anderson:
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
         self.past: deque[tuple[Gram, Gram]] = deque(maxlen=ANDERSON_MEMORY)
-        self.pause, self.waiting = 1, 0  # plain steps after a failure, and how many are left
+        self.pause, self.waiting = 1, 0  # They count plain steps after a failure.
         evaluator.forget()
 
     def step(self, state: State) -> State | None:

@@ -19,7 +19,7 @@ class BoundObjective:
     def __init__(self, problem: Problem, monitor: Monitor, *, with_q: bool = False) -> None:
         self.problem, self.monitor = problem, monitor
         self.vector = problem.free_vector(with_q=with_q)
-        self.best: tuple[float, Array] | None = None  # the last accepted point: values only fall
+        self.best: tuple[float, Array] | None = None  # The last accepted is best.
 
     def value(self, x: Array) -> float:
         """The objective at x, inf where it cannot be evaluated."""

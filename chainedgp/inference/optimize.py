@@ -87,7 +87,7 @@ def optimize_restarts(
     return monitor.result(outcome, problem.bound(), counts)
 
 
-@one_blas_thread()  # all along: BLAS's own threads wait by spinning, for the next product
+@one_blas_thread()  # BLAS's own threads would spin, and take our cores, between two products.
 def _fit(
     problem: Problem,
     monitor: Monitor,

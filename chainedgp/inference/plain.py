@@ -22,7 +22,7 @@ class PlainBound(BoundObjective):
         self.vector.write(x)
         try:
             with np.errstate(all="ignore"):
-                self.problem.state(gradient=True)  # which is nearly always asked for
+                self.problem.state(gradient=True)  # The gradient is nearly always asked for.
                 value = self.problem.objective()
         except NumericalError:
             return np.inf

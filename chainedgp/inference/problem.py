@@ -53,25 +53,25 @@ class Problem:
         self.parameters, self.parts = parameters, parts
         self.rows, self.sample, self.starts = rows, sample, starts
         self.evaluator, self.num_nodes = evaluator, num_nodes
-        self.last_bound: float | None = None  # of the last evaluation, perhaps at other parameters
+        self.last_bound: float | None = None  # It may be of parameters that have changed since.
         self.forget()
 
     def forget(self) -> None:
         """Evaluate anew when bound or gradient are next asked for."""
         self._state: State | None = None
-        # counts of changes of the parameters and, of a gradient, of those given to the leaves
+        # They count changes of the parameters and, of a gradient, of those given to the leaves.
         self._state_at, self._gradient_at = -1, (-1, -1)
 
     def __getstate__(self) -> dict[str, object]:
-        # a state holds closures, which cannot be copied; the leaves of a copy have no gradients
+        # A state holds closures, which cannot be copied; the leaves of a copy have no gradients.
         return {**self.__dict__, "_state": None, "_gradient_at": (-1, -1)}
 
     def copy(self) -> Problem:
         """A problem of its own with copies of the parameters, sites and rows."""
         memo: dict[int, object] = {}
-        with np.errstate(over="ignore"):  # paramz overflows on the way for values above 709
+        with np.errstate(over="ignore"):  # For values above 709 paramz overflows on the way.
             self.parameters.copy(memo)
-        return copy.deepcopy(self, memo)  # the leaves are those that paramz has copied
+        return copy.deepcopy(self, memo)  # Its leaves are those that paramz has copied.
 
     def on(self, rows: Selection) -> Problem:
         """The problem of some of the rows, with the same parameters."""

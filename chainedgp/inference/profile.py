@@ -31,8 +31,8 @@ TRIAL_STEPS, ROUGH_STEPS, FINAL_STEPS = 50, 15, 500
 # A new model begins with prior standard deviations of at most so many scales of its latents.
 WIDEST = 10.0
 SMALLER = "the given variances of kernels are far too large: began from smaller ones"
-# Factors on the lengthscales of the first and of all other latents, for the several starts of a
-# likelihood whose latents play the same role.
+# Where the latents of a likelihood play the same role, each of several starts multiplies the
+# lengthscales of the first latent and those of all others by two factors.
 STARTS = ((1.0, 1.0), (0.5, 0.2), (1.5, 0.1), (0.15, 0.2), (4.0, 0.5))
 
 
@@ -136,7 +136,7 @@ def fit_variational(problem: Problem, monitor: Monitor, max_iters: int) -> Outco
     start_sites(problem)
     inner = find_q(evaluator, 0.1 * FINAL_TOLERANCE, max_iters)
     if not inner.converged and not parts.q_is_prior():
-        # a q far from anything sensible: the prior may be a better place to start from
+        # The given q is far from anything sensible: the prior may be a better place to start from.
         evaluator.start_sites(len(parts.kernels))
         cold = find_q(evaluator, 0.1 * FINAL_TOLERANCE, max_iters)
         inner = cold if cold.state.bound > inner.state.bound else inner

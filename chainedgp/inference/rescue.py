@@ -128,7 +128,7 @@ def set_nearly_constant(problem: Problem, small: float = SMALL) -> None:
     vector = problem.free_vector()
     x, variances = vector.read(), vector.variances_of(problem.parts.kernels)
     last = -np.inf
-    # once a fixed part of a kernel has what is left of the variance, smaller factors help no more
+    # Once a fixed part of a kernel has what is left of the variance, smaller factors do not help.
     while worse_than_constants(problem) and problem.bound() > last + 1e-3 and variances.any():
         last = problem.bound()
         x[variances] -= 4.0

@@ -27,7 +27,7 @@ class Restart:
     problem: Problem
     outcome: Outcome | None
     has_limit: bool
-    told: str  # what the result has to say of it
+    told: str  # The result tells this of the restart.
 
     @property
     def rank(self) -> tuple[bool, float]:
@@ -73,7 +73,7 @@ def fit_restarts(
         if k > 0:
             perturb(one, seeds[k])
         try:
-            # a perturbed start is one of many already
+            # A perturbed start is one of many already, and needs no several starts of its own.
             outcome = fit_profile(one, quiet, max_iters, several_starts=k == 0)
         except NumericalError as error:
             return Restart(one, None, False, f"restart {k} failed: {error}")
@@ -85,7 +85,7 @@ def fit_restarts(
 
     ended: list[Restart] = []
     with one_blas_thread(), ThreadPoolExecutor(problem.num_threads) as pool:
-        for restart in pool.map(run, range(num_restarts)):  # in their order, as they end
+        for restart in pool.map(run, range(num_restarts)):  # Results keep their order.
             ended.append(restart)
             if restart.outcome is not None:
                 monitor.point(restart.bound, *restart.problem.counts)

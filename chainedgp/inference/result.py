@@ -38,8 +38,8 @@ class OptimizationResult:
 
     method: str
     converged: bool
-    #: "converged", "stopped", "interrupted", or "finished": batches until all epochs were done, or
-    #: until patience was
+    #: It is "converged", "stopped", "interrupted" or "finished": a method by batches ended because
+    #: all epochs were done, or because its patience with the held-out score was at an end.
     status: str
     reason: str
     bound: float
@@ -131,7 +131,7 @@ class Monitor:
 
     def __exit__(self, *error: object) -> None:
         if self._bar is not None:
-            self._bar.refresh()  # a short fit ends before the first look that the bar takes
+            self._bar.refresh()  # A short fit ends before the bar first looks.
             self._bar.close()
 
     def result(

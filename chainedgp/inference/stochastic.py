@@ -32,7 +32,7 @@ __all__ = ["BatchArguments", "Settings", "fit_batches"]
 
 # A batch moves the natural parameters of q by this share ρ of the way to its own.
 NATURAL_STEP = 0.05
-# The learning rate of Adam on θ, where the user gives none.
+# Adam moves θ at this learning rate where the user gives none.
 THETA_RATE = 0.005
 # At the end q is settled by at most so many passes over all rows, to within so many nats a row.
 FINAL_STEPS, FINAL_GAP = 12, 1e-5
@@ -128,7 +128,7 @@ class Batches:
         return self._last
 
     def scale(self, rows: Array) -> float:
-        """N/B: what a batch stands for."""
+        """N/B, the factor by which the sums of a batch stand for those of all rows."""
         return self.rows.size / rows.size
 
     @cached_property
@@ -159,7 +159,7 @@ class Run:
         self.recent: deque[float] = deque(maxlen=self.per_epoch)
         self.before = self.problem.counts[0]
         self.best = Best(self.problem)  # by the held-out score
-        self.waited = self.done = 0  # epochs without a better score, and steps made
+        self.waited = self.done = 0  # They count epochs without a better score, and steps.
 
     def __iter__(self) -> Iterator[tuple[int, Array]]:
         for step, rows in enumerate(self.batches.epochs()):
@@ -178,7 +178,7 @@ class Run:
         return Outcome(np.empty(0), np.nan, self.done, False, reason)
 
     def decay(self, step: int) -> float:
-        """1 over the first half, then linearly to 0."""
+        """The factor on steps: 1 over the first half, then falling linearly to 0."""
         return min(1.0, 2.0 * (1.0 - step / self.total))
 
     def ends_epoch(self, step: int) -> bool:
@@ -224,7 +224,7 @@ def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Setti
             bound = steps.step(batches.shard(rows), batches.scale(rows), run.decay(step))
             problem.evaluator.num_likelihood += rows.size / problem.num_rows
             if run.ends_epoch(step):
-                steps.write_q()  # for the held-out score and a checkpoint
+                steps.write_q()  # The held-out score and a checkpoint read it.
             run.record(step, bound)
     except KeyboardInterrupt:
         interrupted = True
@@ -281,7 +281,7 @@ class NaturalSteps:
         state = evaluator.evaluate(self.q, self.gram, gradient=True)
         self.problem.write_gradient(evaluator.gradient(state, sites_fixed=False))
         slopes = self.vector.gradient()
-        if np.isfinite([state.bound, *slopes]).all():  # else this batch tells nothing
+        if np.isfinite([state.bound, *slopes]).all():  # If not, this batch tells nothing.
             self._move_q(state.proposal(), NATURAL_STEP * decay)
             self._move_theta(self.rate * decay * self.rule.step(slopes))
         return state.bound

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChainedGP"]
 
-JITTER = 1e-8  # is added to the diagonal of Kuu, relative to its mean, unless a user says otherwise
+JITTER = 1e-8  # By default this share of its mean is added to the diagonal of Kuu.
 
 
 class ChainedGP(ParamzModel):
@@ -107,8 +107,8 @@ class ChainedGP(ParamzModel):
     likelihood: Likelihood
     input_names: list[str] | None
     target_name: str | None
-    _column_names: tuple[str, ...] | None  # those that frames to predict at must have
-    _problem: Problem | None = None  # a model that was stored without its rows has none
+    _column_names: tuple[str, ...] | None  # Frames to predict at must have these columns.
+    _problem: Problem | None = None  # A model that was stored without its rows has none.
     _family: PosteriorFamily = MEAN_FIELD  # what q may be
 
     def __init__(
@@ -336,7 +336,7 @@ class ChainedGP(ParamzModel):
         Z = checked_inducing(stored.Z, len(self.latents), D)
         self._link(stored.kernels, stored.means, Z, checked_jitter(stored.jitter))
         for part, name in zip(stored.parts, names, strict=True):
-            part.name = name  # which `_link` has changed to that of the latent
+            part.name = name  # `_link` has changed it to that of the latent.
 
     def rename_inputs(self, names: Sequence[str]) -> None:
         """Other names for the columns of X, which frames to predict at must have from now on."""
@@ -458,7 +458,7 @@ class ChainedGP(ParamzModel):
         OptimizationResult : converged or not, why it stopped, counts, the trace of the bound.
         """
         save = None
-        if checkpoint is not None:  # rows on a cluster have files of their own
+        if checkpoint is not None:  # Rows on a cluster have files of their own.
             save = partial(self.save, checkpoint, data=not is_dask(self.X))
         self.last_result = optimize(
             self.problem,

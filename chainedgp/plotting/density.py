@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_density"]
 
-BRIGHTEST = 0.995  # densities above this quantile share the darkest colour
-MOST_CELLS = 400  # cells of the picture along an axis, at most
+BRIGHTEST = 0.995  # Densities above this quantile share the darkest colour.
+MOST_CELLS = 400  # The picture has at most so many cells along an axis.
 
 
 def plot_density(
@@ -99,6 +99,6 @@ def _target_grid(model: FittedModel, y: Array, predictive: Predictive, num: int)
         last = np.floor(high)
         return np.unique(np.round(np.linspace(0.0, last, min(int(last) + 1, MOST_CELLS))))
     first, last = support.ends
-    if np.isfinite(first):  # middles of cells from there
+    if np.isfinite(first):  # Middles of cells begin there.
         return first + (np.arange(num) + 0.5) / num * (min(high, last) - first)
     return np.linspace(low, high, num)

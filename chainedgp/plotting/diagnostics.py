@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_calibration", "plot_pit", "plot_relevance", "plot_trace"]
 
-SQUARE = (3.6, 3.4)  # inches: figures whose two axes have the same units
-# horizontal axes of a trace, with their columns in `trace_array`
+SQUARE = (3.6, 3.4)  # Figures whose two axes have the same units have this size in inches.
+# A trace may have these horizontal axes; their values are in these columns of `trace_array`.
 TRACE_AXES = {"iterations": None, "seconds": 3, "evaluations": 1}
 
 
@@ -87,7 +87,7 @@ def plot_calibration(
     """
     u = _transform(model, X, Y, Y_metadata, rng)
     n = len(u)
-    needed = np.sort(np.abs(2.0 * u - 1.0))  # the interval that just holds the row
+    needed = np.sort(np.abs(2.0 * u - 1.0))  # This interval just holds the row.
     levels = np.linspace(0.0, 1.0, 201)
     covered = np.searchsorted(needed, levels, side="right") / n
     from scipy import stats
@@ -130,11 +130,11 @@ def plot_trace(
     blue = style.COLOURS["blue"]
     if gap:
         below = max(bound.max(), result.bound) - bound
-        seen = below > 0.0  # the best point itself has no place on a logarithmic axis
+        seen = below > 0.0  # The best point has no place on a logarithmic axis.
         ax.semilogy(x[seen], below[seen], color=blue, lw=1.4, marker=".", ms=4)
         return style.tidy(ax, against, "distance to the best bound")
     errors = np.array(result.estimates, dtype=float)
-    if len(errors) == len(bound):  # a fit by minibatches has them: ± 2 are drawn
+    if len(errors) == len(bound):  # A fit by minibatches has them: ± 2 are drawn.
         half = 2.0 * errors[:, 1]
         ax.fill_between(x, bound - half, bound + half, color=style.tint(blue, 0.25), lw=0)
     ax.plot(x, bound, color=blue, lw=1.4, marker=".", ms=4, label="trace")
@@ -176,7 +176,7 @@ def plot_relevance(
             label=style.words(latent),
         )
     ax.set_yticks(np.arange(D), names)
-    ax.set_ylim(D - 0.5, -0.5)  # the axis points down, so that the first input is on top
+    ax.set_ylim(D - 0.5, -0.5)  # The axis points down: the first input is on top.
     style.legend_above(ax)
     return style.tidy(ax, "relevance (change of the latent per sd of the input)")
 

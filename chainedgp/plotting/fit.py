@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_fit", "plot_latents", "plot_slice"]
 
-LEVELS = (50.0, 95.0)  # percent: probabilities of the bands that are drawn by default
+LEVELS = (50.0, 95.0)  # By default bands of these probabilities, in percent, are drawn.
 
 
 def plot_fit(

@@ -199,7 +199,7 @@ def _slopes(model: FittedModel, X: Array, data: Array, d: int) -> Array:
 def _spread_over(model: FittedModel, X: Array, seen: Array, columns: list[int]) -> Array:
     """Root mean square over rows of the sd of each latent over combinations of columns, (b,)."""
     patterns, counts = np.unique(seen, axis=0, return_counts=True)
-    if len(patterns) > MOST_PATTERNS:  # those of a few rows instead, each as often as any
+    if len(patterns) > MOST_PATTERNS:  # A few rows stand for all.
         patterns = seen[np.linspace(0, len(seen) - 1, MOST_PATTERNS).astype(int)]
         counts = np.ones(MOST_PATTERNS, dtype=int)
     rows = np.tile(X, (len(patterns), 1, 1))  # (patterns, n, D)

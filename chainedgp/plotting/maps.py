@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_map"]
 
-SIZE = (4.6, 3.6)  # inches: a map with its colour bar
+SIZE = (4.6, 3.6)  # A map with its colour bar has this size in inches.
 
 
 def plot_map(
@@ -76,7 +76,7 @@ def plot_map(
     ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
     if colorbar:
         bar = style.colour_bar(ax, image, label)
-        if lines is not None:  # labels of contours on the map itself would be in the way
+        if lines is not None:  # Labels on the map itself would be in the way.
             bar.add_lines(lines)
             bar.set_ticks([v for v in lines.levels if table.min() <= v <= table.max()])
     vertical = grids.input_names(model)[columns[1]]
@@ -90,7 +90,7 @@ def _quantity(
     name, predictive = grids.target_label(model, metadata), model.predictive(rows, metadata)
     if what is None or what in ("mean", "sd"):
         with warnings.catch_warnings():
-            # a moment that does not exist is an error below
+            # The warning is not needed: a moment that does not exist is an error below.
             warnings.simplefilter("ignore", MomentWarning)
             mean, variance = predictive.mean[:, 0], predictive.variance[:, 0]
         if what == "sd":

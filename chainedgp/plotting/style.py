@@ -34,12 +34,12 @@ COLOURS = {
     "purple": "#CC79A7",
 }
 SEQUENCE = tuple(COLOURS[key] for key in ("blue", "vermilion", "green", "purple", "orange", "sky"))
-"""Order in which several curves take their colours."""
+"""Several curves take their colours in this order."""
 LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
-"""... and their line styles, so that colour is never the only difference."""
-POINTS = "#333333"  # the colour of data
-SIZE = (5.2, 3.2)  # inches: a column and a half of a journal
-SMALL = 8  # points: the size of the smallest type
+"""Curves have these line styles in turn, so that colour is never the only difference."""
+POINTS = "#333333"  # Data have this colour.
+SIZE = (5.2, 3.2)  # A column and a half of a journal, in inches, is the size of a figure.
+SMALL = 8  # The smallest type has this size in points.
 
 
 def tint(colour: str, strength: float) -> tuple[float, float, float]:

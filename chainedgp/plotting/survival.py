@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_hazard", "plot_survival"]
 
-TYPICAL = (0.1, 0.5, 0.9)  # rows that are drawn by default stand here in order of their medians
-MOST_BANDS = 4  # more curves than this are drawn without bands
+TYPICAL = (0.1, 0.5, 0.9)  # Rows drawn by default are these quantiles in order of their medians.
+MOST_BANDS = 4  # More curves than this are drawn without bands.
 
 
 def plot_survival(
@@ -60,7 +60,7 @@ def plot_hazard(
 ) -> Axes:
     """Hazard curves h(t) = −d log S(t)/dt of chosen rows; arguments as in `plot_survival`."""
     ax = _plot_curves(model, Predictive.hazard, X, times, bands, labels, Y_metadata, ax)
-    # a hazard may grow without limit at 0: the curves decide, not the bands
+    # A hazard may grow without limit at 0: curves, not bands, decide how far the axis reaches.
     heights = [float(np.quantile(np.asarray(line.get_ydata()), 0.98)) for line in ax.lines]
     ax.set_ylim(0.0, 1.5 * max(heights))
     return style.tidy(ax, None, "hazard")

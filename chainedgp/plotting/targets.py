@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_data", "shown_targets", "target_limits"]
 
-REACH = 0.5  # a band may widen the axes by so many ranges of the data
-# where no data are drawn, a long band is shown up to its quantile TYPICAL, but not above ABOVE
-# times the quantile MOST of the data
+REACH = 0.5  # A band may widen the axes by so many ranges of the data.
+# Where no data are drawn, a long band is shown up to its quantile TYPICAL, but not above ABOVE
+# times the quantile MOST of the data.
 TYPICAL, ABOVE, MOST = 0.9, 3.0, 0.95
-PROPORTIONAL = ("exposure", "trials")  # metadata that multiply the mean of a count
+PROPORTIONAL = ("exposure", "trials")  # These metadata multiply the mean of a count.
 MARKS = {0: (".", "data"), 1: ("^", "right-censored"), -1: ("v", "left-censored")}
-INTERVAL = 2  # the code of interval-censored rows, which are drawn as bars
-MOST_DRAWN = 5000  # more points than this become pixels in a PDF
+INTERVAL = 2  # Interval-censored rows have this code, and are drawn as bars.
+MOST_DRAWN = 5000  # More points than this become pixels in a PDF, whose size stays small.
 
 
 def shown_targets(model: FittedModel, metadata: Mapping[str, Data]) -> Array:
@@ -76,12 +76,12 @@ def target_limits(
     first, last = support.ends
     if support.bounded:
         return first - 0.02 * (last - first), last + 0.02 * (last - first)
-    tail = not (support.whole_line or data)  # a long one, of data that need not be shown
+    tail = not (support.whole_line or data)  # The data need not be shown, so a long tail may go.
     bottom, top = float(y.min()), float(np.quantile(y, MOST) if tail else y.max())
     reach = REACH * ((top - bottom) or 1.0)
     lowest = max(float(np.min(low)), bottom - reach)
     highest = min(float(np.max(high)), top + reach)
-    if tail:  # where many are censored the band lies above all times that were seen
+    if tail:  # Where many rows are censored the band lies above all times seen.
         highest = max(highest, min(float(np.quantile(high, TYPICAL)), ABOVE * top))
     bottom, top = (min(bottom, lowest), max(top, highest)) if data else (lowest, highest)
     margin = 0.04 * ((top - bottom) or 1.0)

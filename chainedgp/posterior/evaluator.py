@@ -24,16 +24,18 @@ from .sums import Evaluation, Gradients, Gram, Request, S, Setting, Task
 
 __all__ = ["Evaluator", "Gradient", "Hyperparameters", "State", "bound"]
 
-# tr(Kuu⁻¹) times the mean of diag(Kuu): below it, products with Kuu⁻¹ are rounded by about 1e-12
+# Where tr(Kuu⁻¹) times the mean of diag(Kuu) is below this, products with Kuu⁻¹ have rounding
+# errors of about 1e-12, and rows need no whitening by L⁻¹.
 WELL_CONDITIONED = 1e5
-# With more than so many times M rows, doing without A saves more than three (M, M) products cost.
+# From so many times M rows on, to do without A saves more than the three (M, M) products it costs.
 MANY_ROWS = 8
-LARGE = 200  # inducing inputs: with more, the (M, M) work of each latent has a thread of its own
+# With at least so many inducing inputs the (M, M) work of each latent has a thread of its own.
+LARGE = 200
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_keys = itertools.count()  # names of hyperparameter settings, for the shards' caches
+_keys = itertools.count()  # Shards know by its number whether their cache is of a setting.
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class State:
 
     q: tuple[Gaussian, ...]
     evaluation: Evaluation
-    gram: Gram | None  # of the sites that define q; None where q was given directly
+    gram: Gram | None  # It sums the sites that define q; None where q was given directly.
 
     @property
     def bound(self) -> float:
@@ -104,15 +106,15 @@ class Evaluator:
 
     def __init__(self, shards: Sequence[Shard], family: PosteriorFamily = MEAN_FIELD) -> None:
         self.shards, self.family = list(shards), family
-        self.num_likelihood: float = 0  # passes over all rows that evaluated the likelihood
-        self.num_theta = 0  # hyperparameter settings
+        self.num_likelihood: float = 0  # It counts passes over all rows that evaluated log p.
+        self.num_theta = 0  # It counts the hyperparameter settings that were evaluated.
         self._setting: Setting | None = None
-        self._priors: tuple[InducingPrior, ...] = ()  # of each latent
-        self._groups: list[tuple[InducingPrior, ...]] = []  # the same, by groups of latents
+        self._priors: tuple[InducingPrior, ...] = ()  # There is one for each latent.
+        self._groups: list[tuple[InducingPrior, ...]] = []  # The same by groups.
         self._large = False
 
     def __getstate__(self) -> dict[str, Any]:
-        # these hold closures, and are made anew when needed
+        # Closures cannot be pickled: a copy makes what holds them anew when it is needed.
         return {**self.__dict__, "_setting": None, "_priors": (), "_groups": []}
 
     @property
@@ -261,7 +263,7 @@ class Evaluator:
         """Whether products with Kuu⁻¹ are exact enough, and rows enough to be worth them."""
         if self.num_rows < MANY_ROWS * max(len(prior.Z) for prior in self._priors):
             return False
-        # tr(Kuu⁻¹) times the mean of diag(Kuu)
+        # The size of Kuu⁻¹ is tr(Kuu⁻¹) times the mean of diag(Kuu), which has no unit.
         size = [np.vdot(p.L_inv, p.L_inv) * np.vdot(p.L, p.L) / len(p.Z) for p in self._priors]
         return bool(max(size) < WELL_CONDITIONED)
 

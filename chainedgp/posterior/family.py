@@ -44,13 +44,13 @@ class Marginals(NamedTuple):
 
     m: Array  # (b, n) means
     V: Array  # (b, n) variances or, where q has correlations, (b, b, n) covariances
-    floored: Booleans  # of the shape of V: where rounding would have made it negative
+    floored: Booleans  # True where rounding had made V negative; shape of V.
 
 
 class SiteFactors(NamedTuple):
     """What the gradient at fixed sites takes beside the sums of an evaluation, of one group."""
 
-    left: Array  # what turns slopes and sites of a row into the gradient in Kuf
+    left: Array  # It turns slopes and sites of a row into the gradient in Kuf.
     S_mu_bar: Array  # Sμ̄, the change of S⁻¹μ by which the mean of q gains most
     H: list[Array]  # (∂/∂A) Aᵀ of each latent of the group, (M, M), its lower triangle
 

@@ -78,7 +78,7 @@ def from_root(mu: Array, packed: Array) -> Gaussian:
 def root_of(q: Gaussian) -> Array:
     """The lower triangular R with S = R Rᵀ, packed.
 
-    From the precision where there is one: S itself may be singular to working precision. With
+    R comes from the precision if there is one: S itself may be singular to working precision. With
     S⁻¹ = L Lᵀ, as `from_natural` found it, and L⁻¹ = Q T, T upper triangular: S = L⁻ᵀL⁻¹ = Tᵀ T.
     """
     if q.root is not None:

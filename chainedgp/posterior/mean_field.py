@@ -31,10 +31,11 @@ from .sums import Gram
 
 __all__ = ["MEAN_FIELD", "MeanField", "reverse_chunk", "reverse_sites"]
 
-VARIANCE_FLOOR = 1e-12  # of the prior variance: rounding can make v negative, never less than this
+# Rounding can make v negative: it is raised to this share of the row's prior variance.
+VARIANCE_FLOOR = 1e-12
 CAVITY_FLOOR = 1e-6  # the least 1 − λ2 s: below it, q without a site is no distribution
-NARROW = 30.0  # the precision of a narrow site, as a multiple of the prior's at its row
-BLOCK = 20  # rows of a matrix (M, n) that are scaled at once: few enough to stay in the cache
+NARROW = 30.0  # A narrow site is so many times as precise as the prior is at its row.
+BLOCK = 20  # So many rows of a matrix (M, n) are scaled at once: they stay in the cache.
 
 _work = Workspace()
 

@@ -66,7 +66,7 @@ class Shard:
         self._cache_bytes = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        self.drop_cache()  # closures cannot be pickled, and a copy must not share them
+        self.drop_cache()  # Closures cannot be pickled, and a copy must not share them.
         if self._sites is not None:
             self._sites.forget()
         return self.__dict__
@@ -202,7 +202,7 @@ class Shard:
         m, V = marginals.m.T, marginals.V.T
         nodes, unmet, raised = self._nodes(task, rows, y, m, V, kw)
         value, dm, dV, dtheta = likelihood.expectation(y, m, V, nodes, **kw)
-        g_m, g_V = np.array(dm.T), np.array(dV.T)  # rows last, our own copies
+        g_m, g_V = np.array(dm.T), np.array(dV.T)  # These are copies of our own, rows last.
         g_V[marginals.floored] = 0.0
         weights, scale = self.rows.weights, task.setting.scale
         if weights is not None or scale != 1.0:
@@ -237,7 +237,7 @@ class Shard:
     ) -> tuple[int | Indices, int, int]:
         """Nodes of some rows; how many of these no number serves, and how many want more."""
         if self.fixed_nodes is not None or task.setting.likelihood.exact_expectation:
-            return self.fixed_nodes or 1, 0, 0  # an exact expectation has no use for them
+            return self.fixed_nodes or 1, 0, 0  # An exact expectation has no use for nodes.
         wanted = self.levels[rows]
         if not (self.frozen and task.setting.likelihood.tries_nodes):
             wanted = task.setting.likelihood.required_nodes(y, m, v, **kw)
@@ -267,7 +267,7 @@ class Shard:
                 for j, p in enumerate(task.setting.projectors)
             ]
         chunks = [project(projector, X) for projector in task.setting.projectors]
-        size = 3 * 8 * sum(chunk.A.size for chunk in chunks)  # A, Kuf, what the pullback keeps
+        size = 3 * 8 * sum(chunk.A.size for chunk in chunks)  # A, Kuf and the pullback count.
         if self._cache_bytes + size <= CACHE_BYTES:
             self._cache_bytes += size
             self._cache[task.setting.key, rows.start] = chunks

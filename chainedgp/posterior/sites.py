@@ -20,7 +20,7 @@ from ..linalg import Array
 
 __all__ = ["SetName", "Sites"]
 
-DISK_BYTES = 2**26  # a set of sites of this size goes to disk, if the rows are on disk too
+DISK_BYTES = 2**26  # A set of sites of this size is kept on disk if the rows are on disk too.
 SetName = Literal["committed", "current", "proposal", "trial"]
 
 
@@ -37,7 +37,7 @@ class Sites:
         make = _on_disk if on_disk else np.zeros
         names: tuple[SetName, ...] = get_args(SetName)
         self.sets: dict[SetName, Array] = {name: make(shape) for name in names}
-        self.history: deque[Array] = deque(maxlen=8)  # remembered proposals
+        self.history: deque[Array] = deque(maxlen=8)  # It remembers proposals.
 
     @property
     def current(self) -> Array:
@@ -109,8 +109,8 @@ def _on_disk(shape: tuple[int, ...]) -> Array:
     """Zeros in a temporary file that goes with the array; in memory if few, or the disk is full."""
     size = 8 * math.prod(shape)
     if size >= DISK_BYTES:
-        with suppress(OSError), tempfile.TemporaryFile() as file:  # the map outlives its name
-            if hasattr(os, "posix_fallocate"):  # a full disk is an error here, and a crash later
+        with suppress(OSError), tempfile.TemporaryFile() as file:  # The map outlives its name.
+            if hasattr(os, "posix_fallocate"):  # A full disk is an error here; later, a crash.
                 os.posix_fallocate(file.fileno(), 0, size)
             else:
                 file.truncate(size)

@@ -3,6 +3,8 @@
 Whitened: u = L v + mean(Z), Kuu + jitter = L Lᵀ, p(v) = N(0, I). A row sees v through a column of
 A = L⁻¹ Kuf (M, n): f = mean(X) + Aᵀv + what the inducing values leave open, of variance kff − Σ A².
 The latents are independent a priori (Saul et al. 2016, eq. 1): each has a prior of its own.
+From the projection of rows `mean_field` computes the marginals of q(f)
+(Saul et al. 2016, eqs. 4 and 5).
 
 Everything here is a pure function of arrays and of kernels and mean functions that are only read.
 """
@@ -61,7 +63,7 @@ class Projector:
         return Projector(kernel, mean, Z, L_inv, kernel.prepare(Z))
 
     def __reduce__(self) -> tuple[Callable[..., Projector], tuple[object, ...]]:
-        return Projector.at, (self.kernel, self.mean, self.Z, self.L_inv)  # not the closures
+        return Projector.at, (self.kernel, self.mean, self.Z, self.L_inv)  # Closures stay here.
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def make_prior(kernel: Kernel, mean: MeanFunction, Z: Array, jitter: float) -> I
     covariance: Callable[..., tuple[Array, Pullback]] = kernel.prepare(Z)
     K, pull_Kuu = covariance()
     Kuu = _work.array("Kuu", *K.shape)
-    Kuu[:] = K  # which the pullback keeps
+    Kuu[:] = K  # The pullback keeps K, which must not change.
     Kuu.flat[:: Kuu.shape[0] + 1] += jitter * np.trace(Kuu) / Kuu.shape[0]
     L = cholesky(Kuu, "the prior covariance Kuu of the inducing values")
     return InducingPrior(kernel, mean, Z, invert_lower(L), covariance, L, pull_Kuu, jitter)
@@ -140,7 +142,7 @@ def reverse_prior(prior: InducingPrior, H: Array) -> tuple[Array, Array]:
     dL_dKuu = lower_triangle_product(
         half, prior.L_inv, _work.array("dL_dKuu", *H.shape), lower=True
     )
-    mirrored(dL_dKuu)  # which is symmetric too
+    mirrored(dL_dKuu)  # It is symmetric, and only its lower triangle was computed.
     dL_dKuu *= -0.5
     dL_dKuu.flat[:: H.shape[0] + 1] += prior.jitter * np.trace(dL_dKuu) / H.shape[0]
     d_theta, d_Z, _ = prior.pull_Kuu(dL_dKuu)

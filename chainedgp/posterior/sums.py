@@ -24,11 +24,11 @@ class Setting:
     """The hyperparameters θ as shards use them; the same for many tasks."""
 
     family: PosteriorFamily
-    projectors: tuple[Projector, ...]  # of each latent
+    projectors: tuple[Projector, ...]  # There is one for each latent.
     likelihood: Likelihood
-    parameters: Mapping[str, float]  # of the likelihood
-    key: int  # the name of this setting, for caches
-    scale: float = 1.0  # multiplies the sums over rows: N / B for a minibatch
+    parameters: Mapping[str, float]  # These are the likelihood's.
+    key: int  # Caches know the setting by this number.
+    scale: float = 1.0  # It multiplies the sums over rows: N / B for a minibatch.
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Request:
     """What a pass over the rows is to compute with; tuples have an entry for each group."""
 
     q: tuple[Gaussian, ...] = ()
-    # what turns slopes into gradients in Kuf: at fixed q, or with Sμ̄ at fixed sites
+    # `left` turns slopes into gradients in Kuf: at fixed q, or with Sμ̄ at fixed sites.
     left: tuple[Array, ...] = ()
     S_mu_bar: tuple[Array, ...] = ()
-    whitened: bool = True  # else `left` is for Kuf in the place of A, and sums come back with Kuf
-    count_unmet: bool = False  # whether to count rows that no number of nodes serves: takes trials
+    whitened: bool = True  # If not, Kuf takes the place of A in `left` and in the sums.
+    count_unmet: bool = False  # It costs trials to count the rows that no number of nodes serves.
 
 
 class Task(NamedTuple):
@@ -64,7 +64,8 @@ S = TypeVar("S", bound=Sum)
 class Evaluation:
     """Sums over rows at one (θ, q): E = Σ E_q[log p], and G = ∂E/∂S, A g_m = ∂E/∂μ of each group.
 
-    In the mean field G = A diag(g_v) Aᵀ.
+    E = Σ_i E_q[log p(y_i | f)] (Saul et al. 2016, eq. 6) is computed by `shards`. In the mean field
+    G = A diag(g_v) Aᵀ.
     """
 
     E: float
@@ -72,9 +73,9 @@ class Evaluation:
     d_parameters: Array  # (p,)
     G: list[Array] = field(default_factory=list)
     A_gm: list[Array] = field(default_factory=list)
-    unmet: int = 0  # rows whose integral no number of nodes serves, where the task asked
-    raised: int = 0  # rows that want more nodes than they were given (frozen levels)
-    gradients: Gradients | None = None  # at fixed q, where the task asked for them
+    unmet: int = 0  # It counts rows that no number of nodes serves, if the task asked for it.
+    raised: int = 0  # It counts rows that want more nodes than their frozen level gives.
+    gradients: Gradients | None = None  # They are at fixed q, if the task asked.
 
     def add(self, other: Evaluation) -> None:
         """Add another part of the rows, in place."""
@@ -108,7 +109,7 @@ class Gram:
 
     @classmethod
     def of(cls, q: Sequence[Gaussian]) -> Gram:
-        """Those of a given q: Λ = S⁻¹ − I, b = S⁻¹μ."""
+        """The natural parameters of a given q less the prior's: Λ = S⁻¹ − I, b = S⁻¹μ."""
         Lam, b = [], []
         for part in q:
             precision = np.linalg.inv(part.S) if part.precision is None else part.precision

@@ -39,7 +39,7 @@ class Threads:
                     yield flying.popleft().result()
             while flying:
                 yield flying.popleft().result()
-        finally:  # after an error nothing may go on in the background
+        finally:  # After an error no work may go on in the background.
             for future in flying:
                 future.cancel()
             wait(flying)

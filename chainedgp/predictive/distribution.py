@@ -137,7 +137,7 @@ class Predictive(SurvivalCurves):
         factor = 1.0 if np.isinf(shape) else shape / (shape - 1.0) if shape > 1.0 else np.inf
         exists = np.where(shape > 0.5, 1.0, np.nan)
         with np.errstate(over="ignore"):
-            noise = np.exp(np.maximum(m_g + 0.5 * v_g, -700.0))  # above 0: ∞ times it is ∞
+            noise = np.exp(np.maximum(m_g + 0.5 * v_g, -700.0))  # It is above 0: ∞ times it is ∞.
         return np.stack([m_f * exists, noise * factor, v_f * exists])
 
     # ---- the distribution ------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Predictive(SurvivalCurves):
         """
         if not self._seen.kw.keys() & set(OBSERVATION):
             return self._logpdf(y, self._mixture)
-        truncated = np.any(self._seen.kw.get("entry", 0.0) > 0.0)  # a ratio keeps all latents
+        truncated = np.any(self._seen.kw.get("entry", 0.0) > 0.0)  # A ratio keeps all latents.
         if truncated or self._seen.dim <= 3:
             return self._logpdf(y, self._seen)
         kw = {key: value for key, value in self._seen.kw.items() if key != "entry"}
@@ -191,7 +191,7 @@ class Predictive(SurvivalCurves):
                 part = mixture_ppf(self._mixture, q[block % len(q)], rows[block], self._likelihood)
                 result[block] = part
             result = result.reshape(each.shape)
-        order = np.argsort(q, kind="stable")  # lattices differ: no crossing by rounding
+        order = np.argsort(q, kind="stable")  # No two may cross by rounding.
         result[:, order] = np.maximum.accumulate(result[:, order], axis=1)
         return result
 
@@ -205,7 +205,7 @@ class Predictive(SurvivalCurves):
         """Independent draws for each row, (n, size): latents from q, then y given them."""
         size, generator = positive_int(size, "size"), as_generator(rng)
         result = np.empty(len(self) * size)
-        # a numeric default of the likelihood tabulates hundreds of values for each draw
+        # A numeric default of the likelihood tabulates hundreds of values for each draw.
         cost = 4 if self._likelihood.has_draws else 600
         for entries in _blocks(np.arange(len(result)), cost):
             rows = entries // size
@@ -258,7 +258,7 @@ class Predictive(SurvivalCurves):
 
     @cached_property
     def _tables(self) -> DensityTables | None:
-        """Used where the likelihood has no cdf of its own."""
+        """Tables of cdf and quantiles, for a likelihood that has no cdf of its own."""
         if isinstance(self._mixture, ScaleMixture) or self._likelihood.has_cdf:
             return None
         return DensityTables(self._mixture, len(self), self._likelihood)

@@ -17,8 +17,8 @@ from ..posterior.sparse import Projector, project
 
 __all__ = ["covariances_at", "draws_at", "marginals_at"]
 
-BLOCK_ROWS = 4096  # rows whose marginals are computed at once, so that memory stays bounded
-JOINT_ROWS = 2048  # rows that are drawn jointly, given the inducing values: (n, n) covariances
+BLOCK_ROWS = 4096  # Marginals of so many rows are computed at once: memory stays bounded.
+JOINT_ROWS = 2048  # At most so many rows are drawn jointly given u: that takes an (n, n) matrix.
 
 
 def marginals_at(
@@ -80,7 +80,7 @@ def _write_draws(
         chunk = project(prior, block)
         C = prior.kernel.K(block) - chunk.A.T @ chunk.A
         C = 0.5 * (C + C.T)
-        # only for rounding: often the inducing values leave nothing open, and C is 0
+        # This is only for rounding: often the inducing values leave nothing open, and C is 0.
         C.flat[:: len(C) + 1] += 1e-9 * chunk.kff.mean() + 1e-300
         noise = _root(C) @ rng.standard_normal((len(C), v.shape[1]))
         draws[start : start + len(C)] = chunk.mean[:, None] + chunk.A.T @ v + noise

@@ -22,9 +22,9 @@ from .nodes import LOG_SQRT_2PI, REACH, Mixture, lattice
 __all__ = ["GaussianLatents", "NormalInFirst", "ScaleMixture", "WithOdds", "mixture_of"]
 
 KNOTS, SD_FLOOR = 400, 0.03
-"""Knots in log(sd + SD_FLOOR) of the interpolated mixing density."""
+"""The mixing density is interpolated between so many values of log(sd + SD_FLOOR), sd that of g."""
 ODDS_LEVEL = 3
-"""Level of the lattice over log-odds: right to 1e-9 for standard deviations up to 3."""
+"""The lattice over log-odds has this level: sums are right to 1e-9 for their sd of up to 3."""
 
 
 def mixture_of(
@@ -34,7 +34,7 @@ def mixture_of(
     if isinstance(likelihood, Inflated):
         return WithOdds(likelihood, means, variances, kw)
     law = declared_normal(likelihood, rows_of(kw, slice(1)))
-    if law is None or not law.is_of_density:  # it may be inherited from another density
+    if law is None or not law.is_of_density:  # It may be inherited from another density.
         return GaussianLatents(likelihood, means, variances, kw)
     if law.shape is not None:
         return ScaleMixture(means, variances, law.shape)
@@ -142,17 +142,17 @@ class ScaleMixture:
     """
 
     dim = 1
-    far = 7.0  # the window is not symmetric around the bulk
+    far = 7.0  # The window is not symmetric around the bulk.
 
     def __init__(self, means: np.ndarray, variances: np.ndarray, shape: float) -> None:
         (self.m_f, self.m_g), (self.v_f, self.v_g) = means.T, variances.T
         self.shape, self.sd_g = shape, np.sqrt(self.v_g)
-        # the window: 7.5 sd of g, and all but about e^{−32} of the mass of λ on either side
+        # The window holds 7.5 sd of g, and on either side all but about e^{−32} of the mass of λ.
         high, low = _log_gamma_range(shape, 32.0)
         low, high = np.hypot(REACH[1] * self.sd_g, low), np.hypot(REACH[1] * self.sd_g, high)
         self.centre = self.m_g + 0.5 * (high - low)
         self.scale = 0.5 * (high + low) / REACH[1] + 1e-12
-        # the length on which the density of log λ varies
+        # The density of log λ varies on this length.
         self.width = min(float(np.sqrt(polygamma(1, shape))), 1.0) if np.isfinite(shape) else 0.0
         self._splines: dict[int, Any] = {}
 
@@ -170,7 +170,7 @@ class ScaleMixture:
 
         The convolution costs 40 exponentials a node: for many rows it is interpolated.
         """
-        from scipy.interpolate import CubicSpline  # slow to import and rarely needed
+        from scipy.interpolate import CubicSpline  # This is slow to import and rarely needed.
 
         if z.size not in self._splines:
             t = np.log(self.sd_g + SD_FLOOR)

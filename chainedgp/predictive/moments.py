@@ -24,21 +24,22 @@ from .nodes import lattice
 __all__ = ["TOLERANCE", "node_moments"]
 
 TOLERANCE = 0.01
-"""Relative error of a moment that is told in a warning."""
+"""A relative error of a moment above this is told in a warning."""
 REACH = (7.5, 12.0, 24.0)
-"""Radii, in standard deviations of q, tried until the outer shell adds nothing to a moment."""
+"""These radii, in standard deviations of q, are tried until the outer shell adds nothing."""
 SHELL, NOTHING = 0.8, 1e-7
+"""The shell begins at this share of the radius; this share of a variance counts as nothing."""
 FEW = 10
-"""Nodes per latent that are tried first where moments given the latents are integrals over y."""
+"""So many nodes per latent are tried first if moments given the latents are integrals over y."""
 SMOOTH = 1e-2
-"""Largest share of the last two polynomials in a second moment for which they are enough."""
+"""Nodes suffice if their last two Hermite polynomials hold at most this share of a variance."""
 NEAR, HALVES = 0.5, 1e-3
-"""Farthest centre of a second moment, and difference of halves, for which nodes around 0 do."""
+"""Nodes around 0 suffice if no second moment is centred beyond NEAR sds and halves agree."""
 SCATTERED, SCATTERED_NUMERIC = 1024, 256
-"""Nodes around each centre, where moments given the latents are formulas and where integrals."""
+"""Each centre has so many nodes: more if moments given the latents are formulas, not integrals."""
 SCAN, MIDDLE = np.linspace(-REACH[-1], REACH[-1], 65), 32
 SWEEPS = 2
-"""How often every latent is searched for a centre."""
+"""Every latent is searched for a centre so many times."""
 
 
 def node_moments(event: GaussianLatents, numeric: bool) -> tuple[Array, Array]:
@@ -69,7 +70,7 @@ def node_moments(event: GaussianLatents, numeric: bool) -> tuple[Array, Array]:
         todo = todo[wide[todo]]
         if not len(todo):
             return moments, rough
-    moments[:, todo] = np.inf  # the shell still matters at 24 sd
+    moments[:, todo] = np.inf  # The shell still matters at 24 sd.
     return moments, rough
 
 
@@ -89,7 +90,7 @@ def _sums(event: GaussianLatents, rows: Indices, z: Array, weights: Array) -> tu
         moments = np.stack(
             [mean, np.sum(weights * noise, axis=0), np.sum(weights * centred, axis=0)]
         )
-    moments[:, ~np.isfinite(mean)] = np.inf  # NaN: an infinite mean times e^f or a weight of 0
+    moments[:, ~np.isfinite(mean)] = np.inf  # NaN is an infinite mean times 0.
     moments[1, np.isnan(moments[1])] = np.inf
     return moments, (mean_at, noise, centred)
 
@@ -212,7 +213,7 @@ def _around_centres(event: GaussianLatents, rows: Indices, size: int) -> tuple[A
     x = np.stack([column[:, 0] for column in quadrature.sobol_rule(dim, size).x])
     z = x[:, :, None, None] + centres[:, None]  # (dim, size, centres, N)
     half = np.broadcast_to(np.arange(x.shape[1])[:, None] % 2, z.shape[1:3]).ravel()
-    order = np.argsort(half, kind="stable").reshape(2, -1).T.ravel()  # one of each half by turns
+    order = np.argsort(half, kind="stable").reshape(2, -1).T.ravel()  # Halves take turns.
     z = z.reshape(dim, -1, len(rows))[:, order]
     log_q = np.full(z.shape[1:], -np.inf)
     for c in centres.transpose(1, 0, 2):

@@ -30,15 +30,15 @@ SPACING = 0.75
 REACH = {1: 7.5, 2: 7.5, 3: 6.5}
 LAST_LEVEL = {1: 12, 2: 8, 3: 5}
 SHARE = {1: 0.45, 2: 0.25, 3: 0.15}
-"""Largest part of the sum that one node may hold; more, and the peak is not resolved."""
+"""One node may hold this share of the sum; if one holds more, the peak is not resolved."""
 SPREAD = {1: 5e-4, 2: 5e-4, 3: 1e-2}
-"""Largest relative disagreement of sub-lattices (spacing 2h); the error at h is its square."""
+"""Sub-lattices (spacing 2h) may disagree by this share; the error at h is about its square."""
 MASS = 1e-7
-"""Largest error of the total weight of a lattice on which a cdf is computed."""
+"""On a lattice that resolves a cdf the total weight differs from 1 by at most this."""
 NEGLIGIBLE = 1e-10
 """Sub-lattices of a cdf that agree to this are converged, whatever the density does."""
 KEEP, MOVES = 3.0, 100
-"""A window that moves has its centre KEEP standard deviations behind the mode."""
+"""A moving window has its centre KEEP standard deviations behind the mode; it moves MOVES times."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ def _radius(x: np.ndarray) -> np.ndarray:
 
 
 def _rotation(dim: int) -> np.ndarray:
-    """Orthogonal, with entries that integer relations approximate badly (fields of degree dim)."""
+    """An orthogonal matrix with entries (of degree dim) that rational numbers approximate badly."""
     if dim == 2:  # slopes 1/φ of the axes, φ³ of the diagonals
         c, s = np.array([GOLDEN, 1.0]) / np.hypot(GOLDEN, 1.0)
         return np.array([[c, -s], [s, c]])
@@ -155,7 +155,7 @@ def log_expectation(
     centre = np.zeros((mixture.dim, len(y)))
     todo = np.arange(len(y))
     last = LAST_LEVEL.get(mixture.dim, 2)
-    with np.errstate(all="ignore"):  # −inf is a legitimate log-density
+    with np.errstate(all="ignore"):  # A log-density may well be −inf.
         for level in range(last + 1):
             grid = lattice(mixture.dim, level)
             coarse = np.zeros(len(todo), dtype=bool)
@@ -236,7 +236,7 @@ def _sum(terms: np.ndarray, grid: Lattice) -> tuple[np.ndarray, np.ndarray]:
     """log Σ exp(terms) (N,), nan counting as −inf, and whether sub-lattices agree (N,)."""
     top = np.fmax.reduce(terms, axis=0)
     finite = np.isfinite(top)
-    weights = np.exp(terms - np.where(finite, top, 0.0))  # the largest is 1
+    weights = np.exp(terms - np.where(finite, top, 0.0))  # The largest weight is 1.
     parts = np.add.reduceat(weights, grid.starts, axis=0)  # (cosets, N)
     if np.isnan(parts).any():
         parts = np.add.reduceat(np.nan_to_num(weights, nan=0.0), grid.starts, axis=0)

@@ -25,13 +25,13 @@ Function = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 LOGIT_TOLERANCE = 1e-10
 ROUGH = 1e-3
-"""Tolerance of logit F on the coarse lattice."""
+"""On the coarse lattice roots are found to this error of logit F."""
 CLOSE, NEWTON_STEPS = 1e-5, 5
-"""Excess of logit F that one more step makes negligible; steps before brackets are used."""
+"""One more step makes an error CLOSE of logit F negligible; after NEWTON_STEPS brackets serve."""
 POLISH = 0.05
-"""Width of such a bracket, relative to the first."""
+"""Such a bracket has this share of the width of the first."""
 ROUGH_COUNT, FINE_COUNT = 1e-4, 1e-9
-"""Relative errors of quantiles that are counts, before F is resolved and after."""
+"""Quantiles that are counts are found to these relative errors before and after F is resolved."""
 
 
 def mixture_cdf(mixture: Mixture, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -275,7 +275,7 @@ def _chandrupatla(
     root = np.where(np.abs(fa) < np.abs(fb), a, b)
     i = np.flatnonzero((np.minimum(np.abs(fa), np.abs(fb)) > tolerance) & (fa < 0) & (fb > 0))
     a, b, fa, fb = a[i], b[i], fa[i], fb[i]
-    share = fa / (fa - fb)  # the first step is the secant's, kept off the ends
+    share = fa / (fa - fb)  # The first step is the secant's, kept off the ends.
     share = np.clip(share, 0.05, 0.95)
     for _ in range(200):
         if not len(i):
@@ -308,7 +308,7 @@ def _chandrupatla(
 
 def _solve_integer(cdf: Function, q: np.ndarray, start: np.ndarray, error: float) -> np.ndarray:
     """The smallest integers with F ≥ q, (N,): growing steps, then bisection to a relative error."""
-    q = q - 1e-14  # F is a sum of many rounded terms
+    q = q - 1e-14  # F is a sum of many rounded terms.
     middle = np.floor(start)
     enough = cdf(middle, np.arange(len(q))) >= q
     low, high = np.where(enough, -1.0, middle), np.where(enough, middle, np.inf)

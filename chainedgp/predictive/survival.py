@@ -17,7 +17,7 @@ __all__ = ["BAND_NODES", "SurvivalCurves"]
 
 BAND_NODES = 2048
 PANELS = 14
-"""Panels of the integral over time, each half of the one above: [0, h/2¹³], …, [h/2, h]."""
+"""An integral over time has so many panels, which halve: [0, h/2¹³], …, [h/4, h/2], [h/2, h]."""
 
 Bands = tuple[float, float]
 Estimate = np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -83,7 +83,7 @@ class SurvivalCurves:
         nodes, weights = _panels(float(horizon), self._likelihood.atoms)
 
         def conditional(_: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-            return sum(  # one time after the other: memory of one curve value
+            return sum(  # One time after another takes little memory.
                 weight * self._conditional_sf(np.full(len(rows), t), rows, latents)
                 for t, weight in zip(nodes, weights, strict=True)
             )
@@ -114,7 +114,7 @@ class SurvivalCurves:
             )
 
         lik = self._likelihood
-        at_0 = 0.0 in lik.atoms or not lik.target_support.continuous  # there may be events
+        at_0 = 0.0 in lik.atoms or not lik.target_support.continuous  # Events may be at 0.
         sure = t < 0.0 if at_0 else t <= 0.0
         return np.minimum(self._over_entries(np.where(sure, -1.0, t), 0.0, -np.inf, log_sf), 0.0)
 

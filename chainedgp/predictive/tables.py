@@ -16,10 +16,10 @@ from .nodes import Mixture, log_expectation
 __all__ = ["DensityTables"]
 
 LEVELS = (0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99)
-"""Quantiles that tell where a density lies beside an atom that holds the median."""
+"""These quantiles tell where a density lies beside an atom that holds the median."""
 TABLE_ROWS = 32
 TABLE_FLOOR = -26.0
-"""Log-densities (per spread of y) below it add nothing to an integral over y: not refined."""
+"""Where log-densities (per spread of y) are below this, an integral over y is not refined."""
 
 
 class DensityTables:
@@ -51,7 +51,7 @@ class DensityTables:
         if not atoms:
             return _Panels(log_p, support, guess)
 
-        def beside(y: np.ndarray) -> np.ndarray:  # the density: never at an atom
+        def beside(y: np.ndarray) -> np.ndarray:  # It has no atoms.
             return log_p(np.where(np.isin(y, atoms), np.nextafter(y, np.inf), y))
 
         rest = _Panels(beside, support, guess)
@@ -59,7 +59,7 @@ class DensityTables:
         return WithAtoms(rest, rest.total, atoms, masses)
 
     def _guess(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The median and two other quantiles of some rows, of those that are no atoms."""
+        """The median and two other quantiles of some rows, taken from those that are no atoms."""
         guess = np.stack(self.mixture.guess(np.full(len(rows), 0.5), rows))
         at = np.isin(guess, self.likelihood.atoms).any(axis=0)
         if at.any():

@@ -38,16 +38,16 @@ __all__ = [
 
 Estimator = TypeVar("Estimator", bound="ChainedGPEstimator")
 
-TIMES = ("y_upper", "entry")  # metadata that are in the units of y, and are scaled with it
-# metadata of shipped likelihoods, which scikit-learn can be told to hand to fit, predict and score
+TIMES = ("y_upper", "entry")  # These metadata are in the units of y, and are scaled with it.
+# Shipped likelihoods take these metadata; scikit-learn can be told to hand them to the methods.
 BESIDE = dict.fromkeys(("censored", "entry", "exposure", "trials", "y_upper"))
-STANDARDISED = " (standardised)"  # ends the names of the columns of a model in other units
+STANDARDISED = " (standardised)"  # Names of columns in other units end so.
 ROUTING = (
     " In searches and cross-validation scikit-learn hands it to score only with metadata routing: "
     "sklearn.set_config(enable_metadata_routing=True) and "
     "estimator.set_fit_request({0}).set_score_request({0})."
 )
-# classes that are no likelihood by themselves, and those that need arguments
+# These classes are no likelihood by themselves, and those below cannot do without arguments.
 ABSTRACT = ("Likelihood", "Survival")
 NOT_BY_NAME = (*ABSTRACT, "ConstantLatent", "Hurdle", "Inflated", "ScipyLikelihood")
 
@@ -149,7 +149,7 @@ class ChainedGPEstimator(BaseEstimator):
             num_threads=self.num_threads,
             input_names=names,
         )
-        if self.standardize and names is not None:  # the model then refuses frames in other units
+        if self.standardize and names is not None:  # The model then refuses frames in other units.
             self.model_.rename_inputs([f"{name}{STANDARDISED}" for name in names])
         options: dict[str, Any] = {}
         if self.batch_size is not None:
@@ -169,7 +169,7 @@ class ChainedGPEstimator(BaseEstimator):
         self._centre = np.average(X, axis=0, weights=weights)
         self._spread = input_spread(X)
         if not isinstance(likelihood, Likelihood) or likelihood.atoms:
-            return  # scaling would move an atom, such as 0
+            return  # To scale y would move an atom, such as 0.
         support, mean = likelihood.target_support, float(np.average(y, weights=weights))
         if support.whole_line:
             deviation = float(np.sqrt(np.average((y - mean) ** 2, weights=weights)))
@@ -205,7 +205,7 @@ class ChainedGPEstimator(BaseEstimator):
             )
         z = (y - self._shift) / self._scale
         value = self._predictive(X, metadata).logpdf(z[:, None])[:, 0]
-        # censored rows have probabilities, which have no unit
+        # Censored rows have probabilities, which have no unit, instead of densities.
         exact = np.asarray(metadata.get("censored", 0)) == 0
         return value - np.where(exact, np.log(self._scale), 0.0)
 

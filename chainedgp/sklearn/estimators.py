@@ -39,12 +39,12 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
     """
 
     likelihood: str | Likelihood = "het_gaussian"
-    # names that scikit-learn can be told to hand over; it does not see those behind **metadata
+    # scikit-learn can be told to hand over these names; it does not see those behind **metadata.
     __metadata_request__fit = __metadata_request__predict = __metadata_request__score = BESIDE
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # `score` is no R², of which tests ask for 0.5
+        tags.regressor_tags.poor_score = True  # `score` is no R², of which tests ask for 0.5.
         return tags
 
     def fit(
@@ -119,7 +119,7 @@ class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
         """Probabilities of the classes at X, (n, K), in the order of `classes_`."""
         predictive = self._predictive(X, {})
         p = predictive.pdf(np.arange(len(self.classes_), dtype=float))
-        return p / p.sum(axis=1, keepdims=True)  # the sum is 1 but for rounding of the integrals
+        return p / p.sum(axis=1, keepdims=True)  # The sum is 1 but for errors of the integrals.
 
     def predict_log_proba(self, X: Data) -> Array:
         """Logarithms of `predict_proba`, (n, K)."""
