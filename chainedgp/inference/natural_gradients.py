@@ -7,6 +7,7 @@ S⁻¹μ = A (λ1 − λ2 mean). Mixing is linear, so a step is first tried on t
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,18 +42,27 @@ class InnerResult:
     converged: bool
 
 
-def find_q(evaluator: Evaluator, tolerance: float, max_steps: int = 500) -> InnerResult:
+def find_q(
+    evaluator: Evaluator,
+    tolerance: float,
+    max_steps: int = 500,
+    seen: Callable[[State], object] | None = None,
+) -> InnerResult:
     """Maximise the bound over q at the evaluator's hyperparameters, from its current sites.
 
     Stops when ½[KL(q‖q⁺) + KL(q⁺‖q)] summed over latents is below `tolerance` (in nats), where q⁺
     is the full step: it needs no likelihood evaluation and tracks the true gap.
     Raises NumericalError where the bound is not finite.
+
+    seen : is shown every state on the way.
     """
     state = _start(evaluator)
     acceleration = _Anderson(evaluator)
     rho, gap = 1.0, np.inf
     bounds: deque[float] = deque(maxlen=STALL + 1)
     for step in range(max_steps):
+        if seen is not None:
+            seen(state)
         full = _full_step(evaluator, state)
         gap = _gap(state, full)
         if gap <= tolerance:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from functools import partial
 
 from ..linalg import Array
 from .lbfgs import Outcome, minimise
@@ -31,23 +32,28 @@ class BoundObjective:
 
     def accept(self, x: Array, value: float) -> float:
         """Remember the point, and tell the monitor; a bound without limit ends the fit."""
-        self.best = (value, x.copy())
+        self.keep(x, value)
         bound = -value - self.problem.log_prior()
         if grows_without_limit(self.problem, bound):
             self.monitor.stop(NO_LIMIT)
         self.monitor.point(bound, *self.problem.counts)
         return value
 
+    def keep(self, x: Array, value: float) -> None:
+        """Remember x, the last point given to `value`, as the best."""
+        self.best = (value, x.copy())
+        self.monitor.keep(self, value, self.put_back(x.copy()))
+
+    def put_back(self, x: Array) -> Callable[[], None]:
+        """A function that writes θ and q of x, the last point given to `value`, to the leaves."""
+        return partial(self.vector.write, x)
+
     def minimise(self, max_iters: int, tolerance: float) -> Outcome:
         """Minimise from the current parameters; the leaves hold the best point afterwards."""
-        try:
-            return self.descend(self.vector.read(), max_iters, tolerance)
-        except KeyboardInterrupt:
-            value, x = self.best or (np.inf, self.vector.read())
-            return Outcome(x, value, len(self.monitor.trace), False, "interrupted")
-        finally:
-            if self.best is not None:
-                self.vector.write(self.best[1])
+        outcome = self.descend(self.vector.read(), max_iters, tolerance)
+        if self.best is not None:
+            self.vector.write(self.best[1])
+        return outcome
 
     def descend(self, x: Array, max_iters: int, tolerance: float) -> Outcome:
         """Minimise from x."""

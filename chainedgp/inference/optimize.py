@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -17,7 +18,7 @@ from .problem import Problem
 from .profile import fit_profile, fit_variational
 from .rescue import begin_again_if_astray
 from .restarts import fit_restarts
-from .result import Monitor, OptimizationResult, TracePoint
+from .result import INTERRUPTED, Monitor, OptimizationResult, TracePoint
 from .step_rules import RULES
 from .stochastic import BatchArguments, Settings, fit_batches
 
@@ -59,12 +60,14 @@ def optimize(
     before = problem.counts
     with Monitor(method, messages, callback, save, every) as monitor:
         fit = partial(_fit, problem, monitor, method, max_iters, tolerance, settings)
-        outcome = fit()
-        if settings is None and method != "variational":
-            outcome = begin_again_if_astray(problem, monitor, outcome, fit)
+        with _best_point(problem, monitor) as ended:
+            outcome = fit()
+            if settings is None and method != "variational":
+                outcome = begin_again_if_astray(problem, monitor, outcome, fit)
+            ended.append(outcome)
+            _check_end(problem, monitor)
     counts = problem.counts[0] - before[0], problem.counts[1] - before[1]
-    _warn_of_quadrature(problem, monitor)
-    return monitor.result(outcome, problem.bound(), counts)
+    return monitor.result(ended[0], float(problem.state().bound), counts)
 
 
 def optimize_restarts(
@@ -79,12 +82,34 @@ def optimize_restarts(
     num_restarts = positive_int(num_restarts, "num_restarts")
     max_iters = positive_int(max_iters, "max_iters")
     generator = as_generator(rng)
-    with Monitor("restarts", messages) as monitor:
+    counts = 0.0, 0
+    with Monitor("restarts", messages) as monitor, _best_point(problem, monitor) as ended:
         outcome, counts = fit_restarts(problem, monitor, num_restarts, max_iters, generator)
         fit = partial(_fit, problem, monitor, "profile", max_iters, TOLERANCE)
-        outcome = begin_again_if_astray(problem, monitor, outcome, fit)
-    _warn_of_quadrature(problem, monitor)
-    return monitor.result(outcome, problem.bound(), counts)
+        ended.append(begin_again_if_astray(problem, monitor, outcome, fit))
+        _check_end(problem, monitor)
+    return monitor.result(ended[0], float(problem.state().bound), counts)
+
+
+@contextmanager
+def _best_point(problem: Problem, monitor: Monitor) -> Iterator[list[Outcome]]:
+    """Whatever happens inside, θ and q are those of the best accepted point afterwards.
+
+    The caller puts the outcome of the fit into the list; after Ctrl-C it is there already.
+    """
+    bound = problem.state().bound if problem.is_current else -np.inf
+    value = -(bound + problem.log_prior()) if np.isfinite(bound) else np.inf
+    monitor.keep(problem, value, partial(problem.restore, problem.snapshot()))
+    ended: list[Outcome] = []
+    try:
+        yield ended
+    except KeyboardInterrupt:
+        monitor.put_back_best()
+        value = monitor.best_value
+        ended[:] = [Outcome(np.empty(0), value, len(monitor.trace), False, INTERRUPTED)]
+    except BaseException:
+        monitor.put_back_best()
+        raise
 
 
 @one_blas_thread()  # BLAS's own threads would spin, and take our cores, between two products.
@@ -133,8 +158,12 @@ def _method_name(method: str | None, optimizer: str | None, batch_size: int | No
     return str(one_of(ALIASES.get(lowered, lowered), METHODS, "method"))
 
 
-def _warn_of_quadrature(problem: Problem, monitor: Monitor) -> None:
-    """Say so where even the most nodes leave an error above 1e-6 in some rows' integrals."""
+def _check_end(problem: Problem, monitor: Monitor) -> None:
+    """Raise NumericalError where a fit has ended without a finite bound.
+
+    Warn where even the most nodes leave an error above 1e-6 in some rows' integrals.
+    """
+    problem.bound()
     if problem.parts.likelihood.exact_expectation or problem.num_nodes is not None:
         return
     q = problem.state().q

@@ -7,18 +7,23 @@ sites of the last accepted θ; sites are committed on acceptance.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from ..errors import NumericalError
 from ..kernels import Kernel
 from ..linalg import Array
 from ..parameters.roles import Role
+from ..posterior.evaluator import State
+from ..posterior.sums import Gram
 from .lbfgs import TOLERANCE, Outcome
 from .natural_gradients import InnerResult, find_q, start_from_q
 from .objective import BoundObjective
 from .problem import Best, Problem
 from .rescue import shrink_variances
-from .result import Monitor
+from .result import INTERRUPTED, Monitor, Stage
 
 __all__ = ["ProfiledBound", "fit_profile", "fit_variational", "start_sites"]
 
@@ -85,6 +90,24 @@ class ProfiledBound(BoundObjective):
             self.problem.parts.write_q(self.inner.state.q)
         return super().accept(x, value)
 
+    def put_back(self, x: Array) -> Callable[[], None]:
+        """A function that writes θ and q of x, the last point given to `value`, to the leaves.
+
+        Where the rows stand for more rows than they are, q is that of their scaled sites.
+        """
+        if self.inner is None:
+            return super().put_back(x)
+        state, scale = self.inner.state, self.monitor.scale
+
+        def write() -> None:
+            q = state.q
+            if scale != 1.0 and state.gram is not None:
+                q = self.evaluator.gaussians(Gram.mixed((scale,), (state.gram,)))
+            self.vector.write(x)
+            self.problem.parts.write_q(q)
+
+        return write
+
     def descend(self, x: Array, max_iters: int, tolerance: float, tries: int = 15) -> Outcome:
         """Minimise from x; where its bound is −inf for every q, from smaller variances of kernels.
 
@@ -133,15 +156,20 @@ def start_sites(problem: Problem) -> int:
 def fit_variational(problem: Problem, monitor: Monitor, max_iters: int) -> Outcome:
     """Find q alone, at the current hyperparameters."""
     evaluator, parts = problem.evaluator, problem.parts
+
+    def keep(owner: object, state: State) -> None:
+        monitor.keep(owner, -(state.bound + problem.log_prior()), partial(parts.write_q, state.q))
+
     start_sites(problem)
-    inner = find_q(evaluator, 0.1 * FINAL_TOLERANCE, max_iters)
+    inner = find_q(evaluator, 0.1 * FINAL_TOLERANCE, max_iters, partial(keep, "given"))
     if not inner.converged and not parts.q_is_prior():
         # The given q is far from anything sensible: the prior may be a better place to start from.
         evaluator.start_sites(len(parts.kernels))
-        cold = find_q(evaluator, 0.1 * FINAL_TOLERANCE, max_iters)
+        cold = find_q(evaluator, 0.1 * FINAL_TOLERANCE, max_iters, partial(keep, "cold"))
         inner = cold if cold.state.bound > inner.state.bound else inner
     evaluator.commit()
     parts.write_q(inner.state.q)
+    keep("end", inner.state)
     bound = inner.state.bound
     monitor.point(bound, *problem.counts)
     reason = f"q is within {inner.gap:.1e} nats of its optimum"
@@ -168,7 +196,9 @@ def fit_profile(
         monitor.note(SMALLER)
     cold = problem.parts.likelihood.symmetric and new
     if cold and several_starts:
-        _choose_start(problem, monitor, max_iters)
+        stopped = _choose_start(problem, monitor, max_iters)
+        if stopped is not None:
+            return stopped
     return _settle(*_maximise(problem, monitor, max_iters, tolerance), cold)
 
 
@@ -188,14 +218,17 @@ def _maximise(
         problem.evaluator.freeze_nodes(False)
 
 
-def _choose_start(problem: Problem, monitor: Monitor, max_iters: int) -> None:
-    """Rough fits from several lengthscales; the problem is left where the best ended."""
+def _choose_start(problem: Problem, monitor: Monitor, max_iters: int) -> Outcome | None:
+    """Rough fits from several lengthscales; the problem is left where the best ended.
+
+    Returns the outcome of the whole fit where it was stopped here, else None.
+    """
     given, best = problem.snapshot(), Best(problem)
     for first, others in STARTS:
         problem.restore(given)
         for j, kernel in enumerate(problem.parts.kernels):
             _scale_lengthscales(kernel, first if j == 0 else others)
-        rough = Monitor("start")
+        rough = Stage(monitor, "start")
         try:
             found = _maximise(problem, rough, min(max_iters, 60), 0.3, ROUGH_STEPS)
             outcome = _settle(*found, cold=False, tolerance=ROUGH)
@@ -203,9 +236,15 @@ def _choose_start(problem: Problem, monitor: Monitor, max_iters: int) -> None:
             continue
         if np.isfinite(outcome.value):
             best.offer(outcome.value)
+        if monitor.stop_reason is not None:
+            break
     problem.restore(given)
     best.restore()
+    if monitor.stop_reason is not None:
+        monitor.record(-best.score - problem.log_prior(), *problem.counts)
+        return Outcome(np.empty(0), best.score, len(rough.trace), False, monitor.stop_reason)
     monitor.note(f"chose the best of {len(STARTS)} starts")
+    return None
 
 
 def _scale_lengthscales(kernel: Kernel, factor: float) -> None:
@@ -222,11 +261,14 @@ def _settle(
     if objective.best is None:
         return outcome
     parts, evaluator, x = objective.problem.parts, objective.evaluator, objective.best[1]
+    if objective.monitor.stop_reason == INTERRUPTED:  # nothing that takes time
+        return outcome
     objective.tolerance = tolerance
     outcome.x, outcome.value = x, objective.value(x)
     if not np.isfinite(outcome.value) or objective.inner is None:
         return outcome
     evaluator.commit()
+    objective.keep(x, outcome.value)
     q = objective.inner.state.q
     if cold:
         evaluator.start_sites(len(parts.kernels))

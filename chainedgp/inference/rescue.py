@@ -89,8 +89,7 @@ def begin_again_if_astray(
     """
 
     def astray(outcome: Outcome) -> bool:
-        stopped = monitor.stop_reason or outcome.reason == "interrupted"
-        return not stopped and worse_than_constants(problem)
+        return not monitor.stop_reason and worse_than_constants(problem)
 
     if not astray(outcome):
         return outcome

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from ..linalg import one_blas_thread
 from .lbfgs import Outcome
 from .problem import Problem
 from .profile import fit_profile
-from .result import Monitor
+from .result import INTERRUPTED, Monitor
 
 __all__ = ["Restart", "fit_restarts"]
 
@@ -62,13 +63,15 @@ def fit_restarts(
 
     Its parameters and q are put into the problem; its outcome and counts are returned. Failed
     restarts are noted and never win; one whose bound grows without limit wins only if all do.
-    Copies run on threads, one each.
+    Copies run on threads, one each. After an error or an interrupt all end at their next accepted
+    points, and the best point of any is kept.
     """
     copies = [problem.copy() for _ in range(num_restarts)]
     seeds = rng.spawn(num_restarts)
+    monitors = [Monitor(f"restart {k}") for k in range(num_restarts)]
 
     def run(k: int) -> Restart:
-        one, quiet = copies[k], Monitor(f"restart {k}")
+        one, quiet = copies[k], monitors[k]
         one.use_threads(1)
         if k > 0:
             perturb(one, seeds[k])
@@ -84,11 +87,25 @@ def fit_restarts(
         return Restart(one, outcome, True, "")
 
     ended: list[Restart] = []
-    with one_blas_thread(), ThreadPoolExecutor(problem.num_threads) as pool:
-        for restart in pool.map(run, range(num_restarts)):  # Results keep their order.
-            ended.append(restart)
-            if restart.outcome is not None:
-                monitor.point(restart.bound, *restart.problem.counts)
+    try:
+        with one_blas_thread(), ThreadPoolExecutor(problem.num_threads) as pool:
+            futures = [pool.submit(run, k) for k in range(num_restarts)]
+            try:
+                for future in futures:
+                    ended.append(future.result())
+                    if ended[-1].outcome is not None:
+                        monitor.point(ended[-1].bound, *ended[-1].problem.counts)
+            except BaseException:
+                for future, one in zip(futures, monitors, strict=True):
+                    future.cancel()
+                    one.stop(INTERRUPTED)
+                raise  # This takes effect once those that run have come to their next points.
+    except BaseException:
+        value, k = min((one.best_value, k) for k, one in enumerate(monitors))
+        if np.isfinite(value):
+            monitors[k].put_back_best()
+            monitor.keep(copies, value, partial(problem.restore, copies[k].snapshot()))
+        raise
     notes = [restart.told for restart in ended if restart.told]
     best = max(ended, key=lambda restart: restart.rank)
     if best.outcome is None:

@@ -15,12 +15,22 @@ from ..errors import ConvergenceWarning
 from ..linalg import Array
 from .lbfgs import Outcome
 
-__all__ = ["FINISHED", "OUT_OF_PATIENCE", "Monitor", "OptimizationResult", "TracePoint"]
+__all__ = [
+    "FINISHED",
+    "INTERRUPTED",
+    "OUT_OF_PATIENCE",
+    "Monitor",
+    "OptimizationResult",
+    "Stage",
+    "TracePoint",
+]
 
 
 # A stochastic method cannot tell whether it converged: these are its reasons to end.
 FINISHED = "all epochs are done"
 OUT_OF_PATIENCE = "no better held-out score"
+# The reason of a fit that the user ended by Ctrl-C.
+INTERRUPTED = "interrupted"
 
 
 class TracePoint(NamedTuple):
@@ -88,6 +98,10 @@ class Monitor:
         self._by_callback = False
         self.held_out: list[float] = []  # NLPD after each epoch
         self.estimates: list[tuple[float, float]] = []  # running bound and its standard error
+        self.scale = 1.0  # how many rows a row of this fit stands for
+        self.best_value = np.inf  # −(bound + log prior) of the point that is kept
+        self._owner: object = None
+        self._put_back: Callable[[], None] | None = None
         self._start = time.perf_counter()
         self._bar = _progress_bar(method, messages)
 
@@ -98,15 +112,38 @@ class Monitor:
 
     def point(self, bound: float, likelihood: float, theta: int) -> None:
         """Record an accepted point, tell the bar and the callback."""
+        self.record(bound, likelihood, theta)
+        self.tell(self.trace[-1])
+        if self.checkpoint is not None and len(self.trace) % self.every == 0:
+            self.checkpoint()
+
+    def record(self, bound: float, likelihood: float, theta: int) -> None:
+        """Put a point into the trace and on the bar."""
         self.trace.append(TracePoint(bound, likelihood, theta, self.seconds))
         if self._bar is not None:
             self._bar.set_postfix_str(f"bound {bound:.6g}", refresh=False)
             self._bar.update()
-        if self.callback is not None and self.callback(self.trace[-1]):
+
+    def tell(self, point: TracePoint) -> None:
+        """Show a point to the callback, which may stop the fit."""
+        if self.callback is not None and self.callback(point):
             self.stop("stopped by the callback")
             self._by_callback = True
-        if self.checkpoint is not None and len(self.trace) % self.every == 0:
-            self.checkpoint()
+
+    def keep(self, owner: object, value: float, put_back: Callable[[], None]) -> None:
+        """Remember a point, to which the model returns after an error or an interrupt.
+
+        The last point of one owner, a descent say, is its best; that of another must be better.
+
+        value : −(bound + log prior). put_back : writes θ and q of the point into their leaves.
+        """
+        if owner is self._owner or value <= self.best_value:
+            self._owner, self.best_value, self._put_back = owner, value, put_back
+
+    def put_back_best(self) -> None:
+        """Have the leaves hold θ and q of the point that was kept."""
+        if self._put_back is not None:
+            self._put_back()
 
     def checkpoint_is_due(self) -> bool:
         """Whether the next point will be written to the checkpoint: q must be current then."""
@@ -139,7 +176,7 @@ class Monitor:
     ) -> OptimizationResult:
         """The result object; warns if the optimisation did not converge."""
         converged, reason = outcome.converged, outcome.reason
-        status = "interrupted" if reason == "interrupted" else "stopped"
+        status = "interrupted" if reason == INTERRUPTED else "stopped"
         status = "finished" if reason.startswith((FINISHED, OUT_OF_PATIENCE)) else status
         status = "converged" if converged else status
         if status == "stopped" and not self._by_callback:
@@ -163,6 +200,38 @@ class Monitor:
             self.held_out,
             self.estimates,
         )
+
+
+class Stage(Monitor):
+    """The monitor of a first stage of a fit. What ends the stage from outside ends the whole fit.
+
+    The callback sees the points of the stage, with the bound and the passes scaled to all rows;
+    they are not in the trace.
+
+    whole : the monitor of the fit. scale : how many rows a row of the stage stands for.
+    most : passes over the rows of the stage after which it ends.
+    """
+
+    def __init__(
+        self, whole: Monitor, method: str, scale: float = 1.0, most: float = np.inf
+    ) -> None:
+        super().__init__(method)
+        self.whole, self.most = whole, most
+        self.factor, self.scale = scale, scale * whole.scale
+
+    def tell(self, point: TracePoint) -> None:
+        """Show a point, scaled to all rows, to the callback of the whole fit."""
+        bound, likelihood, theta, _ = point
+        seconds = self.whole.seconds
+        self.whole.tell(TracePoint(bound * self.factor, likelihood / self.factor, theta, seconds))
+        if self.whole.stop_reason is not None:
+            self.stop(self.whole.stop_reason)
+        elif likelihood >= self.most:
+            self.stop("this is enough for a start")
+
+    def keep(self, owner: object, value: float, put_back: Callable[[], None]) -> None:
+        """Remember a point for the whole fit."""
+        self.whole.keep(owner, value, put_back)
 
 
 def _progress_bar(method: str, messages: bool | None) -> Any:

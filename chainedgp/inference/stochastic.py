@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from .lbfgs import Outcome
 from .natural_gradients import find_q
 from .problem import Best, Problem
 from .profile import fit_profile, start_sites
-from .result import FINISHED, OUT_OF_PATIENCE, Monitor
+from .result import FINISHED, OUT_OF_PATIENCE, Monitor, Stage
 from .step_rules import RULES, Adam
 
 __all__ = ["BatchArguments", "Settings", "fit_batches"]
@@ -168,12 +168,10 @@ class Run:
             yield step, rows
             self.done = step + 1
 
-    def outcome(self, interrupted: bool) -> Outcome:
+    def outcome(self) -> Outcome:
         """How many steps were made, and why no more."""
         reason = self.monitor.stop_reason or FINISHED
-        if interrupted:
-            reason = "interrupted"
-        elif self._out_of_patience():
+        if self._out_of_patience():
             reason = f"{OUT_OF_PATIENCE} for {self.waited} epochs"
         return Outcome(np.empty(0), np.nan, self.done, False, reason)
 
@@ -193,12 +191,20 @@ class Run:
             return
         values = np.array(self.recent)
         error = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else np.nan
-        passes = self.problem.counts[0] - self.before
-        self.monitor.estimate(float(values.mean()), error, passes, step + 1)
         if self.settings.holdout:
             score = self.batches.held_out_score()
             self.monitor.held_out.append(score)
             self.waited = 0 if self.best.offer(score) else self.waited + 1
+        self.keep()
+        passes = self.problem.counts[0] - self.before
+        self.monitor.estimate(float(values.mean()), error, passes, step + 1)
+
+    def keep(self) -> None:
+        """After an error the model returns to the best held-out point, or to the current one."""
+        put_back = self.best.restore
+        if not np.isfinite(self.best.score):
+            put_back = partial(self.problem.restore, self.problem.snapshot())
+        self.monitor.keep(self, -np.inf, put_back)
 
     def _out_of_patience(self) -> bool:
         return self.settings.patience is not None and self.waited >= self.settings.patience
@@ -211,7 +217,7 @@ def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Setti
     random subset, and full passes settle q at the end.
     """
     batches = Batches(problem, settings)
-    spent, interrupted = 0.0, False
+    spent = 0.0
     steps: PlainSteps | NaturalSteps
     if method == "natgrad":
         spent, q = _subset_start(batches, monitor)
@@ -219,20 +225,24 @@ def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Setti
     else:
         steps = PlainSteps(problem, method, settings.learning_rate)
     run = Run(batches, monitor, spent)
+    steps.put_back()
+    run.keep()
     try:
         for step, rows in run:
             bound = steps.step(batches.shard(rows), batches.scale(rows), run.decay(step))
             problem.evaluator.num_likelihood += rows.size / problem.num_rows
             if run.ends_epoch(step):
-                steps.write_q()  # The held-out score and a checkpoint read it.
+                steps.put_back()  # The held-out score and a checkpoint read the leaves.
             run.record(step, bound)
     except KeyboardInterrupt:
-        interrupted = True
-    steps.write_q()
+        if not np.isfinite(run.best.score):
+            monitor.keep(run, -np.inf, steps.put_back)
+        raise
+    steps.put_back()
     run.best.restore()
     if method == "natgrad":
         _settle(problem)
-    return run.outcome(interrupted)
+    return run.outcome()
 
 
 class PlainSteps:
@@ -242,6 +252,7 @@ class PlainSteps:
         self.problem, self.method, self.rule = problem, method, RULES[method]()
         self.rate = rate or self.rule.learning_rate
         self.vector = problem.free_vector(with_q=True)
+        self.x = self.vector.read()
         self.evaluator = Evaluator([], problem.evaluator.family)
 
     def step(self, shard: Shard, scale: float, decay: float) -> float:
@@ -258,10 +269,12 @@ class PlainSteps:
         problem.write_gradient(evaluator.gradient(state, sites_fixed=False), state)
         x = self.vector.read()
         self.vector.write(x + self.rate * decay * self.rule.step(self.vector.gradient()))
+        self.x = self.vector.read()
         return state.bound
 
-    def write_q(self) -> None:
-        """The leaves of q are moved in every step."""
+    def put_back(self) -> None:
+        """Have the leaves hold θ and q of the last step."""
+        self.vector.write(self.x)
 
 
 class NaturalSteps:
@@ -271,6 +284,7 @@ class NaturalSteps:
         self.problem, self.q, self.gram = problem, q, Gram.of(q)
         self.rate, self.rule = rate or THETA_RATE, Adam()
         self.vector = problem.free_vector()
+        self.point = self.vector.read(), q  # after the last whole step
         self.evaluator = Evaluator([], problem.evaluator.family)
         self.evaluator.set_hyperparameters(problem.parts.theta())
 
@@ -284,11 +298,14 @@ class NaturalSteps:
         if np.isfinite([state.bound, *slopes]).all():  # If not, this batch tells nothing.
             self._move_q(state.proposal(), NATURAL_STEP * decay)
             self._move_theta(self.rate * decay * self.rule.step(slopes))
+            self.point = self.vector.read(), self.q
         return state.bound
 
-    def write_q(self) -> None:
-        """Put q into its leaves."""
-        self.problem.parts.write_q(self.q)
+    def put_back(self) -> None:
+        """Have the leaves hold θ and q of the last step."""
+        x, q = self.point
+        self.vector.write(x)
+        self.problem.parts.write_q(q)
 
     def _move_q(self, ahead: Gram, rho: float) -> None:
         """(1 − ρ) λ + ρ λ⁺ on the sums, halved while q does not exist."""
@@ -326,8 +343,7 @@ def _subset_start(batches: Batches, monitor: Monitor) -> tuple[float, tuple[Gaus
         return float(start_sites(problem)), problem.evaluator.gaussians(problem.evaluator.gram())
     subset = problem.on(np.sort(settings.rng.choice(batches.rows, n0, replace=False)))
     most = max(20 if n0 < N else 100, int(SUBSET_SHARE * settings.epochs * N / n0))
-    watch = Monitor("subset", callback=lambda point: point.likelihood_evaluations >= most)
-    fit_profile(subset, watch, 1000, tolerance=0.1)
+    fit_profile(subset, Stage(monitor, "subset", N / n0, most), 1000, tolerance=0.1)
     gram = subset.evaluator.gram()
     q = subset.evaluator.gaussians(Gram.mixed((N / n0,), (gram,)))
     evaluations, _ = subset.counts

@@ -1,0 +1,234 @@
+"""Faults at every place of every method: the model keeps its best point, saves, loads, goes on.
+
+A place is a fit, a stop on its way (a point that the callback is shown, or a call of the likelihood
+inside any stage) and a fault there. A first run without faults counts the stops of a fit.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+import chainedgp as cgp
+from chainedgp import likelihoods
+from chainedgp.errors import ConvergenceWarning, InputError, NumericalError
+
+SAMPLE = 3  # places of each fit and fault in the default suite
+
+
+class Wrong(Exception):
+    """What a user's own code raises here."""
+
+
+# ---- models and fits ----
+
+
+def rows(n=40, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.sort(rng.uniform(-2, 2, (n, 1)), axis=0)
+    return X, np.sin(2 * X[:, 0]) + 0.3 * np.exp(0.5 * X[:, 0]) * rng.standard_normal(n)
+
+
+def gaussian(n=40):
+    X, y = rows(n)
+    return cgp.ChainedGP(X, y, likelihoods.HetGaussian(), num_inducing=6)
+
+
+def fitted(n=40):
+    m = gaussian(n)
+    quietly(lambda: m.optimize(max_iters=3))
+    return m
+
+
+def symmetric(n=30):
+    X, _ = rows(n)
+    y = np.random.default_rng(1).poisson(np.exp(np.sin(2 * X[:, 0])) + 2.0)
+    return cgp.ChainedGP(X, y, likelihoods.AdditivePoisson(), num_inducing=4, num_nodes=5)
+
+
+def astray(n=40):
+    """From here a plain fit ends below constant latents, and begins again."""
+    m = gaussian(n)
+    m.kernels[0].variance = 1e12
+    m.kernels[1].lengthscale = 1e-6
+    return m
+
+
+def batches(m, method, **kw):
+    return lambda callback: m.optimize(
+        method, batch_size=20, epochs=3, rng=0, callback=callback, **kw
+    )
+
+
+@dataclass
+class Fit:
+    """A way to fit: `make` builds a model, `run` fits it with a callback (None for restarts)."""
+
+    make: Callable
+    run: Callable
+    has_callback: bool = True
+    noisy: bool = False  # bounds of the trace are estimates of batches
+
+    def __call__(self, m, callback):
+        return quietly(lambda: self.run(m)(callback))
+
+
+def whole(method=None, **kw):
+    return lambda m: lambda callback: m.optimize(method, max_iters=12, callback=callback, **kw)
+
+
+FITS = {
+    "profile": Fit(gaussian, whole()),
+    "profile again": Fit(fitted, whole()),
+    "several starts": Fit(symmetric, whole()),
+    "lbfgsb": Fit(gaussian, whole("lbfgsb")),
+    "begun again": Fit(astray, whole("lbfgsb")),
+    "variational": Fit(gaussian, whole(only="variational")),
+    "variational again": Fit(fitted, whole(only="variational")),
+    "natgrad": Fit(lambda: gaussian(60), lambda m: batches(m, "natgrad"), noisy=True),
+    "natgrad, several starts": Fit(symmetric, lambda m: batches(m, "natgrad"), noisy=True),
+    "natgrad, held out": Fit(
+        lambda: gaussian(60), lambda m: batches(m, "natgrad", holdout=0.2), noisy=True
+    ),
+    "natgrad again": Fit(lambda: fitted(60), lambda m: batches(m, "natgrad"), noisy=True),
+    "adam": Fit(lambda: gaussian(60), lambda m: batches(m, "adam"), noisy=True),
+    "adagrad again": Fit(lambda: fitted(60), lambda m: batches(m, "adagrad"), noisy=True),
+    "restarts": Fit(
+        gaussian,
+        lambda m: lambda callback: m.optimize_restarts(3, max_iters=8),
+        has_callback=False,
+    ),
+}
+
+
+def quietly(work):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return work()
+
+
+# ---- faults ----
+
+
+@dataclass
+class Saboteur:
+    """Counts points and calls of the likelihood; at number `at` of one kind a fault happens."""
+
+    where: str = ""  # "point" or "call"
+    fault: str = ""
+    at: int = -1
+    points: list = field(default_factory=list)
+    calls: int = 0
+    happened: bool = False
+    epochs_of: object = None  # a model whose bound is taken whenever the callback is called
+    bounds: list = field(default_factory=list)
+
+    def callback(self, point):
+        self.points.append(point)
+        if self.epochs_of is not None:
+            self.bounds.append(self.epochs_of.log_likelihood())
+        return self._strike("point", len(self.points))
+
+    def _strike(self, where, count):
+        if self.where != where or count != self.at or self.happened:
+            return False
+        self.happened = True
+        if self.fault == "error":
+            raise Wrong("here")
+        if self.fault == "interrupt":
+            raise KeyboardInterrupt
+        return True  # the callback stops, or the likelihood returns NaN
+
+    @contextmanager
+    def likelihood_of(self, m) -> Iterator[None]:
+        """The likelihood's expectation is under observation inside it, in copies too."""
+        kind, saboteur = type(m.likelihood), self
+        right = kind.expectation
+
+        def expectation(self, *args, **kw):
+            value, *rest = right(self, *args, **kw)
+            saboteur.calls += 1
+            return (value * np.nan if saboteur._strike("call", saboteur.calls) else value, *rest)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kind, "expectation", expectation)
+            yield
+
+
+def stops_of(name, where):
+    """How many stops of a kind a fit has."""
+    fit, watch = FITS[name], Saboteur()
+    m = fit.make()
+    with watch.likelihood_of(m):
+        fit(m, watch.callback)
+    return len(watch.points) if where == "point" else watch.calls
+
+
+FAULTS = [("point", "error"), ("point", "interrupt"), ("point", "stop"), ("call", "error")]
+FAULTS += [("call", "interrupt"), ("call", "NaN")]
+KINDS = [
+    (name, *fault)
+    for name, fit in FITS.items()
+    for fault in FAULTS
+    if fit.has_callback or fault[0] == "call"
+]
+
+
+def inject(name, where, fault, at, path):
+    """Fit with a fault at one place, and check all that must hold afterwards."""
+    fit, saboteur = FITS[name], Saboteur(where, fault, at)
+    m = fit.make()
+    before = m.problem.state().bound
+    if (fit.noisy and "again" in name) or name == "adam":
+        saboteur.epochs_of = m
+    result = None
+    with saboteur.likelihood_of(m):
+        try:
+            result = fit(m, saboteur.callback)
+        except Wrong:
+            assert fault == "error"
+        except (NumericalError, InputError):
+            assert fault == "NaN"
+        except KeyboardInterrupt:
+            pytest.fail(f"{name}: the {fault} at {where} {at} came out")
+    place = f"{name}: {fault} at {where} {at}"
+    assert saboteur.happened, place
+    if fault == "interrupt":
+        assert result is not None and result.status == "interrupted", place
+    elif fault == "stop":
+        assert result.status == "stopped" or at == stops_of(name, where), place
+        assert len(saboteur.points) == at, f"{place}: it went on"
+    elif fault == "error":
+        assert result is None, place
+    # θ and q belong together: no point that was accepted is better than what is left; batches
+    # have moved on since their last epoch where they were interrupted
+    bound = m.log_likelihood()
+    least = max([before, *(point.bound for point in saboteur.points)])
+    if fit.noisy:
+        least = ([before] + saboteur.bounds)[-1]
+    share = 0.15 if fit.noisy and fault in ("interrupt", "NaN") else 1e-5
+    slack = share * max(1.0, abs(least))
+    assert bound >= least - slack, f"{place}: {bound} after {least}"
+    # it saves, loads and goes on
+    m.save(path)
+    again = cgp.load(path)
+    assert again.log_likelihood() == pytest.approx(bound, rel=1e-9)
+    quietly(lambda: again.optimize(max_iters=2))
+    assert quietly(lambda: m.optimize(max_iters=2)).bound >= bound - 1e-5 * max(1.0, abs(bound))
+
+
+@pytest.mark.parametrize(("name", "where", "fault"), KINDS)
+def test_the_best_point_survives_a_fault_at_some_places(name, where, fault, tmp_path):
+    count = stops_of(name, where)
+    for at in sorted({int(k) for k in np.linspace(1, count, SAMPLE)}):
+        inject(name, where, fault, at, tmp_path / "m.cgp")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "where", "fault"), KINDS)
+def test_the_best_point_survives_a_fault_at_every_place(name, where, fault, tmp_path):
+    for at in range(1, stops_of(name, where) + 1):
+        inject(name, where, fault, at, tmp_path / "m.cgp")
