@@ -117,6 +117,14 @@ class Rows:
             else np.concatenate([part.weights for part in parts if part.weights is not None]),
         )
 
+    def check_weights(self) -> None:
+        """Raise InputError where all weights are 0."""
+        if self.weights is not None and not bool((self.weights > 0.0).any()):
+            raise InputError(
+                "Y_metadata['weights'] are 0 in all rows: nothing is left to fit. Give one row or "
+                "more a positive weight, or leave weights out."
+            )
+
     @property
     def num_rows(self) -> int:
         """Number of rows n."""

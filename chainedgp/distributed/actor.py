@@ -12,7 +12,7 @@ from ..data.rows import Rows
 from ..data.types import Metadata
 from ..errors import InputError
 from ..likelihoods import Likelihood
-from ..likelihoods.density_check import check_density
+from ..likelihoods.density_check import DensityError, check_density
 from ..linalg import Array, Indices, one_blas_thread
 from ..posterior.family import PosteriorFamily
 from ..posterior.shards import Shard
@@ -47,7 +47,7 @@ class ShardActor:
         except InputError as error:
             last = first + len(X) - 1
             raise InputError(f"In rows {first} to {last}, counted from 0 there: {error}") from None
-        self.shard = Shard(rows, nodes=how.nodes)
+        self.shard, self.first = Shard(rows, nodes=how.nodes), first
         self.parts: Parts = []
         self.setting: Setting | None = None  # The last task had this one.
 
@@ -56,6 +56,8 @@ class ShardActor:
         answer: tuple[bool, Any]
         try:
             answer = True, self._run(*pickle.loads(message))
+        except DensityError as error:
+            answer = False, DensityError(error.method, self.first + error.row, error.where)
         except Exception as error:  # The head raises it: the actor itself did not fail.
             answer = False, error
         return pickled(answer)

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..data.arguments import as_generator, positive_float, positive_int
 from ..errors import InputError, NumericalError
+from ..likelihoods.density_check import row_numbers
 from ..linalg import Array
 from ..posterior.evaluator import Evaluator
 from ..posterior.gaussian import Gaussian
@@ -98,6 +99,8 @@ class Batches:
     """Seeded shuffled batches of a problem's rows, held-out rows left out.
 
     Rows of a memmap are drawn in contiguous blocks: reading single rows from disk would be slow.
+    The first block of an epoch begins at a random row, and the last goes on at the beginning: so
+    every row is as often as any other in the block that is shorter, where it has a larger weight.
     """
 
     def __init__(self, problem: Problem, settings: Settings) -> None:
@@ -113,9 +116,10 @@ class Batches:
         """Row numbers of one batch after another, without end; each epoch a new order."""
         while True:
             if self.problem.rows.on_disk:
+                order = np.roll(self.rows, self.settings.rng.integers(self.rows.size))
                 starts = np.arange(0, self.rows.size, self.size)
                 for start in self.settings.rng.permutation(starts):
-                    yield self.rows[start : start + self.size]
+                    yield np.sort(order[start : start + self.size])
             else:
                 order = self.settings.rng.permutation(self.rows)
                 for start in range(0, order.size, self.size):
@@ -229,7 +233,8 @@ def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Setti
     run.keep()
     try:
         for step, rows in run:
-            bound = steps.step(batches.shard(rows), batches.scale(rows), run.decay(step))
+            with row_numbers(rows):
+                bound = steps.step(batches.shard(rows), batches.scale(rows), run.decay(step))
             problem.evaluator.num_likelihood += rows.size / problem.num_rows
             if run.ends_epoch(step):
                 steps.put_back()  # The held-out score and a checkpoint read the leaves.
@@ -341,9 +346,11 @@ def _subset_start(batches: Batches, monitor: Monitor) -> tuple[float, tuple[Gaus
     n0 = min(N, max(2000, 20 * M))
     if not problem.parts.q_is_prior():
         return float(start_sites(problem)), problem.evaluator.gaussians(problem.evaluator.gram())
-    subset = problem.on(np.sort(settings.rng.choice(batches.rows, n0, replace=False)))
+    rows = np.sort(settings.rng.choice(batches.rows, n0, replace=False))
+    subset = problem.on(rows)
     most = max(20 if n0 < N else 100, int(SUBSET_SHARE * settings.epochs * N / n0))
-    fit_profile(subset, Stage(monitor, "subset", N / n0, most), 1000, tolerance=0.1)
+    with row_numbers(rows):
+        fit_profile(subset, Stage(monitor, "subset", N / n0, most), 1000, tolerance=0.1)
     gram = subset.evaluator.gram()
     q = subset.evaluator.gaussians(Gram.mixed((N / n0,), (gram,)))
     evaluations, _ = subset.counts

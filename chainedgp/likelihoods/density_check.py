@@ -2,16 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from ..data.rows import Rows
+from ..data.rows import Rows, Selection, rows_of
 from ..errors import InputError
+from ..linalg import Array
 from .contract import Likelihood
 
-__all__ = ["array_fault", "check_density"]
+__all__ = ["DensityError", "array_fault", "check_density", "check_not_nan", "row_numbers"]
+
+# Where q reaches, in standard deviations, as far as the farthest nodes of a quadrature.
+REACH = (-7.5, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 7.5)
+# Below this, in units of max(1, |y|), a latent is moderate: nothing overflows in a density that is
+# written with care. NaN beyond it only says that a step was too long.
+MODERATE = 30.0
+
+
+class DensityError(InputError):
+    """A method of a likelihood returned NaN, at some row and latents."""
+
+    def __init__(self, method: str, row: int, where: str) -> None:
+        super().__init__(method, row, where)
+        self.method, self.row, self.where = method, row, where
+
+    def __str__(self) -> str:
+        return (
+            f"{self.method} returned NaN at row {self.row}, {self.where}; −inf is allowed, NaN is "
+            "not. Look for the logarithm or a power of a negative number, and for 0/0 and ∞ − ∞."
+        )
+
+
+@contextmanager
+def row_numbers(rows: Selection) -> Iterator[None]:
+    """A DensityError inside it counts some of the rows; outside it counts all of them."""
+    try:
+        yield
+    except DensityError as error:
+        numbers = np.arange(rows.stop)[rows] if isinstance(rows, slice) else rows
+        raise DensityError(error.method, int(numbers[error.row]), error.where) from None
+
+
+def check_not_nan(
+    likelihood: Likelihood, y: Array, means: Array, variances: Array, kw: dict[str, Any]
+) -> None:
+    """Raise DensityError where the density or a derivative of it is NaN at moderate latents.
+
+    y (n,), means (n, b), variances (n, b) or covariances (n, b, b) : of rows whose expectation is
+        NaN.
+    kw : parameters and metadata of these rows.
+    """
+    if variances.ndim == 3:
+        variances = np.diagonal(variances, axis1=1, axis2=2)
+    few = np.flatnonzero(np.isfinite(means).all(1) & np.isfinite(variances).all(1))[:100]
+    y, means, sds = y[few], means[few], np.sqrt(np.maximum(variances[few], 0.0))
+    kw, b = rows_of(kw, few), means.shape[1]
+    steps = np.array([*product(REACH, repeat=b)] if b < 4 else [[k] * b for k in REACH])
+    latents = [means[:, j] + steps[:, j, None] * sds[:, j] for j in range(b)]  # (k, n)
+    far = np.max([np.abs(f) for f in latents], axis=0) > MODERATE * np.maximum(1.0, np.abs(y))
+    for method in ("log_density", "dlog_density"):
+        with np.errstate(all="ignore"):
+            found = getattr(likelihood, method)(y, *latents, **kw)
+        for part in found if isinstance(found, tuple | list) else (found,):
+            bad = np.argwhere(np.isnan(np.broadcast_to(part, far.shape)) & ~far)
+            if len(bad):
+                k, i = bad[np.argmin(np.abs(steps[bad[:, 0]]).sum(1))]  # the most central
+                names = zip(likelihood.latents, latents, strict=True)
+                at = ", ".join(f"{name} = {f[k, i]:.6g}" for name, f in names)
+                where = f"where y = {y[i]:.6g} and the latents are {at}"
+                raise DensityError(f"{type(likelihood).__name__}.{method}", int(few[i]), where)
 
 
 def array_fault(value: object, shape: tuple[int, ...], exact: bool = True) -> str | None:

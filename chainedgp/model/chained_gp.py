@@ -175,8 +175,10 @@ class ChainedGP(ParamzModel):
             self._data, self._sample, evaluator = distribute(
                 *given, missing, columns, nodes=self.num_nodes, family=self._family
             )
+            self._data.check_weights()
             return evaluator
         rows = Rows.read(*given, missing=missing, columns=columns)
+        rows.check_weights()
         check_density(self.likelihood, rows)
         self._data = self._sample = rows
         shard = Shard(rows, nodes=self.num_nodes, num_threads=self.num_threads)

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..data.rows import Rows
+from ..data.rows import Rows, rows_of
 from ..data.types import Keywords
+from ..likelihoods.density_check import check_not_nan, row_numbers
 from ..linalg import Array, Indices, Workspace
 from .family import Marginals
 from .sites import Sites
@@ -202,6 +203,10 @@ class Shard:
         m, V = marginals.m.T, marginals.V.T
         nodes, unmet, raised = self._nodes(task, rows, y, m, V, kw)
         value, dm, dV, dtheta = likelihood.expectation(y, m, V, nodes, **kw)
+        if np.isnan(value.sum() + dm.sum() + dV.sum()):
+            bad = np.flatnonzero(np.isnan(np.column_stack([value, dm])).any(1))
+            with row_numbers(rows.start + bad):
+                check_not_nan(likelihood, y[bad], m[bad], V[bad], rows_of(kw, bad))
         g_m, g_V = np.array(dm.T), np.array(dV.T)  # These are copies of our own, rows last.
         g_V[marginals.floored] = 0.0
         weights, scale = self.rows.weights, task.setting.scale

@@ -4,6 +4,7 @@ A place is a fit, a stop on its way (a point that the callback is shown, or a ca
 inside any stage) and a fault there. A first run without faults counts the stops of a fit.
 """
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -232,3 +233,66 @@ def test_the_best_point_survives_a_fault_at_some_places(name, where, fault, tmp_
 def test_the_best_point_survives_a_fault_at_every_place(name, where, fault, tmp_path):
     for at in range(1, stops_of(name, where) + 1):
         inject(name, where, fault, at, tmp_path / "m.cgp")
+
+
+# ---- a density that turns NaN ----
+
+
+class Cliff(likelihoods.Likelihood):
+    """Gaussian, but NaN for a mean above 0.5: as if a logarithm were taken of what is left."""
+
+    latents = ("f", "g")
+    calls = 0
+
+    def log_density(self, y, f, g):
+        type(self).calls += 1
+        return np.where(f > 0.5, np.nan, -0.5 * ((y - f) ** 2 * np.exp(-g) + g))
+
+
+BATCHES = {"batch_size": 20, "rng": 0}
+
+
+@pytest.mark.parametrize(
+    ("variance", "keywords"),
+    [
+        (1.0, {}),
+        (1.0, {"only": "variational"}),
+        (1.0, {"method": "natgrad", **BATCHES}),
+        (1.0, {"method": "adam", **BATCHES}),
+        # in mid-fit
+        (1e-4, {}),
+        (1e-4, {"method": "lbfgsb"}),
+        (1e-4, {"method": "adam", "learning_rate": 0.1, "epochs": 30, **BATCHES}),
+    ],
+)
+def test_a_density_that_turns_nan_is_named_at_once(variance, keywords):
+    X, y = rows(60)
+    kernels = [cgp.kernels.RBF(1, variance=variance) for _ in range(2)]
+    m = cgp.ChainedGP(X, y, Cliff(), kernels, num_inducing=6)
+    before, values = m.log_likelihood() if variance < 1.0 else None, m.param_array.copy()
+    Cliff.calls, counts = 0, []
+    with pytest.raises(InputError, match="Cliff.log_density returned NaN at row") as caught:
+        m.optimize(**keywords, callback=lambda point: counts.append(Cliff.calls))
+    told = re.search(
+        r"row (\d+), where y = (\S+) and the latents are f = ([^,]+),", str(caught.value)
+    )
+    row, target, f = int(told[1]), float(told[2]), float(told[3])
+    assert y[row] == pytest.approx(target, rel=1e-5) and f > 0.5
+    assert Cliff.calls - (counts or [0])[-1] < 300  # no search goes on after it
+    if before is None:
+        np.testing.assert_allclose(m.param_array, values, rtol=1e-12)
+    elif "batch_size" not in keywords:  # nobody has looked at all rows after the last batch
+        assert counts and m.log_likelihood() > before
+
+
+def test_nan_far_out_only_shortens_a_step():
+    """A user's density may overflow where no sensible step leads: that is not its fault."""
+
+    class Far(Cliff):
+        def log_density(self, y, f, g):
+            fine = -0.5 * ((y - f) ** 2 * np.exp(-np.clip(g, -700, 700)) + g)
+            return np.where(np.abs(f) > 100.0, np.nan, fine)
+
+    X, y = rows(40)
+    m = cgp.ChainedGP(X, y, Far(), cgp.kernels.RBF(1, variance=400.0), num_inducing=6)
+    assert m.optimize().converged

@@ -424,6 +424,36 @@ def test_batches_cover_every_row_once_in_an_epoch(tmp_path):
         assert len(batches.held) == 21
 
 
+class InOrder:
+    """A generator that shuffles nothing, and whose whole numbers are all of them in turn."""
+
+    def __init__(self):
+        self.count = -1
+
+    def permutation(self, given):
+        return np.arange(given) if np.ndim(given) == 0 else given
+
+    def integers(self, high):
+        self.count += 1
+        return self.count % high
+
+
+@pytest.mark.parametrize("N", [10, 12, 103])
+def test_every_row_of_a_memmap_has_the_same_weight_in_batches(N, tmp_path):
+    """The last block of an epoch is shorter, and every row is as often in it as any other."""
+    m = model(N)
+    X = np.memmap(tmp_path / "X", dtype=float, mode="w+", shape=m.X.shape)
+    m.problem.rows = replace(m.problem.rows, X=X)
+    batches = Batches(m.problem, Settings(4, 1.0, InOrder()))
+    epochs, per_epoch = batches.epochs(), -(-N // 4)
+    weights = np.zeros(N)
+    for _ in range(N * per_epoch):
+        rows = next(epochs)
+        assert np.count_nonzero(np.diff(rows) != 1) <= 1  # contiguous, but once around the end
+        weights[rows] += batches.scale(rows)
+    np.testing.assert_allclose(weights, weights.mean(), rtol=1e-12)
+
+
 def test_a_batch_that_is_not_finite_is_passed_over(monkeypatch):
     """One such batch may not stop the step rule, whose averages would stay nan for ever."""
     evaluate, calls = Evaluator.evaluate, []

@@ -112,6 +112,7 @@ BAD = {
         ["offset", "numbers"],
     ),
     "weights short": ({"Y_metadata": {"weights": np.ones(3)}}, ["weights", "20"]),
+    "weights all 0": ({"Y_metadata": {"weights": np.zeros(N)}}, ["weights", "all rows"]),
     "weights negative": ({"Y_metadata": {"weights": changed(np.ones(N), 8, -1)}}, ["weights", "8"]),
     "exposure is 0": (
         {"likelihood": L.Poisson(), "Y": 1.0 + 0 * Y, "Y_metadata": {"exposure": changed(Y, 3, 0)}},
