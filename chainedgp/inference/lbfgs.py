@@ -27,6 +27,15 @@ TRIALS = 25
 FARTHEST_SCALE = 1e3
 # The search has converged when so many iterations have together gained less than so many nats.
 WINDOW, TOLERANCE = 10, 1e-3
+# With a slope above this, in nats per unit of a coordinate, no search has converged: at the maximum
+# of a bound slopes are below 1, even where the noise is a millionth of the signal. A memory of
+# curvature that has gone wrong may be what keeps steps short; it is dropped once.
+STEEP = 10.0
+TOO_STEEP = (
+    "{end}, but slopes of {slope:.1e} nats are left: the bound is too steep for numbers to follow. "
+    "Perhaps some noise nearly vanishes: look for targets that are repeated exactly, or give the "
+    "noise a prior"
+)
 
 
 class Objective(Protocol):
@@ -64,8 +73,12 @@ def minimise(
     max_iters: int,
     tolerance: float = TOLERANCE,
     stop: Callable[[], str | None] = lambda: None,
+    steep: float = STEEP,
 ) -> Outcome:
     """Minimise from x. Converged when the last 10 iterations together gained less than `tolerance`.
+
+    Where the objective is still steep then, the memory of its curvature is dropped once; where it
+    is steep after that, the search has ended, but not converged.
 
     A line search looks for a point with sufficient decrease and less steep slope (weak Wolfe), by
     bracketing: a trial of infinite value only shortens the step. When no trial gives a decrease,
@@ -75,6 +88,7 @@ def minimise(
     groups : indices of coordinates of one kind; each has its own scale, measured in the last step.
     kinked : indices of coordinates that may stand at a kink, as inducing inputs do that lie on rows
         under a very short lengthscale.
+    steep : the largest slope that may be left where the search has converged.
     """
     value = objective.value(x)
     if not np.isfinite(value):
@@ -84,6 +98,7 @@ def minimise(
     pairs: deque[tuple[Array, Array]] = deque(maxlen=MEMORY)
     gains: deque[float] = deque(maxlen=WINDOW)
     free, kinked = np.ones(x.size), np.asarray(kinked, dtype=int)
+    afresh = False  # whether the memory was dropped since the last gain that matters
     for iteration in range(max_iters):
         if x.size == 0 or np.abs(gradient).max() < 1e-7:
             return Outcome(x, value, iteration, True, "the gradient vanishes")
@@ -96,7 +111,8 @@ def minimise(
         found = _line_search(objective, x, value, gradient, direction)
         if found is None:
             if not pairs and not free[kinked].any():
-                return Outcome(x, value, iteration, True, "no step lowers the objective")
+                end = Outcome(x, value, iteration, True, "no step lowers the objective")
+                return _unless_steep(end, gradient, steep)
             if not pairs:
                 free[kinked] = 0.0
                 gradient = gradient * free
@@ -110,10 +126,26 @@ def minimise(
         x = new_x
         value, gradient = _accepted(objective, x, new_value, new_gradient)
         gradient = gradient * free
-        if len(gains) == WINDOW and sum(gains) < tolerance:
+        if len(gains) == WINDOW and sum(gains) >= tolerance:
+            afresh = False
+        elif len(gains) == WINDOW:
+            if np.abs(gradient).max() > steep and not afresh:
+                afresh = True
+                pairs.clear()
+                gains.clear()
+                continue
             gained = f"{WINDOW} iterations gained less than {tolerance:g}"
-            return Outcome(x, value, iteration + 1, True, gained)
+            return _unless_steep(Outcome(x, value, iteration + 1, True, gained), gradient, steep)
     return Outcome(x, value, max_iters, False, f"{max_iters} iterations were not enough")
+
+
+def _unless_steep(outcome: Outcome, gradient: Array, steep: float) -> Outcome:
+    """The outcome where steps gain nothing any more: not converged if it is still steep there."""
+    slope = float(np.abs(gradient).max())
+    if slope > steep:
+        outcome.converged = False
+        outcome.reason = TOO_STEEP.format(end=outcome.reason, slope=slope)
+    return outcome
 
 
 def _accepted(objective: Objective, x: Array, value: float, gradient: Array) -> tuple[float, Array]:

@@ -30,9 +30,9 @@ __all__ = [
 SLACK = 0.02
 # A bound so many nats a row above constant latents means that a noise shrank by a factor of e³⁰.
 MOST = 30.0
-# A site of this precision, in units of 1/scale² of its latent, tells the latent to 1e-13 of its
-# scale: a sharper one is beyond what numbers can hold.
-SHARPEST = 1e26
+# A site of this precision, in units of 1/scale² of its latent, tells the latent to 1e-9 of its
+# scale: nothing is measured so well, and no search gets on among such sites.
+SHARPEST = 1e18
 # Nearly constant latents have prior standard deviations of this share of their scales.
 SMALL = 0.1
 
@@ -56,7 +56,7 @@ def grows_without_limit(problem: Problem, bound: float) -> bool:
 
 
 def rows_without_noise(problem: Problem) -> np.ndarray:
-    """Indices of rows that tell a latent to within 1e-13 of the scale on which it varies.
+    """Indices of rows that tell a latent to within 1e-9 of the scale on which it varies.
 
     By the precision of their sites; none where a fit has no sites, or they are on a cluster.
     """

@@ -271,7 +271,7 @@ def test_a_density_that_turns_nan_is_named_at_once(variance, keywords):
     m = cgp.ChainedGP(X, y, Cliff(), kernels, num_inducing=6)
     before, values = m.log_likelihood() if variance < 1.0 else None, m.param_array.copy()
     Cliff.calls, counts = 0, []
-    with pytest.raises(InputError, match="Cliff.log_density returned NaN at row") as caught:
+    with pytest.raises(InputError, match=r"Cliff\.log_density returned NaN at row") as caught:
         m.optimize(**keywords, callback=lambda point: counts.append(Cliff.calls))
     told = re.search(
         r"row (\d+), where y = (\S+) and the latents are f = ([^,]+),", str(caught.value)

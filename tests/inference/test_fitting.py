@@ -577,6 +577,80 @@ def test_batches_with_weights_start_from_a_part_of_the_rows():
     assert result.status == "finished" and np.isfinite(result.bound)
 
 
+# ---- converged means that going on gains nothing ----
+
+
+def nearly_constant(seed):
+    """Most targets are the same, or all but a millionth: a noise vanishes, or nearly so."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.choice([30, 60, 120]))
+    X, y = rng.uniform(-2, 2, (n, 1)), np.full(n, 3.0)
+    if seed % 3 == 2:
+        y = np.round(3 + 0.3 * rng.standard_normal(n))
+    else:
+        some = rng.choice(n, int(rng.integers(1, n // 4)), replace=False)
+        y += (seed % 3) * 1e-6 * rng.standard_normal(n)
+        y[some] += rng.standard_normal(some.size)
+    likelihood = (likelihoods.HetLaplace, likelihoods.HetStudentT)[seed // 3 % 2]()
+    return cgp.ChainedGP(X, y, likelihood, num_inducing=20)
+
+
+def wide_inputs(seed):
+    """Two of sixty inputs matter, and there are few rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((108, 60))
+    y = np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.3 * np.exp(0.5 * X[:, 2]) * rng.standard_normal(108)
+    makers = (likelihoods.HetGaussian, likelihoods.HetStudentT, likelihoods.HetLaplace)
+    return cgp.ChainedGP(X, y, makers[seed % 3](), num_inducing=30)
+
+
+def check_that_converged_is_true(m):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = m.optimize()
+        again = m.optimize()
+    assert not result.converged or again.bound < result.bound + 0.3, (result, again)
+
+
+@pytest.mark.parametrize("seed", [0, 30, 32, 36])
+def test_converged_is_true_of_nearly_constant_targets(seed):
+    check_that_converged_is_true(nearly_constant(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [nearly_constant, wide_inputs])
+@pytest.mark.parametrize("seed", range(60))
+def test_converged_is_true(make, seed):
+    check_that_converged_is_true(make(seed))
+
+
+@pytest.mark.parametrize("noise", [1e-2, 1e-6])
+def test_little_noise_is_no_vanishing_noise(noise):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (100, 1))
+    y = np.sin(3 * X[:, 0]) + noise * np.exp(0.3 * X[:, 0]) * rng.standard_normal(100)
+    assert cgp.ChainedGP(X, y, likelihoods.HetLaplace(), num_inducing=20).optimize().converged
+
+
+def test_a_search_that_ends_where_it_is_steep_has_not_converged():
+    class Kink:
+        """1000 |x|, whose slope at 0 is taken from the right."""
+
+        def value(self, x):
+            self.x = x
+            return 1e3 * float(np.abs(x).sum())
+
+        def gradient(self):
+            return np.where(self.x >= 0.0, 1e3, -1e3)
+
+        def accept(self, x, value):
+            return value
+
+    end = lbfgs.minimise(Kink(), np.zeros(1), max_iters=100)
+    assert not end.converged and "slopes of 1.0e+03" in end.reason
+    assert lbfgs.minimise(Kink(), np.zeros(1), max_iters=100, steep=np.inf).converged
+
+
 # ---- results, callbacks, interruption, checkpoints ----
 
 
