@@ -4,6 +4,7 @@ from numpy.linalg import LinAlgError
 
 __all__ = [
     "ChainedGPWarning",
+    "ClusterError",
     "ConvergenceWarning",
     "InputError",
     "MomentWarning",
@@ -26,6 +27,10 @@ class InputError(ValueError):
 
 class NumericalError(LinAlgError):
     """A matrix could not be factorised, or the bound is not finite, at the given parameters."""
+
+
+class ClusterError(Exception):
+    """A Dask cluster has no workers left to hold the rows."""
 
 
 class ChainedGPWarning(UserWarning):

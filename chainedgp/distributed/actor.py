@@ -45,7 +45,7 @@ class ShardActor:
             rows = Rows.read(*given, missing=how.missing, columns=how.columns)
             check_density(self.likelihood, rows)
         except InputError as error:
-            last = first + len(X) - 1
+            last = "the next" if X is None else first + len(X) - 1
             raise InputError(f"In rows {first} to {last}, counted from 0 there: {error}") from None
         self.shard, self.first = Shard(rows, nodes=how.nodes), first
         self.parts: Parts = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     import dask.array as da
     from dask.delayed import Delayed
 
-__all__ = ["Predict", "as_dask", "blocks_of", "map_blocks", "row_values", "split_rows"]
+__all__ = [
+    "Predict",
+    "as_dask",
+    "blocks_of",
+    "map_blocks",
+    "row_values",
+    "split_rows",
+    "with_checked_blocks",
+]
 
 Predict = Callable[..., Array | list[Array] | tuple[Array, ...]]  # at the rows X of a block
 
@@ -41,6 +49,30 @@ def as_dask(value: Data, name: str, rows: int | None = None, unknown: bool = Fal
     if rows is not None and array.shape[0] != rows:
         raise InputError(f"{name} has {array.shape[0]} rows but X has {rows}; they must agree.")
     return array
+
+
+def with_checked_blocks(array: da.Array, name: str) -> da.Array:
+    """The same Dask array; computing a block that has not the shape it says is an InputError."""
+    if array.dtype == object:
+        return array
+    import dask.array as da
+
+    return da.map_blocks(_checked, array, name, dtype=array.dtype, meta=array._meta)
+
+
+def _checked(block: Array, name: str, block_info: Any = None) -> Array:
+    """A block as it is, where it has the shape that its Dask array says."""
+    if not block_info:
+        return block
+    said, found = tuple(block_info[None]["chunk-shape"]), np.shape(block)
+    if found == said:
+        return block
+    place, first = block_info[None]["chunk-location"], block_info[None]["array-location"][0][0]
+    what = "is None" if block is None else f"has shape {found}"
+    raise InputError(
+        f"the block of {name} that begins with row {first} {what}; its Dask array says {said}. "
+        f"Look at it by {name}.blocks{[*place]}.compute()."
+    )
 
 
 def row_values(metadata: Metadata, rows: int | None) -> dict[str, Data]:

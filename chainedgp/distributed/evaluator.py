@@ -12,7 +12,7 @@ import numpy as np
 
 from ..data.rows import Rows
 from ..data.types import Data, Metadata
-from ..errors import InputError
+from ..errors import ClusterError, InputError
 from ..likelihoods import Likelihood
 from ..parameters.parts import copy_of
 from ..posterior.evaluator import Evaluator, Hyperparameters, P, R
@@ -23,7 +23,7 @@ from ..posterior.shards import Shard
 from ..posterior.sites import Sites
 from ..posterior.sums import Request, Task
 from .actor import Reading, ShardActor
-from .blocks import as_dask, blocks_of, row_values, split_rows
+from .blocks import as_dask, blocks_of, row_values, split_rows, with_checked_blocks
 from .ledger import Ledger
 from .messages import Call, Parts, SettingMessage, TaskMessage, pickled, small
 
@@ -39,6 +39,8 @@ ATTEMPTS = 5  # So often in one pass the rows of a lost worker are given to anot
 # A lost worker may be replaced within this time; after it, another one takes its rows as well.
 RESTART_SECONDS = 10.0
 LOOK_SECONDS = 1.0  # The head looks this often whether the worker of a running call is alive.
+# Where the cluster has no worker at all, the head waits so many seconds for one.
+ABSENT_SECONDS = 300.0
 
 
 class DaskEvaluator(Evaluator):
@@ -70,7 +72,7 @@ class DaskEvaluator(Evaluator):
         self._homes: list[str | None] = [None] * len(self._parts)
         self.bytes_sent = self.bytes_received = self.num_rebuilt = 0
         self._futures = [self._place(k) for k in range(len(self._parts))]
-        self._actors = [future.result() for future in self._futures]
+        self._actors = [self._made(k, ATTEMPTS) for k in range(len(self._parts))]
         self._sizes: list[int] = self._ask((ShardActor.num_rows, ()))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -207,7 +209,7 @@ class DaskEvaluator(Evaluator):
         parts: Call = (ShardActor.take_parts, (self._copies,))
         rebuild: Call = (ShardActor.rebuild, (self._ledger.origin(), self.family))
         try:
-            self._actors[k] = self._futures[k].result()
+            self._actors[k] = self._made(k)
             fine, error = pickle.loads(self._call(k, pickled([parts, rebuild]))())
         except _lost():
             return _fail
@@ -215,11 +217,55 @@ class DaskEvaluator(Evaluator):
             raise error
         return self._call(k, pickled([again]))
 
+    def _made(self, k: int, attempts: int = 1) -> Any:
+        """The actor of part k, once its worker has read the rows.
+
+        Where that worker is lost in the meantime, others are tried; OSError where all were lost.
+        """
+        for attempt in range(attempts):
+            if attempt:
+                self._wait_for_workers(self._homes[k])
+                self._futures[k] = self._place(k, self._homes[k])
+            try:
+                return self._read(k)
+            except _lost():
+                self._futures[k].cancel()
+                if attempt == attempts - 1:
+                    raise
+        raise ValueError("at least one attempt is needed")
+
+    def _read(self, k: int) -> Any:
+        """The actor of part k; OSError where its worker is lost, InputError for bad blocks."""
+        while True:
+            try:
+                return self._futures[k].result(timeout=LOOK_SECONDS)
+            except TimeoutError:
+                if self._homes[k] not in self.client.nthreads():
+                    raise OSError("the worker is lost") from None
+            except (InputError, *_lost()):
+                raise
+            except Exception as error:
+                first = self._parts[k][1]
+                raise InputError(
+                    f"the block of X, Y or Y_metadata that begins with row {first} could not be "
+                    f"read on its worker: {type(error).__name__}: {error}. Every block must be an "
+                    "array with the shape that its Dask array says; look at a block by "
+                    "X.blocks[0].compute()."
+                ) from error
+
     def _wait_for_workers(self, lost: str | None) -> None:
-        """Give a replacement for a lost worker the time to start."""
-        end = time.monotonic() + RESTART_SECONDS
-        while time.monotonic() < end and len(self._workers(lost)) < len(self._parts):
+        """Give a replacement for a lost worker the time to start; without any, wait longer."""
+        start = time.monotonic()
+        while (passed := time.monotonic() - start) < ABSENT_SECONDS:
+            found = len(self._workers(lost))
+            if found >= len(self._parts) or (found and passed > RESTART_SECONDS):
+                return
             time.sleep(0.1)
+        if not self._workers(lost):
+            raise ClusterError(
+                f"the cluster has had no workers for {ABSENT_SECONDS:g} seconds. The model holds "
+                "the best parameters seen: start workers, then call optimize() again."
+            )
 
     def _workers(self, lost: str | None = None) -> list[str]:
         return [address for address in self.client.nthreads() if address != lost]
@@ -228,8 +274,10 @@ class DaskEvaluator(Evaluator):
         """Have a worker, the one with the fewest shards, read part k; the actor's future."""
         self._homes[k] = None
         found = self._workers(lost)
-        self._homes[k] = min(found, key=self._homes.count) if found else None
-        where = {} if not found else {"workers": [self._homes[k]], "allow_other_workers": True}
+        if not found:
+            raise ClusterError("the cluster has no workers: start some.")
+        home = self._homes[k] = min(found, key=self._homes.count)
+        where = {"workers": [home], "allow_other_workers": True}
         lazy, *rest = self._parts[k]
         X, Y, metadata = self.client.compute([*lazy], **where)
         return self.client.submit(
@@ -270,18 +318,18 @@ def distribute(
     from dask import delayed
 
     client, likelihood = _client(), copy_of(likelihood)  # the model's own has the model as parent
-    inputs: Any = as_dask(X, "X")
+    inputs: Any = with_checked_blocks(as_dask(X, "X"), "X")
     if inputs.ndim == 1:
         inputs = inputs[:, None]
     N = inputs.shape[0]
-    targets: Any = as_dask(Y, "Y", N)
+    targets: Any = with_checked_blocks(as_dask(Y, "Y", N), "Y")
     values: dict[str, Any] = row_values(Y_metadata, N)
     size = -(-N // max(1, len(client.nthreads())))
     inputs = inputs.rechunk((size, -1))
     first = np.cumsum([0, *inputs.chunks[0]])[:-1].tolist()
     by_block = blocks_of(inputs), blocks_of(targets, inputs), split_rows(values, inputs)
     blocks = zip(*by_block, first, strict=True)
-    how = Reading(likelihood, missing, columns, nodes)
+    how = Reading(likelihood, missing, inputs.shape[1] if columns is None else columns, nodes)
     parts = [((x, y, delayed(kw)), start, how) for x, y, kw, start in blocks]
     evaluator = DaskEvaluator(client, parts, family)
     weights = values.pop("weights", None)

@@ -7,13 +7,14 @@ import logging
 import os
 import pickle
 import signal
+import time
 from threading import Timer
 
 import numpy as np
 import pytest
 
 import chainedgp as cgp
-from chainedgp.errors import InputError
+from chainedgp.errors import ClusterError, InputError
 from chainedgp.likelihoods import HetGaussian, HetStudentT, LogLogisticSurvival
 from chainedgp.posterior.evaluator import Evaluator
 from chainedgp.posterior.gaussian import Gaussian
@@ -131,6 +132,78 @@ def test_fit_is_the_same_bit_for_bit_though_a_worker_is_killed(client, monkeypat
     np.testing.assert_array_equal(m.param_array, local.param_array)
     assert len(points) == len(expected.trace)
     client.wait_for_workers(2, timeout=60)
+
+
+def lose_all_workers(client):
+    client.cluster.scale(0)
+    while client.nthreads():
+        time.sleep(0.05)
+
+
+def test_a_fit_goes_on_when_workers_come_back(client, monkeypatch):
+    """All are lost and nobody is there for a while; the restored model goes on with others."""
+    monkeypatch.setattr(head, "RESTART_SECONDS", 0.0)
+    monkeypatch.setattr(head, "LOOK_SECONDS", 0.2)
+    X, y = data(200)
+    local, m = both(HetGaussian(), X, y)
+    expected = in_two_shards(local).optimize(callback=stop_after(5))
+    points = []
+
+    def watch(point):
+        points.append(point)
+        if len(points) == 2:
+            lose_all_workers(client)
+            Timer(1.0, client.cluster.scale, (2,)).start()
+        return len(points) == 5
+
+    try:
+        result = m.optimize(callback=watch)
+        assert m.problem.evaluator.num_rebuilt >= 2
+        assert result.bound == pytest.approx(expected.bound, abs=1e-6)
+    finally:
+        client.cluster.scale(2)
+        client.wait_for_workers(2, timeout=60)
+
+
+def test_workers_that_are_gone_for_good_are_told_of(client, monkeypatch):
+    monkeypatch.setattr(head, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(head, "ABSENT_SECONDS", 0.5)
+    X, y = data(200)
+    local, m = both(HetGaussian(), X, y)
+    points = []
+
+    def watch(point):
+        points.append(point)
+        if len(points) == 3:
+            lose_all_workers(client)
+
+    try:
+        with pytest.raises(ClusterError, match=r"no workers for 0\.5 seconds"):
+            m.optimize(callback=watch)
+        local.problem.restore(m.problem.snapshot())  # θ and q of the best point
+        assert local.log_likelihood() >= points[-1].bound - 1e-6
+    finally:
+        client.cluster.scale(2)
+        client.wait_for_workers(2, timeout=60)
+    assert m.log_likelihood() >= points[-1].bound - 1e-6
+    assert m.optimize(callback=stop_after(2)).bound >= points[-1].bound - 1e-6
+
+
+@pytest.mark.parametrize("block", ["wider", "narrower", "None"])
+def test_blocks_that_are_not_what_their_array_says_are_refused(client, block):
+    X, y = data(200)
+
+    def wrong(part, block_info=None):
+        if block_info[0]["chunk-location"][0] != 1:
+            return part
+        return {"wider": np.hstack([part, part]), "narrower": part[:, :1], "None": None}[block]
+
+    for chunks in (50, 100):  # joined for the workers, or as they are
+        lazy = da.from_array(X, chunks=(chunks, 2)).map_blocks(wrong, dtype=float, meta=X[:0])
+        with pytest.raises(
+            InputError, match=f"block of X that begins with row {chunks}.*Dask array says"
+        ):
+            cgp.ChainedGP(lazy, da.from_array(y, chunks=chunks), HetGaussian(), num_inducing=5)
 
 
 @pytest.mark.slow

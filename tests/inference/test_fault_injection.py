@@ -96,7 +96,9 @@ FITS = {
     ),
     "natgrad again": Fit(lambda: fitted(60), lambda m: batches(m, "natgrad"), noisy=True),
     "adam": Fit(lambda: gaussian(60), lambda m: batches(m, "adam"), noisy=True),
-    "adagrad again": Fit(lambda: fitted(60), lambda m: batches(m, "adagrad"), noisy=True),
+    "adagrad again": Fit(
+        lambda: fitted(60), lambda m: batches(m, "adagrad", learning_rate=0.01), noisy=True
+    ),
     "restarts": Fit(
         gaussian,
         lambda m: lambda callback: m.optimize_restarts(3, max_iters=8),
@@ -130,7 +132,10 @@ class Saboteur:
     def callback(self, point):
         self.points.append(point)
         if self.epochs_of is not None:
+            calls = self.calls
+            self.calls = -(10**6)  # this call is none of the fit
             self.bounds.append(self.epochs_of.log_likelihood())
+            self.calls = calls
         return self._strike("point", len(self.points))
 
     def _strike(self, where, count):
