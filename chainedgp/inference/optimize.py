@@ -57,7 +57,7 @@ def optimize(
         raise InputError(f"callback must be a function of a TracePoint; got {callback!r}.")
     settings = _settings(problem, method, batches)
     every = positive_int(save_every, "checkpoint_every")
-    before = problem.counts
+    before, spent = problem.counts, None
     with Monitor(method, messages, callback, save, every) as monitor:
         fit = partial(_fit, problem, monitor, method, max_iters, tolerance, settings)
         with _best_point(problem, monitor) as ended:
@@ -65,8 +65,10 @@ def optimize(
             if settings is None and method != "variational":
                 outcome = begin_again_if_astray(problem, monitor, outcome, fit)
             ended.append(outcome)
+            spent = problem.counts  # The check of the end is no work of the fit.
             _check_end(problem, monitor)
-    counts = problem.counts[0] - before[0], problem.counts[1] - before[1]
+    spent = spent or problem.counts  # A fit that was interrupted has not come to its check.
+    counts = spent[0] - before[0], spent[1] - before[1]
     return monitor.result(ended[0], float(problem.state().bound), counts)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..data.rows import Rows, Selection, rows_of
+from ..data.types import Keywords
 from ..errors import InputError
 from ..linalg import Array
 from .contract import Likelihood
@@ -48,7 +49,7 @@ def row_numbers(rows: Selection) -> Iterator[None]:
 
 
 def check_not_nan(
-    likelihood: Likelihood, y: Array, means: Array, variances: Array, kw: dict[str, Any]
+    likelihood: Likelihood, y: Array, means: Array, variances: Array, kw: Keywords
 ) -> None:
     """Raise DensityError where the density or a derivative of it is NaN at moderate latents.
 
