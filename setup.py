@@ -45,6 +45,7 @@ setup(
         "docs": ["sphinx>=8", "myst-nb>=1.3", "furo", "scikit-learn>=1.6"],
         "sklearn": ["scikit-learn>=1.6"],
         "distributed": ["dask[array,distributed]"],
+        "mcmc": ["nutpie>=0.16", "arviz>=0.21,<1"],  # m.sample: draws from the posterior
         "bench": ["scikit-learn>=1.6", "pandas>=2.2.2"],
     },
     keywords=["Gaussian process", "variational inference", "heteroscedastic regression"],

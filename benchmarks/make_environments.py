@@ -1,10 +1,10 @@
 """Virtual environments for the libraries that the comparisons run against.
 
-    python benchmarks/make_environments.py [folder]
+    python benchmarks/make_environments.py [folder] [--only ngboost lifelines]
 
-makes folder/gpflow, folder/gpytorch and folder/gpy (default folder: benchmarks/.environments) with
-venv and pip; PIP_EXTRA_INDEX_URL and the like are pip's own. An interpreter that has a peer already
-is named by CHAINEDGP_GPFLOW_PYTHON, CHAINEDGP_GPYTORCH_PYTHON, CHAINEDGP_GPY_PYTHON.
+makes folder/gpflow, folder/gpytorch, … (default folder: benchmarks/.environments; all of
+REQUIREMENTS) with venv and pip; PIP_EXTRA_INDEX_URL and the like are pip's own. An interpreter that
+has a peer already is named by CHAINEDGP_GPFLOW_PYTHON, CHAINEDGP_GPYTORCH_PYTHON, ….
 Each peer lives in its own environment because GPflow needs numpy < 2 and this package needs more.
 """
 
@@ -25,6 +25,12 @@ REQUIREMENTS = {
     "gpytorch": ["gpytorch==1.15.*", "torch==2.13.0", "numpy"],
     # what this package needs, and pytest: tests of GPy's kernels run in it
     "gpy": ["gpy==1.15.*", "paramz>=0.10", "threadpoolctl", "tqdm", "pytest"],
+    # rivals of the panel (panel.py)
+    "ngboost": ["ngboost==0.5.*"],
+    "sklearn": ["scikit-learn>=1.6"],
+    "lifelines": ["lifelines==0.30.*"],
+    "statsmodels": ["statsmodels"],
+    "gpboost": ["gpboost==1.8.*"],
     "surv": ["scikit-survival", "paramz>=0.10", "threadpoolctl", "tqdm", "pytest"],
 }
 
@@ -64,9 +70,10 @@ def run_worker(python: str, worker: str, *arguments: str | Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, default=DEFAULT)
-    folder = parser.parse_args().folder
-    for name in REQUIREMENTS:
-        python = make(name, folder)
+    parser.add_argument("--only", nargs="+", choices=REQUIREMENTS, default=list(REQUIREMENTS))
+    given = parser.parse_args()
+    for name in given.only:
+        python = make(name, given.folder)
         print(f"CHAINEDGP_{name.upper()}_PYTHON={python}")
 
 

@@ -45,6 +45,7 @@ CONTINUOUS = {
     "HetStudentT": L.HetStudentT(),
     "StudentT": L.StudentT(),
     "HetLaplace": L.HetLaplace(),
+    "AsymmetricLaplace": L.AsymmetricLaplace(0.75),
     "HetGamma": L.HetGamma(),
     "HetStudentTNu": L.HetStudentTNu(),
     "SignalNoiseGaussian": L.SignalNoiseGaussian(),

@@ -96,6 +96,9 @@ CASES = {
     "Bernoulli": Case(lik.Bernoulli, ((0.0, 2.0, 1.0),)),
     # noise
     "HetLaplace": Case(lik.HetLaplace, ((0.0, 1.0, 1.0), (-1.5, 0.7, 1.5))),
+    "AsymmetricLaplace": Case(
+        partial(lik.AsymmetricLaplace, 0.75), ((0.0, 1.0, 1.0), (-1.5, 0.7, 1.5))
+    ),
     "SignalNoiseGaussian": Case(
         lik.SignalNoiseGaussian, ((0.0, 1.0, 0.7), (0.0, 0.7, 2.0), (-3.0, 1.0, 2.0))
     ),
@@ -105,6 +108,12 @@ CASES = {
     # counts and classes
     "NegativeBinomial": Case(lik.NegativeBinomial, ((2.0, 1.0, 1.0), (-1.0, 0.7, 1.5))),
     "Binomial": Case(lik.Binomial, ((0.0, 1.5, 1.0),), rows={"trials": (1, 20)}),
+    "BetaBinomial": Case(
+        lik.BetaBinomial, ((0.0, 1.0, 1.0), (1.5, 0.7, 1.5)), rows={"trials": (5, 20)}
+    ),
+    "ZeroInflatedNegativeBinomial": Case(
+        lik.ZeroInflatedNegativeBinomial, ((1.5, 0.7, 1.0), (-1.5, 0.5, 2.0), (-1.0, 1.0, 1.5))
+    ),
     "ZeroInflatedPoisson": Case(lik.ZeroInflatedPoisson, ((1.5, 0.7, 1.0), (-0.5, 1.0, 1.5))),
     "ZeroOneInflatedBeta": Case(
         lik.ZeroOneInflatedBeta,

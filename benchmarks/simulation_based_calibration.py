@@ -7,8 +7,8 @@ For each likelihood, sets of 50 rows are simulated from the model at given hyper
 drawn from their prior. The package finds q at these hyperparameters; the rank of the true latent
 among 99 draws of q, at three rows far apart, is uniform if q is the posterior. With `--chains` the
 same is done with Hamiltonian Monte Carlo (`mcmc_reference.py`) on the first of these sets. What is
-left of a deviation is the mean field's: its standard deviations are a little too small, and ranks a
-little too often at both ends.
+left of a deviation is that of a Gaussian: its standard deviations are a little too small, and
+ranks a little too often at both ends.
 
 Columns: p-value of χ² over 20 bins, for the chains and for q; the standard deviation of
 z = (true − mean)/sd under q; the mean ratio of q's standard deviations to those of the chains, of
@@ -31,7 +31,7 @@ from scipy.stats import chi2
 
 from chainedgp import ChainedGP, kernels, likelihoods, means
 
-NAMES = ("HetGaussian", "LogLogisticSurvival")
+NAMES = ("HetGaussian", "LogLogisticSurvival", "Beta")  # The last has the joint q by default.
 N, DRAWS, BINS = 50, 99, 20
 ROWS = (5, 25, 44)
 FIRST_SEED = 1000
@@ -118,7 +118,9 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(len(NAMES), 2, figsize=(8, 5.5), sharex=True, sharey=True)
+    figure, axes = plt.subplots(
+        len(NAMES), 2, figsize=(8, 2.75 * len(NAMES)), sharex=True, sharey=True
+    )
     for axis_row, name in zip(axes, NAMES, strict=True):
         mine = [row for row in found if row["name"] == name]
         for j, axis in enumerate(axis_row):

@@ -24,7 +24,13 @@ def simulate(n: int, D: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def make_model(
-    name: str, n: int, M: int, D: int = 18, threads: int | None = None, jitter: float = 1e-8
+    name: str,
+    n: int,
+    M: int,
+    D: int = 18,
+    threads: int | None = None,
+    jitter: float = 1e-8,
+    posterior: str = "mean_field",
 ) -> ChainedGP:
     """A model away from its start: q has a mean and a covariance that is not diagonal."""
     X, y = simulate(n, D)
@@ -33,9 +39,8 @@ def make_model(
     kernel = [kernels.RBF(D, 1.0, np.full(D, s * scale), ARD=True) for s in (1.0, 1.5)]
     mean = [means.Constant(0.1), means.Constant(-1.0)]
     Z = X[:M] if n >= M else rng.normal(size=(M, D))
-    model = ChainedGP(
-        X, y, LIKELIHOODS[name](), kernel, Z, mean, num_threads=threads, jitter=jitter
-    )
+    options = {"num_threads": threads, "jitter": jitter, "posterior": posterior}
+    model = ChainedGP(X, y, LIKELIHOODS[name](), kernel, Z, mean, **options)
     model.q_mu[:] = 0.3 * rng.normal(size=model.q_mu.shape)
     model.q_sqrt[:] = 0.5 * model.q_sqrt.values + 0.02 * rng.normal(size=model.q_sqrt.shape)
     return model

@@ -8,9 +8,9 @@ from .assessment import metrics
 from .assessment.cross_validation import cross_validate
 from .assessment.loo import compare
 from .likelihoods import Likelihood
-from .model import ChainedGP
+from .model import ChainedGP, persistence
+from .model.persistence import load
 from .parameters import priors
-from .persistence import load
 
 __all__ = [
     "ChainedGP",
@@ -31,10 +31,11 @@ __all__ = [
     "testing",
 ]
 
-# These two modules live in the folders of their subjects. Users import them from here, also as
+# These three modules live in the folders of their subjects. Users import them from here, also as
 # `from chainedgp.metrics import nlpd`, which needs the entry, as `os` makes one for `os.path`.
 sys.modules[f"{__name__}.metrics"] = metrics
 sys.modules[f"{__name__}.priors"] = priors
+sys.modules[f"{__name__}.persistence"] = persistence
 
 
 def __dir__() -> list[str]:

@@ -17,9 +17,9 @@ from .data.types import Data, Keywords, Metadata
 from .errors import InputError, NumericalError
 from .inference.free_vector import FreeVector
 from .inference.lbfgs import minimise
-from .inference.parts import Parts
 from .inference.result import Monitor, OptimizationResult
 from .inference.starts import default_kernels, default_means, start_latents, start_parameters
+from .inference.theta_and_q import Parts
 from .kernels import as_kernel
 from .likelihoods import HetGaussian, Likelihood
 from .likelihoods.density_check import check_density
@@ -41,7 +41,7 @@ from .predictive.predictor import Predictor
 
 __all__ = ["LaplaceGP", "collapsed_bound"]
 
-NEWTON_STEPS = 200
+NEWTON_STEPS = 200  # The mode is found in a dozen; more steps mean that there is none.
 DECREMENT = 1e-9  # Newton stops after a step of this relative gain: its error is squared once more
 
 
@@ -56,7 +56,7 @@ class LaplaceGP(ParamzModel):
     Parameters
     ----------
     X, Y, likelihood, Y_metadata, name, jitter : as for `ChainedGP`; one latent, no weights.
-    kernel : None (ARD RBF) or a kernel.
+    kernel : None (that of `ChainedGP`) or a kernel.
     mean_function : None (a constant, started from the data) or a mean function.
     """
 
@@ -152,6 +152,7 @@ class LaplaceGP(ParamzModel):
     predictive = ChainedGP.predictive
     predict = ChainedGP.predict
     predict_frame = ChainedGP.predict_frame
+    predict_proba = ChainedGP.predict_proba
     predict_quantiles = ChainedGP.predict_quantiles
     predict_density = ChainedGP.predict_density
     predict_cdf = ChainedGP.predict_cdf

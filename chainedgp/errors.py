@@ -3,14 +3,19 @@
 from numpy.linalg import LinAlgError
 
 __all__ = [
+    "ArgumentError",
+    "CensoringWarning",
     "ChainedGPWarning",
     "ClusterError",
     "ConvergenceWarning",
     "InputError",
     "MomentWarning",
+    "NoiseWarning",
     "NumericalError",
     "QuadratureWarning",
     "ScalingWarning",
+    "TargetWarning",
+    "UnfittedWarning",
 ]
 
 
@@ -23,6 +28,10 @@ NOT_FINITE = (
 
 class InputError(ValueError):
     """An argument cannot be used: names the argument, what was expected, what came, what to do."""
+
+
+class ArgumentError(InputError, TypeError):
+    """An argument has a name that is not known; the message has the name that was meant."""
 
 
 class NumericalError(LinAlgError):
@@ -47,6 +56,22 @@ class QuadratureWarning(ChainedGPWarning):
 
 class ScalingWarning(ChainedGPWarning):
     """The data are scaled so badly that default starting values are of little use."""
+
+
+class TargetWarning(ChainedGPWarning):
+    """Targets are repeated as no density repeats them: they are rounded, or one has a mass."""
+
+
+class NoiseWarning(ChainedGPWarning):
+    """Some noise has vanished in the fit: predictions are far more certain than they should be."""
+
+
+class UnfittedWarning(ChainedGPWarning):
+    """A model predicts that was never fitted: what comes is its prior, centred by the data."""
+
+
+class CensoringWarning(ChainedGPWarning):
+    """Times to events are fitted without a word about which of them are censored."""
 
 
 class MomentWarning(ChainedGPWarning):

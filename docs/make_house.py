@@ -56,12 +56,18 @@ BOXES = {
         "predictive",
         "p(y* | x*): moments, densities,\nquantiles, draws, survival",
     ),
+    "sampling": (
+        1,
+        0,
+        "sampling",
+        "draws of u and θ by the no-U-turn sampler,\nwhere a Gaussian q is not enough",
+    ),
     "assessment": (0, 0, "assessment, plotting", "loo, check, metrics,\ncross-validation, figures"),
 }
 ARROWS = [
     ("data", "shard"), ("shard", "prior"), ("prior", "family"), ("family", "expected"),
     ("expected", "bound"), ("bound", "optimiser"), ("model", "data"), ("optimiser", "model"),
-    ("model", "predictive"), ("predictive", "assessment"),
+    ("model", "predictive"), ("predictive", "assessment"), ("bound", "sampling"),
 ]  # fmt: skip
 WIDTH, HEIGHT, STEP_X, STEP_Y = 3.5, 0.98, 4.15, 1.5
 

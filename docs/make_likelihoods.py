@@ -46,6 +46,7 @@ METADATA = {
     "censored": "0 exact (default), 1 right, −1 left, 2 interval from y to `y_upper`",
     "y_upper": "upper end of the interval of rows with `censored` = 2",
     "entry": "left truncation: the row is known only because its time is beyond `entry`",
+    "rounding": "the width to which the row was rounded, in the place of that of the likelihood",
 }
 WORDS = {"log_scale2": "squared scale", "log_nu": "degrees of freedom ν"}
 

@@ -21,6 +21,7 @@ ALWAYS = (questions.convergence, questions.scaling)
 ONCE_FITTED = (
     questions.quadrature,
     questions.negative_sites,
+    questions.posterior,
     questions.pareto_k,
     questions.calibration,
     questions.outliers,

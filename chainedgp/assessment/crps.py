@@ -12,8 +12,9 @@ __all__ = ["mean_up_to", "ranked_probability_score"]
 
 LOWER = (1e-6, 1e-3, 0.05, 0.25)
 LEVELS = (*LOWER, 0.5, *(1.0 - level for level in reversed(LOWER)))
-"""Integrals over y are cut at quantiles of these levels; each panel has Gauss–Legendre nodes."""
+"""Integrals over y are cut into panels at quantiles of these levels."""
 NODES = 8
+"""Each panel has so many Gauss–Legendre nodes."""
 COUNT_LEVELS = np.array([1e-6, 0.01, 0.2, 0.5, 0.8, 0.99, 1.0 - 1e-6])
 """The counts of a row are cut into runs at the quantiles of these levels."""
 LARGEST = 2.0**53

@@ -31,12 +31,13 @@ from ..errors import ChainedGPWarning, ConvergenceWarning, InputError
 from ..inference.natural_gradients import find_q, predicted_gap, start_from_q
 from ..inference.problem import Problem
 from ..likelihoods.observation import INTERVAL, OBSERVATION
-from ..linalg import Array, one_blas_thread
+from ..linalg import Array, Booleans, one_blas_thread
 from ..posterior.evaluator import Evaluator
 from ..posterior.shards import Shard
 from ..posterior.sparse import Projection, project
 from ..predictive.distribution import Predictive
-from .pareto import tail_shape
+from ..predictive.mixtures import GaussianLatents
+from ..sampling.pareto import tail_shape
 
 __all__ = ["LOO", "LeftOut", "compare", "influence", "loo"]
 
@@ -185,7 +186,7 @@ class LeftOut:
     """Marginals of the latents at the rows of a model, with q of all rows and of all others.
 
     state: the evaluated q; sites (2, b, N): those of a full step from it, which are its own where
-    it is optimal; means, variances (N, b): of q.
+    it is optimal; means (N, b) of q, and variances (N, b) or covariances (N, b, b).
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -203,7 +204,8 @@ class LeftOut:
         self.q = problem.parts.q()
         self.state = start_from_q(self.evaluator, self.q)
         self.sites = self.shard.sites.current.copy()  # (2, b, N)
-        self.means, self.variances = self.evaluator.marginals(self.q)  # (N, b)
+        self.means, self.variances = self.evaluator.marginals(self.q)
+        self.evaluator.freeze_nodes(True)  # Without one row q is nearly the same.
 
     @property
     def gap(self) -> float:
@@ -212,8 +214,8 @@ class LeftOut:
         q = tuple(replace(part, precision=P) for part, P in zip(self.q, precisions, strict=True))
         return float(predicted_gap(self.evaluator, replace(self.state, q=q)))
 
-    def without_sites(self) -> tuple[Array, Array, Array]:
-        """Means and variances (N, b) of q without each row's sites, and whether it exists."""
+    def without_sites(self) -> tuple[Array, Array, Booleans]:
+        """Means and variances of q without each row's sites, and whether it exists (N,)."""
         parts = []
         for rows in self.rows.chunks(self.shard.chunk_rows):
             chunks = self._projections(rows)
@@ -227,7 +229,7 @@ class LeftOut:
         return [project(projector, X) for projector in self.evaluator.setting.projectors]
 
     def found_anew(self, i: int) -> tuple[Array, Array]:
-        """Means and variances (b,) at row i of the q that is best for the others."""
+        """Means (b,) and variances of row i under the q that is best for the others."""
         sites = self.sites.copy()
         sites[..., i] = 0.0
         self.shard.load_sites(sites)
@@ -235,7 +237,7 @@ class LeftOut:
         self.shard.rows = replace(self.rows, weights=weights)
         q = find_q(self.evaluator, TOLERANCE).state.q
         found = self.evaluator.family.marginals(self._projections(slice(i, i + 1)), q)
-        return found.m[:, 0], found.V[:, 0]
+        return found.m[..., 0], found.V[..., 0]
 
 
 def influence(left: LeftOut, chosen: np.ndarray, rng: np.random.Generator, size: int) -> Array:
@@ -244,10 +246,11 @@ def influence(left: LeftOut, chosen: np.ndarray, rng: np.random.Generator, size:
     parameters = left.likelihood.parameter_values()
     for start in range(0, len(k), BLOCK):
         rows = chosen[start : start + BLOCK]
-        m, sd = left.means[rows].T, np.sqrt(left.variances[rows].T)  # (b, n)
-        latents = m[:, None] + sd[:, None] * rng.standard_normal((len(m), size, m.shape[1]))
         y, kw = left.rows.targets(rows), left.rows.keywords(rows, **parameters)
-        log_p = left.likelihood.log_density(y, *latents, **kw)
+        q = GaussianLatents(left.likelihood, left.means[rows], left.variances[rows], kw)
+        every = np.arange(len(rows))
+        _, latents = q.nodes(every, rng.standard_normal((q.dim, size, len(rows))))
+        log_p = q.log_density(y, every, latents)
         k[start : start + BLOCK] = tail_shape(-left.weights[rows, None] * log_p.T)
     return k
 

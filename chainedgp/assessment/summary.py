@@ -35,9 +35,9 @@ def summary(parameters: ParamzModel, left_out: Sequence[Param], title: Mapping[s
         named = leaf.entry_names() if isinstance(leaf, InputParam) else None
         entries = named or range(leaf.size)
         index += [name] if leaf.size == 1 else [f"{name}[{entry}]" for entry in entries]
-        prior = str(parameters.hyperpriors.get(name, ""))
+        prior = parameters.hyperpriors.get(name)
         cells += [
-            (float(value), words[i], bool(fixed[i]), prior)
+            (float(value), words[i], bool(fixed[i]), "" if prior is None else prior.words(i))
             for i, value in enumerate(np.ravel(leaf.values))
         ]
     kinds = {"value": float, "constraint": object, "fixed": bool, "prior": object}

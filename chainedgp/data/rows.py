@@ -21,6 +21,7 @@ from .frames import (
     check_order,
     column_names,
 )
+from .labels import coded
 from .types import Data, Keywords, Metadata
 
 __all__ = [
@@ -48,6 +49,7 @@ class TakesRows(Protocol):
 
     positive_metadata: tuple[str, ...]
     unbounded_metadata: tuple[str, ...]
+    class_names: tuple[str, ...] | None
 
     def check_metadata(self, names: Iterable[str]) -> None:
         """Raise InputError where a name is unknown or a required one is missing."""
@@ -94,6 +96,7 @@ class Rows:
         """
         check_order(X, Y, Y_metadata, names[1])
         X = as_inputs(X, names[0], columns)
+        Y = coded(Y, likelihood.class_names, names[1])
         y = as_targets(Y, len(X), names[1], allow_missing=missing == "drop")
         rows = cls(X, y, *as_metadata(Y_metadata, likelihood, len(X), weighted))
         kept = ~np.isnan(y)
@@ -153,6 +156,20 @@ class Rows:
     def thinned(self, most: int) -> Rows:
         """Every k-th row, with the largest k that leaves `most` rows or more; all of fewer."""
         return self[:: max(1, self.num_rows // most)]
+
+    def counted(self, most: int) -> Rows:
+        """Rows as often as their weights say, for what knows no weights; not many more than `most`.
+
+        Whole weights that add up to no more count exactly; others up to a tenth of a row.
+        """
+        if self.weights is None:
+            return self.thinned(most)
+        weights = np.asarray(self.weights, dtype=float)
+        whole = bool(np.all(weights == np.round(weights)))
+        count = int(min(most, weights.sum() if whole else 10 * np.count_nonzero(weights)))
+        ends = np.cumsum(weights)
+        middles = (np.arange(count) + 0.5) * (ends[-1] / count)
+        return self[np.minimum(np.searchsorted(ends, middles), self.num_rows - 1)]
 
     def chunks(self, size: int) -> list[slice]:
         """Slices of `size` rows each, the last perhaps shorter, that together are all rows."""

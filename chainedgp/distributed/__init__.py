@@ -13,6 +13,6 @@ Dask is imported by the functions that need it, when a Dask array has come.
 """
 
 from .blocks import Predict, map_blocks
-from .evaluator import DaskEvaluator, distribute
+from .dask_evaluator import DaskEvaluator, distribute
 
 __all__ = ["DaskEvaluator", "Predict", "distribute", "map_blocks"]

@@ -83,7 +83,8 @@ def row_values(metadata: Metadata, rows: int | None) -> dict[str, Data]:
     values = {}
     for key, value in (metadata or {}).items():
         if is_dask(value) or np.ndim(value):
-            value = as_dask(value, f"Y_metadata[{key!r}]", rows)
+            name = f"Y_metadata[{key!r}]"
+            value = with_checked_blocks(as_dask(value, name, rows), name)
             value = value[:, 0] if value.ndim == 2 else value
         values[key] = value
     return values

@@ -15,6 +15,7 @@ from paramz import Parameterized
 
 from ..kernels.base import Kernel
 from ..likelihoods import Likelihood
+from ..likelihoods.ties import Ties
 from ..linalg import Array
 from ..means import MeanFunction
 from ..posterior.family import PosteriorFamily
@@ -59,20 +60,21 @@ class SettingMessage:
     parameters: Mapping[str, float]
     key: int
     scale: float
+    ties: Ties | None
 
     @staticmethod
     def of(setting: Setting) -> SettingMessage:
         """The message that tells of a setting."""
         projectors = [ProjectorMessage.of(projector) for projector in setting.projectors]
-        return SettingMessage(
-            setting.family, projectors, setting.parameters, setting.key, setting.scale
-        )
+        rest = setting.parameters, setting.key, setting.scale, setting.ties
+        return SettingMessage(setting.family, projectors, *rest)
 
     def read(self, parts: Parts, likelihood: Likelihood) -> Setting:
         """The setting, with parts and a likelihood that a worker has."""
         pairs = zip(self.projectors, parts, strict=True)
         projectors = tuple(message.read(*part) for message, part in pairs)
-        return Setting(self.family, projectors, likelihood, self.parameters, self.key, self.scale)
+        rest = self.parameters, self.key, self.scale, self.ties
+        return Setting(self.family, projectors, likelihood, *rest)
 
 
 class TaskMessage(NamedTuple):

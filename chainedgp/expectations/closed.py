@@ -87,6 +87,7 @@ def _softplus_chunk(mean: Array, variance: Array, out: Array, tau: Array, p: Arr
 
 # -- E log(1 + x²), x Gaussian -----------------------------------------------------------------
 
+# The series is summed as _BLOCKS polynomials with _POWERS coefficients each, by one product.
 _POWERS, _BLOCKS = 8, 5
 _ORDER = _POWERS * _BLOCKS  # Weideman's N, the terms of his series: 40 are exact to rounding
 _L = float(np.sqrt(_ORDER / np.sqrt(2.0)))

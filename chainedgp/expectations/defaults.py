@@ -17,9 +17,15 @@ __all__ = ["Expected", "merged", "packed"]
 Arrays = tuple[Array, ...]
 Averages = tuple[Array, Array, Array, Array]
 
+USUAL: dict[int, tuple[int, ...]] = {2: (5, 8, 12, 20), 3: (5, 8, 12)}
+"""Nodes per dimension that are tried for a density alone of two or three latents."""
+
 
 def packed(
-    value: Array, dmeans: Arrays | Array, dvariances: Arrays | Array, dtheta: Sequence[Array] = ()
+    value: Array,
+    dmeans: Sequence[Array] | Array,
+    dvariances: Sequence[Array] | Array,
+    dtheta: Sequence[Array] = (),
 ) -> Averages:
     """The four arrays of `expected_log_density`, from (n,) for each latent and parameter."""
     b, n, p = len(dmeans), value.size, len(dtheta)
@@ -31,13 +37,13 @@ def packed(
 
 def merged(parts: Sequence[tuple[Indices, Averages]]) -> Averages:
     """The averages of all rows from those of disjoint sets of rows (numbers, averages)."""
-    (_, (first, dmeans, _, dtheta)), n = parts[0], sum(len(rows) for rows, _ in parts)
-    b, p = dmeans.shape[1], dtheta.shape[1]
-    value, columns = np.empty(n, dtype=first.dtype), np.empty((2 * b + p, n))
-    for rows, (own, *rest) in parts:
-        value[rows] = own
-        columns[:, rows] = np.hstack(rest).T
-    return value, columns[:b].T, columns[b : 2 * b].T, columns[2 * b :].T
+    n = sum(len(rows) for rows, _ in parts)
+    whole = [np.empty((*own.shape[1:], n), dtype=own.dtype) for own in parts[0][1]]
+    for rows, averages in parts:
+        for target, own in zip(whole, averages, strict=True):
+            target[..., rows] = np.moveaxis(own, 0, -1)
+    value, dmeans, dvariances, dtheta = (np.moveaxis(part, -1, 0) for part in whole)
+    return value, dmeans, dvariances, dtheta
 
 
 class Expected:
@@ -53,6 +59,7 @@ class Expected:
     quadrature_latent: ClassVar[str | None] = None
     node_limits: ClassVar[tuple[float, ...]] = ()
 
+    latents: tuple[str, ...]
     parameter_keys: tuple[str, ...]
     log_density: Callable[..., Array]
     dlog_density: Callable[..., Arrays]
@@ -62,6 +69,24 @@ class Expected:
     def own_expectation(self) -> bool:
         """Whether `expected_log_density` is given; else it is quadrature of the density."""
         return type(self).expected_log_density is not Expected.expected_log_density
+
+    @property
+    def own_joint_expectation(self) -> bool:
+        """Whether `joint_expected_log_density` is given, by the class of `expected_log_density`.
+
+        It does not count if a subclass gives another `expected_log_density` alone: then that of
+        correlated latents is quadrature.
+        """
+        names = "joint_expected_log_density", "expected_log_density"
+        mro = type(self).__mro__
+        joint, single = (next(c for c in mro if name in vars(c)) for name in names)
+        if joint is Expected:
+            return len(self.latents) == 1 and self.own_expectation
+        return issubclass(joint, single)
+
+    def has_form(self, variances: Array) -> bool:
+        """Whether the expectation of variances (n, b), covariances (n, b, b) is no quadrature."""
+        return self.own_expectation if variances.ndim == 2 else self.own_joint_expectation
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Value
@@ -75,10 +100,31 @@ class Expected:
         """
         return self._quadrature(y, means, variances, nodes=nodes, **kw)
 
+    def joint_expected_log_density(
+        self, y: Array, means: Array, covariances: Array, *, nodes: int = 20, **kw: Value
+    ) -> Averages:
+        """E[log p(y | f)], f ~ N(m, V) with correlations between latents, with its gradients.
+
+        Default: quadrature, at nodes that are rotated by the Cholesky factor of V.
+
+        Parameters: y (n,), means (n, b), covariances V (n, b, b), nodes per dimension.
+        Returns: value (n,), d/dmeans (n, b), d/dθ (n, p) last, and before it G = d/dV (n, b, b),
+        symmetric, such that dE = Σ_jk G_jk dV_jk.
+        """
+        if means.shape[1] > 1:
+            return self._quadrature(y, means, covariances, nodes=nodes, **kw)
+        value, dmeans, dvariances, dtheta = self.expected_log_density(
+            y, means, covariances[:, 0], nodes=nodes, **kw
+        )
+        return value, dmeans, dvariances[:, None], dtheta
+
     def _quadrature(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
     ) -> Averages:
-        """The quadrature engine: `expected_log_density` from the density and its derivatives."""
+        """The quadrature engine: expectations from the density and its derivatives.
+
+        variances (n, b), or covariances (n, b, b).
+        """
 
         def log_p(rows: slice, *latents: Array) -> Array:
             return self.log_density(y[rows], *latents, **rows_of(kw, rows))
@@ -97,33 +143,44 @@ class Expected:
     def expectation(
         self, y: Array, means: Array, variances: Array, nodes: int | Indices, **kw: Value
     ) -> Averages:
-        """`expected_log_density` with `nodes` an int or one number per row (n,).
+        """E[log p(y | f)] with `nodes` an int or one number per row (n,).
 
-        Rows with the same number are evaluated together.
+        `expected_log_density` of variances (n, b), `joint_expected_log_density` of covariances
+        (n, b, b). Rows with the same number are evaluated together.
         """
+        formula = self._formula(variances)
         least = int(np.min(nodes))
         if least == np.max(nodes):
-            return self.expected_log_density(y, means, variances, nodes=least, **kw)
+            return formula(y, means, variances, nodes=least, **kw)
         parts, levels = [], np.unique(nodes)
         for level in levels:
             rows = np.flatnonzero(nodes == level)
-            found = self.expected_log_density(
-                y[rows], means[rows], variances[rows], nodes=int(level), **rows_of(kw, rows)
-            )
-            parts.append((rows, found))
+            own = y[rows], means[rows], variances[rows]
+            parts.append((rows, formula(*own, nodes=int(level), **rows_of(kw, rows))))
         return merged(parts)
+
+    def _formula(self, variances: Array) -> Callable[..., Averages]:
+        """What computes the expectation under variances (n, b), or covariances (n, b, b)."""
+        if variances.ndim == 2:
+            return self.expected_log_density
+        return self.joint_expected_log_density if self.own_joint_expectation else self._quadrature
+
+    def is_exact(self, variances: Array) -> bool:
+        """Whether the expectation under variances (n, b) or covariances (n, b, b) has no nodes."""
+        return self.exact_expectation and (variances.ndim == 2 or self.own_joint_expectation)
 
     def required_nodes(self, y: Array, means: Array, variances: Array, **kw: Value) -> Indices:
         """Nodes per dimension and row (n,), from `quadrature.LEVELS`, for an error of about 1e-6.
 
         They follow from `node_limits`. A density without limits, of which nothing is known, gets
-        20, or 12 on the grid of three latents; an exact expectation gets the fewest.
+        20, or 12 on the grid of three latents, and fewer in rows where trials show that they do;
+        an exact expectation gets the fewest.
         """
-        return self._levels(y, means, variances, kw)[0]
+        return self._levels_of(variances)(y, means, variances, kw)[0]
 
     def unmet(self, y: Array, means: Array, variances: Array, **kw: Value) -> Booleans:
         """Rows (n,) of booleans whose tolerance no level of `required_nodes` meets, by trying."""
-        beyond = self._levels(y, means, variances, kw)[1]
+        beyond = self._levels_of(variances)(y, means, variances, kw)[1]
         rows = np.flatnonzero(beyond)
         if rows.size:
             beyond[rows] = quadrature.all_fail(self._trial(y, means, variances, kw), rows)
@@ -132,7 +189,17 @@ class Expected:
     @property
     def tries_nodes(self) -> bool:
         """Whether `required_nodes` tries several levels on some rows, each at its full cost."""
-        return 0 < len(self.node_limits) < len(quadrature.LEVELS)
+        return self._nothing_known or 0 < len(self.node_limits) < len(quadrature.LEVELS)
+
+    @property
+    def _nothing_known(self) -> bool:
+        """Whether the nodes of two or three latents are found by trying from the density alone."""
+        given = self.node_limits or self.exact_expectation or self.own_expectation
+        return not given and len(self.latents) in USUAL
+
+    def _levels_of(self, variances: Array) -> Callable[..., tuple[Indices, Booleans]]:
+        """`_levels` for variances (n, b), `_joint_levels` for covariances (n, b, b)."""
+        return self._levels if variances.ndim == 2 else self._joint_levels
 
     def _levels(
         self, y: Array, means: Array, variances: Array, kw: Keywords
@@ -142,10 +209,38 @@ class Expected:
         `node_limits` decide; rows beyond the last limit are tried if levels are left.
         """
         if not self.node_limits:
-            usual = 12 if means.shape[1] == 3 else 20
-            level = quadrature.LEVELS[0] if self.exact_expectation else usual
-            return np.full(len(means), level), np.zeros(len(means), dtype=bool)
+            return self._usual_levels(y, means, variances, kw)
         score = self.node_score(y, means, variances, **kw)
+        return self._by_limits(score, y, means, variances, kw)
+
+    def _joint_levels(
+        self, y: Array, means: Array, variances: Array, kw: Keywords
+    ) -> tuple[Indices, Booleans]:
+        """`_levels` of covariances (n, b, b).
+
+        Limits of an `expected_log_density` say nothing about quadrature in its place.
+        """
+        if not self.node_limits or (self.own_expectation and not self.own_joint_expectation):
+            return self._usual_levels(y, means, variances, kw)
+        score = self.joint_node_score(y, means, variances, **kw)
+        return self._by_limits(score, y, means, variances, kw)
+
+    def _usual_levels(
+        self, y: Array, means: Array, variances: Array, kw: Keywords
+    ) -> tuple[Indices, Booleans]:
+        """Nodes (n,) where nothing is known but whether any are needed: at most the usual ones."""
+        none = np.zeros(len(means), dtype=bool)
+        if self._nothing_known:
+            levels, trial = USUAL[means.shape[1]], self._trial(y, means, variances, kw)
+            return quadrature.tried(trial, np.arange(len(means)), levels), none
+        usual = 12 if means.shape[1] == 3 else 20
+        level = quadrature.LEVELS[0] if self.is_exact(variances) else usual
+        return np.full(len(means), level), none
+
+    def _by_limits(
+        self, score: Array, y: Array, means: Array, variances: Array, kw: Keywords
+    ) -> tuple[Indices, Booleans]:
+        """Nodes (n,) by the scores of rows, and rows for which the last level may not do."""
         nodes, beyond = quadrature.choose(score, self.node_limits)
         if beyond.any() and self.tries_nodes:
             rows = np.flatnonzero(beyond)
@@ -161,10 +256,9 @@ class Expected:
         def sums(rows: Array, nodes: int) -> Array:
             """Values and their slopes in the means at some rows, (len(rows), k)."""
             targets, own = y[rows], rows_of(kw, rows)
-            if self.own_expectation:
-                parts = self.expected_log_density(
-                    targets, means[rows], variances[rows], nodes=nodes, **own
-                )
+            formula = self._formula(variances)
+            if self.has_form(variances):
+                parts = formula(targets, means[rows], variances[rows], nodes=nodes, **own)
                 return np.column_stack([parts[0], 0.1 * parts[1]])
 
             def log_p(block: slice, *latents: Array) -> Array:
@@ -178,3 +272,11 @@ class Expected:
     def node_score(self, y: Array, means: Array, variances: Array, **kw: Value) -> Array:
         """The score (n,) that `node_limits` bound. Default: the largest variance of the row."""
         return variances.max(axis=1)
+
+    def joint_node_score(self, y: Array, means: Array, covariances: Array, **kw: Value) -> Array:
+        """The score (n,) of covariances V (n, b, b) that `node_limits` bound.
+
+        Default: `node_score` of the variances v_j Σ_k |ρ_jk|, as a rotated grid has along one axis
+        what several latents do.
+        """
+        return self.node_score(y, means, quadrature.widened(covariances), **kw)

@@ -1,7 +1,8 @@
-"""Integrals against a factorised Gaussian: E[h(f_1, …, f_b)], f_j ~ N(m_j, v_j) independent.
+"""Integrals against a Gaussian: E[h(f_1, …, f_b)], f ~ N(m, V), of variances v or covariances V.
 
 A `Rule` holds nodes x and weights w of the standard normal in broadcasting form: on a product
 grid latent f has shape (h, 1, n) and g (1, h, n), so a function of g alone costs h·n, not h²·n.
+Correlated latents are f = m + R x with the Cholesky factor R of V = R Rᵀ: the grid is rotated.
 Everything is float64, deterministic, cached and immutable, and works in blocks of rows, so that
 memory is bounded whatever n is.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy.special import ndtri
@@ -19,16 +20,20 @@ __all__ = [
     "LEVELS",
     "Rule",
     "all_fail",
+    "cholesky_factors",
     "choose",
     "expectation",
+    "expectation_exact_in_last",
     "gauss_hermite",
     "monte_carlo_rule",
     "product_rule",
+    "rotated_expectation",
     "row_blocks",
     "rule_for",
     "sobol_rule",
     "tried",
     "weighted_sums",
+    "widened",
 ]
 
 LEVELS: tuple[int, ...] = (5, 8, 12, 20, 32, 48, 64)
@@ -44,15 +49,20 @@ def choose(score: np.ndarray, limits: tuple[float, ...]) -> tuple[np.ndarray, np
     return np.take(LEVELS, np.minimum(index, len(LEVELS) - 1)), index == len(limits)
 
 
-def tried(sums: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray) -> np.ndarray:
-    """The first of `LEVELS` whose sums agree with those of the next to 7e-7, or the last: nodes.
+def tried(
+    sums: Callable[[np.ndarray, int], np.ndarray],
+    rows: np.ndarray,
+    levels: tuple[int, ...] = LEVELS[1:],
+) -> np.ndarray:
+    """The first of `levels` whose sums agree with those of the next to 7e-7, or the last: nodes.
 
     sums(rows, nodes): (len(rows), k), for rows an array of indices. It has more than one column,
-    because two levels may agree by chance in one.
+    because two levels may agree by chance in one. The fewest of `LEVELS` serve only integrands
+    known to be smooth, and are left out.
     """
-    nodes, todo = np.full(rows.size, LEVELS[-1]), np.arange(rows.size)
-    last, before = np.full((rows.size, 1), np.nan), LEVELS[1]
-    for level in LEVELS[1:]:  # the fewest nodes serve only integrands known to be smooth
+    nodes, todo = np.full(rows.size, levels[-1]), np.arange(rows.size)
+    last, before = np.full((rows.size, 1), np.nan), levels[0]
+    for level in levels:
         now = sums(rows[todo], level)
         with np.errstate(invalid="ignore"):
             agree = np.all(np.abs(now - last) < 7e-7, axis=1)
@@ -79,6 +89,11 @@ BLOCK = 2**16
 VARIANCE_FLOOR = 1e-20
 """Smallest variance of a node set; below it values and gradients are those at the floor: of the
 limit v → 0 to rounding, dE/dv = ½ E[∂²], a difference over 1e-10, to about 1e-6."""
+
+
+PIVOT_FLOOR = 1e-14
+"""Smallest share of its variance that the other latents of a row leave open of a latent: V itself
+has rounding errors of about this size."""
 
 
 @lru_cache(maxsize=64)
@@ -111,28 +126,54 @@ class Rule:
         pairs = [np.stack([self.weights[..., 0], (self.weights * x)[..., 0]]) for x in self.x]
         object.__setattr__(self, "_value_and_slope", tuple(_frozen(p) for p in pairs))
 
+    @cached_property
+    def _value_and_slopes(self) -> np.ndarray:
+        """Weights w, w·x_1, …, w·x_b of the sums that correlated latents need, (1 + b, h, h)."""
+        slopes = [(self.weights * x)[..., 0] for x in self.x]
+        return _frozen(np.stack([self.weights[..., 0], *slopes]))
+
     @property
     def size(self) -> int:
         """Number of nodes of the whole rule."""
         return self.weights.size
 
     def expand(self, means: np.ndarray, variances: np.ndarray) -> list[np.ndarray]:
-        """Latents at the nodes, f_j = m_j + sqrt(v_j) x_j: b arrays such as (h, 1, n)."""
+        """Latents at the nodes, f_j = m_j + sqrt(v_j) x_j: b arrays such as (h, 1, n).
+
+        variances (n, b), or covariances (n, b, b): then f_j = m_j + Σ_{k ≤ j} R_jk x_k.
+        """
+        if variances.ndim == 3:
+            return self.rotate(means, cholesky_factors(variances))
         scale = np.sqrt(np.maximum(variances, VARIANCE_FLOOR))
         return [means[:, j] + scale[:, j] * x for j, x in enumerate(self.x)]
 
-    def sums(self, values: np.ndarray, j: int = 0) -> np.ndarray:
+    def rotate(self, means: np.ndarray, R: np.ndarray) -> list[np.ndarray]:
+        """Latents at the nodes, f_j = m_j + Σ_{k ≤ j} R_jk x_k: such as (h, 1, n), (h, h, n).
+
+        means (n, b), R (b, b, n) lower triangular, or its diagonal (b, n).
+        """
+        b = len(self.x)
+        if R.ndim == 2:
+            return [means[:, j] + R[j] * x for j, x in enumerate(self.x)]
+        return [
+            sum((R[j, k] * self.x[k] for k in range(j)), start=means[:, j] + R[j, j] * self.x[j])
+            for j in range(b)
+        ]
+
+    def sums(self, values: np.ndarray, j: int | None = 0) -> np.ndarray:
         """Σ w a and Σ w x_j a over the nodes, (2, n), for a of any shape broadcasting to (h, h, n).
+
+        j : None for the slopes of all latents, Σ w a, Σ w x_1 a, …, Σ w x_b a (1 + b, n).
 
         An array that does not vary along a node axis is not expanded: the weights are summed.
         """
         grid = self.weights.shape[:-1]
         values = values.reshape((1,) * (len(grid) + 1 - values.ndim) + values.shape)
         flat = tuple(k + 1 for k, size in enumerate(values.shape[:-1]) if size != grid[k])
-        weights = self._value_and_slope[j]
+        weights = self._value_and_slopes if j is None else self._value_and_slope[j]
         if flat:
             weights = weights.sum(axis=flat, keepdims=True)
-        return weights.reshape(2, -1) @ values.reshape(-1, values.shape[-1])
+        return weights.reshape(len(weights), -1) @ values.reshape(-1, values.shape[-1])
 
 
 @lru_cache(maxsize=64)
@@ -200,7 +241,8 @@ def expectation(
     """E = Σ_k w_k log p(m + sqrt(v) x_k) per row and the exact gradient of that sum.
 
     dE/dm_j = Σ w ∂_j log p and dE/dv_j = Σ w ∂_j log p · x_j / (2 sqrt(v_j)): the paper's
-    E[½ ∂_j² log p] integrated by parts (Saul et al. 2016, eqs. 11 and 12).
+    E[½ ∂_j² log p] integrated by parts (Saul et al. 2016, eqs. 11 and 12). With covariances
+    V = R Rᵀ nodes are m + R x_k, and dE/dR_jk = Σ w ∂_j log p · x_k gives dE/dV.
 
     Parameters
     ----------
@@ -209,8 +251,8 @@ def expectation(
         dlog_p returns the b derivatives, then `num_extra` others (in parameters).
     means : (n, b)
         m_j of each row.
-    variances : (n, b)
-        v_j of each row.
+    variances : (n, b) or (n, b, b)
+        v_j of each row, or the covariances V_jk.
     rule : Rule
         Nodes and weights in b dimensions.
     num_extra : int
@@ -218,9 +260,14 @@ def expectation(
 
     Returns
     -------
-    value (n,), dmeans (n, b), dvariances (n, b), extra (n, num_extra).
+    value (n,), dmeans (n, b), dvariances of the shape of variances, extra (n, num_extra). With
+    covariances dE = Σ_jk (dvariances)_jk dV_jk, symmetric.
     """
     n, b = means.shape
+    if variances.ndim == 3:
+        return rotated_expectation(
+            lambda rows, *f: (log_p(rows, *f), *dlog_p(rows, *f)), means, variances, rule, num_extra
+        )
     value, dmeans, dvariances = np.empty(n), np.empty((b, n)), np.empty((b, n))
     extra = np.empty((num_extra, n))
     half_inverse = 0.5 / np.sqrt(np.maximum(variances, VARIANCE_FLOOR))
@@ -235,6 +282,117 @@ def expectation(
                 else:
                     extra[j - b, rows] = rule.sums(derivative)[0]
     return value, dmeans.T, dvariances.T, extra.T
+
+
+def rotated_expectation(
+    both: Callable[..., tuple[np.ndarray, ...]],
+    means: np.ndarray,
+    covariances: np.ndarray,
+    rule: Rule,
+    num_extra: int = 0,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """`expectation` with covariances (n, b, b); both(rows, *latents) -> log p, its derivatives."""
+    R = cholesky_factors(covariances)
+    value, dmeans, dR, extra = _rotated_sums(both, means, R, rule, num_extra)
+    return value, dmeans.T, _through_cholesky(R, dR), extra.T
+
+
+def _rotated_sums(
+    both: Callable[..., tuple[np.ndarray, ...]],
+    means: np.ndarray,
+    R: np.ndarray,
+    rule: Rule,
+    num_extra: int,
+) -> tuple[np.ndarray, ...]:
+    """Sums over nodes m + R x: value (n,), d/dmeans (b, n), d/dR (b, b, n), extra (k, n)."""
+    n, b = means.shape
+    value, dmeans, extra = np.empty(n), np.empty((b, n)), np.empty((num_extra, n))
+    dR = np.zeros((b, b, n))
+    with np.errstate(all="ignore"):  # −inf is a legitimate log-density; the caller judges it
+        for rows in row_blocks(n, rule.size):
+            latents = rule.rotate(means[rows], R[..., rows])
+            log_p, *derivatives = both(rows, *latents)
+            value[rows] = rule.sums(log_p)[0]
+            for j, derivative in enumerate(derivatives):
+                if j < b:
+                    sums = rule.sums(derivative, None)
+                    dmeans[j, rows], dR[j, : j + 1, rows] = sums[0], sums[1 : j + 2]
+                else:
+                    extra[j - b, rows] = rule.sums(derivative)[0]
+    return value, dmeans, dR, extra
+
+
+def expectation_exact_in_last(
+    both: Callable[..., tuple[np.ndarray, ...]],
+    means: np.ndarray,
+    variances: np.ndarray,
+    nodes: int,
+    num_extra: int = 0,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """`expectation` of what is integrated exactly over the last latent given the others.
+
+    both(rows, spread, *latents) -> the integral at the nodes of the others, its derivatives in all
+    latents and `num_extra` others, and last that in `spread`. The last of `latents` is its mean
+    given the others, `spread` (n,) its variance.
+
+    means (n, b), variances (n, b) or covariances (n, b, b), nodes per dimension of b − 1.
+    """
+    single = variances.ndim == 2
+    if single:
+        R = np.sqrt(np.maximum(variances.T, VARIANCE_FLOOR))
+    else:
+        R = cholesky_factors(variances)
+    last = R[-1] if single else R[-1, -1]
+    spread, rule = last * last, _last_at_mean(means.shape[1], nodes)
+    value, dmeans, dR, extra = _rotated_sums(
+        lambda rows, *f: both(rows, spread[rows], *f), means, R, rule, num_extra + 1
+    )
+    dR[-1, -1] = 2.0 * last * extra[-1]
+    dV = 0.5 * (np.einsum("jjn->jn", dR) / R).T if single else _through_cholesky(R, dR)
+    return value, dmeans.T, dV, extra[:-1].T
+
+
+@lru_cache(maxsize=64)
+def _last_at_mean(dim: int, nodes: int) -> Rule:
+    """The rule of dim − 1 latents, with one more that has a single node at 0."""
+    rule = rule_for(dim - 1, nodes) if dim > 1 else product_rule(1, 1)
+    return Rule((*rule.x[: dim - 1], _frozen(np.zeros((1,) * rule.weights.ndim))), rule.weights)
+
+
+def cholesky_factors(V: np.ndarray) -> np.ndarray:
+    """Lower triangular R (b, b, n) with V = R Rᵀ, V (n, b, b), for every row; rows are last.
+
+    A pivot below its floor, which rounding can even make negative, is raised to it.
+    """
+    b = V.shape[1]
+    R = np.zeros((b, b, len(V)))
+    for j in range(b):
+        for k in range(j + 1):
+            rest = V[:, j, k] - np.einsum("in,in->n", R[j, :k], R[k, :k])
+            if k == j:
+                floor = np.maximum(VARIANCE_FLOOR, PIVOT_FLOOR * V[:, j, j])
+                R[j, j] = np.sqrt(np.maximum(rest, floor))
+            else:
+                R[j, k] = rest / R[k, k]
+    return R
+
+
+def widened(V: np.ndarray) -> np.ndarray:
+    """Variances v_j Σ_k |ρ_jk| (n, b) of V (n, b, b): an axis of a rotated grid has several."""
+    variances = np.einsum("njj->nj", V)
+    sds = np.sqrt(np.maximum(variances, VARIANCE_FLOOR))
+    return variances * np.abs(V / (sds[:, :, None] * sds[:, None, :])).sum(axis=2)
+
+
+def _through_cholesky(R: np.ndarray, dR: np.ndarray) -> np.ndarray:
+    """Symmetric dE/dV (n, b, b) from dE/dR (b, b, n), V = R Rᵀ: ½ R⁻ᵀ (P + Pᵀ) R⁻¹.
+
+    P is the lower triangle of Rᵀ dE/dR with half its diagonal.
+    """
+    b = len(R)
+    P = np.einsum("kin,kjn->nij", R, dR) * np.tril(np.full((b, b), 0.5) - 0.25 * np.eye(b))[None]
+    R_inv = np.linalg.inv(R.transpose(2, 0, 1))
+    return R_inv.swapaxes(1, 2) @ (P + P.swapaxes(1, 2)) @ R_inv
 
 
 def weighted_sums(

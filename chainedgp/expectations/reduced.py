@@ -19,21 +19,26 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.special import erfcx, ndtr
 
-from ..linalg import Array
+from ..linalg import Array, Indices
 from . import quadrature, special
 from .closed import expected_log1p_square, expected_softplus
 
 __all__ = [
     "LOG_SUM_LIMITS",
+    "Conditional",
     "expected_hazard_sum",
+    "expected_log_sum",
     "expected_log_sum_exp",
     "expected_log_tail",
     "expected_of_exp",
     "expected_stirling_sum",
     "gumbel_hazard",
+    "lean",
     "logistic_hazard",
+    "widest_of_sum",
 ]
 
+Arrays = tuple[Array, ...]
 Moments = tuple[Array, Array, Array]
 STEP = np.log(4.0) / 3.0  # the distance of points in u: over three of them t grows four times
 START = -8.0  # the first point u_0: below it the integrand is quadratic in t
@@ -68,63 +73,103 @@ def expected_of_exp(
     return w @ value, w @ slope, np.einsum("hn,hn->n", dw, slope)
 
 
-def expected_log_tail(r: Array, v: Array, mean: Array, variance: Array, nodes: int) -> Array:
-    """E log(1 + x² e^{−t}), x ~ N(r, v), t ~ N(mean, variance), and its derivatives, (5, n).
+class Conditional:
+    """f at the Gauss–Hermite nodes of g, for Gaussian f and g: f | g is Gaussian too.
 
-    Exact in x, `nodes` Gauss–Hermite nodes in t; the derivatives are in r, v, mean, variance.
+    With c = cov(f, g) and β = c/v_g, f | g ~ N(m_f + β (g − m_g), v_f − β c); c = None: f and g are
+    independent.
+
+    g: the nodes (h, n). mean: of f given g, (h, n) or (n,). variance: of f given g, (n,).
     """
-    t, w, dw = nodes_of(mean, variance, nodes)
-    scale = np.exp(-0.5 * t)  # (h, n)
+
+    def __init__(self, f: Arrays, g: Arrays, c: Array | None, nodes: int) -> None:
+        (self.mean, self.variance), self.beta = f, None
+        self.g, self.w, self.dw = nodes_of(g[0], g[1], nodes)
+        if c is not None:
+            self.beta = c / np.maximum(g[1], quadrature.VARIANCE_FLOOR)
+            self.mean = self.mean + self.beta * (self.g - g[0])
+            self.variance = np.maximum(self.variance - self.beta * c, 0.0)
+
+    def averages(self, parts: Arrays, rows: Indices | slice = slice(None)) -> Array:
+        """E φ and its derivatives in m_f, v_f, m_g, v_g and c, (6, rows); without c (5, rows).
+
+        parts: φ = E[h | g] at the nodes, (h, rows), and its derivatives in `mean`, `variance`, g.
+        """
+        dw, beta = self.dw[:, rows], self.beta
+        out = np.empty((5 if beta is None else 6, dw.shape[1]))
+        for k, part in enumerate(parts):
+            out[k] = self.w @ part
+        out[4] = np.einsum("hn,hn->n", dw, parts[3])
+        if beta is not None:
+            beta, pull = beta[rows], 2.0 * np.einsum("hn,hn->n", dw, parts[1])
+            out[4] += beta * (beta * out[2] - 0.5 * pull)
+            out[5] = pull - 2.0 * beta * out[2]
+        return out
+
+
+def lean(V: Array, log_width2: Array) -> Array:
+    """How far f moves with one standard deviation of g, in widths of what is integrated, (n,).
+
+    √(ρ² v_f/(w² + (1 − ρ²) v_f)): at the nodes of g a function of f of width w is seen through
+    f | g. V (n, 2, 2) of f and g, log_width2 log w² (n,).
+    """
+    v_f, v_g, c = V[:, 0, 0], np.maximum(V[:, 1, 1], quadrature.VARIANCE_FLOOR), V[:, 0, 1]
+    moved = np.minimum(c * c / v_g, v_f)
+    width2 = np.exp(np.clip(log_width2, -600.0, 600.0)) + quadrature.VARIANCE_FLOOR
+    return np.sqrt(moved / (width2 + v_f - moved))
+
+
+def expected_log_tail(x: Arrays, t: Arrays, c: Array | None, nodes: int) -> Array:
+    """E log(1 + x² e^{−t}) and its derivatives, as `Conditional.averages` has them, (6, n).
+
+    x, t: mean and variance (n,) of each, c: their covariance or None, then (5, n). Exact in x,
+    `nodes` Gauss–Hermite nodes in t.
+    """
+    given = Conditional(x, t, c, nodes)
+    scale = np.exp(-0.5 * given.g)  # (h, n)
     scale2 = scale * scale
-    delta, kappa = r * scale, v * scale2
-    out = np.empty((5, r.size))
+    delta, kappa = given.mean * scale, given.variance * scale2
     term, ddelta, dkappa = expected_log1p_square(delta, kappa)
     delta *= ddelta
     kappa *= dkappa
     slope = -0.5 * delta - kappa  # the derivative in t
     ddelta *= scale
     dkappa *= scale2
-    for k, part in enumerate((term, ddelta, dkappa, slope)):
-        out[k] = w @ part
-    out[4] = np.einsum("hn,hn->n", dw, slope)
-    return out
+    return given.averages((term, ddelta, dkappa, slope))
 
 
 def expected_hazard_sum(
     hazard: Callable[..., Moments],
     terms: Sequence[tuple[Array, ...]],
-    means: Array,
-    variances: Array,
+    f: Arrays,
+    g: Arrays,
+    c: Array | None,
     nodes: int,
-) -> Moments:
+) -> Array:
     """E Σ above · H(a) − below · log H′(a), a = e^g (x − f), terms (above, below, x).
 
-    H is a cumulative hazard. Exact in f, `nodes` Gauss–Hermite nodes in g; terms (n,) each, means
-    and variances (n, 2) of f and g. Returns value (n,), d/dmeans (2, n), d/dvariances (2, n).
+    H is a cumulative hazard. Exact in f, `nodes` Gauss–Hermite nodes in g; terms (n,) each; f, g:
+    mean and variance (n,) of each; c: their covariance or None. Returns value and derivatives as
+    `Conditional.averages` has them, (6, n) or (5, n).
 
     hazard : (mu, spread, above, below) -> the expectation for a ~ N(mu, spread), of shapes (h, n),
         and its derivatives in mu and spread, in arrays of their own.
     """
-    (m_f, m_g), (v_f, v_g) = means.T, variances.T
-    g, w, dw = nodes_of(m_g, v_g, nodes)
-    scale = np.exp(g)  # (h, n)
-    value, dmeans, dvariances = np.zeros(m_f.size), np.zeros((2, m_f.size)), np.zeros((2, m_f.size))
+    given = Conditional(f, g, c, nodes)
+    scale = np.exp(given.g)  # (h, n)
+    total = np.zeros((5 if c is None else 6, f[0].size))
     for above, below, x in terms:
         used = np.flatnonzero(above + below)
         e = scale[:, used]
-        mu, spread = e * (x - m_f)[used], e * e * v_f[used]
+        mu, spread = e * (x - given.mean)[..., used], e * e * given.variance[used]
         term, dmu, dspread = hazard(mu, spread, above[used], below[used])
         mu *= dmu
         spread *= dspread
         slope = mu + 2.0 * spread  # the derivative in g
-        dmu *= e
+        dmu *= -e
         dspread *= e * e
-        value[used] += w @ term
-        dmeans[0, used] -= w @ dmu
-        dmeans[1, used] += w @ slope
-        dvariances[0, used] += w @ dspread
-        dvariances[1, used] += np.einsum("hn,hn->n", dw[:, used], slope)
-    return value, dmeans, dvariances
+        total[:, used] += given.averages((term, dmu, dspread, slope), used)
+    return total
 
 
 def logistic_hazard(mu: Array, spread: Array, above: Array, below: Array) -> Moments:
@@ -158,23 +203,90 @@ def gumbel_hazard(mu: Array, spread: Array, above: Array, below: Array, *, cap: 
     )
 
 
-def expected_log_sum_exp(means: Array, variances: Array, nodes: int) -> Moments:
+def expected_log_sum(
+    log_a: Callable[..., tuple[Array, ...]],
+    means: Array,
+    variances: Array,
+    nodes: int,
+    num_extra: int = 0,
+) -> tuple[Array, Array, Array, Array]:
+    """E log(a(f_1, …, f_{b−1}) + e^{f_b}), with derivatives: exact in f_b, nodes in the others.
+
+    The last latent is Gaussian given the others, so that its part is E softplus(log a − f_b).
+
+    log_a : (rows, f_1, …, f_{b−1}) -> log a, its b − 1 derivatives, then `num_extra` others.
+    means (n, b), variances (n, b) or covariances (n, b, b). Returns value (n,), d/dmeans (n, b),
+    d/dvariances of the shape of variances, and the other derivatives (n, num_extra).
+    """
+
+    def both(rows: slice, spread: Array, *latents: Array) -> tuple[Array, ...]:
+        *others, h = latents
+        size, *slopes = log_a(rows, *others)
+        value, slope, bend = expected_softplus(size - h, spread)
+        first, rest = slopes[: len(others)], slopes[len(others) :]
+        own = [slope * d for d in (*first, *rest)]
+        return h + value, *own[: len(others)], 1.0 - slope, *own[len(others) :], bend
+
+    return quadrature.expectation_exact_in_last(both, means, variances, nodes, num_extra)
+
+
+def expected_log_sum_exp(means: Array, variances: Array, nodes: int) -> tuple[Array, Array, Array]:
     """E log Σ_k e^{f_k}, f_k ~ N(m_k, v_k), with derivatives.
 
     means, variances: (n, K). Returns value (n,), d/dmeans (K, n), d/dvariances (K, n): as on the
-    grid of `nodes` per dimension, for K = 2 exact.
+    grid of `nodes` per dimension, for K = 2 exact. With covariances (n, K, K) the Laplace transform
+    of the sum does not factorise: d/dcovariances is (K, K, n), by `expected_log_sum`.
     """
     if means.shape[1] == 2:
-        first, second = means.T
-        value, slope, bend = expected_softplus(second - first, variances.sum(axis=1))
-        return first + value, np.stack([1.0 - slope, slope]), np.stack([bend, bend])
+        apart = np.array([-1.0, 1.0])  # f_2 − f_1 is Gaussian
+        spread = variances.sum(axis=1) if variances.ndim == 2 else apart @ variances @ apart
+        value, slope, bend = expected_softplus(means @ apart, spread)
+        dV = np.ones((2, 1)) if variances.ndim == 2 else np.outer(apart, apart)[:, :, None]
+        return means[:, 0] + value, np.stack([1.0 - slope, slope]), dV * bend
+    if variances.ndim == 3:
+        value, *slopes, _ = expected_log_sum(
+            lambda rows, *f: _with_shares(f), means, variances, nodes
+        )
+        return value, slopes[0].T, np.moveaxis(slopes[1], 0, -1)
     value, dmeans, dvariances, size = _sums(means, variances, nodes, None, -np.inf)
     return size - value, -dmeans, -dvariances
 
 
+def widest_of_sum(V: Array) -> Array:
+    """The variance (n,) that decides on the nodes of a function of Σ e^{f_k}, V (n, K, K).
+
+    Singularities lie where the angles of two e^{f_k} differ by π. Along an axis of the nodes the
+    angles grow as standard deviations; where two latents have opposite signs, their sum does.
+    """
+    sd = np.sqrt(np.maximum(np.einsum("njj->nj", V), quadrature.VARIANCE_FLOOR))
+    against = np.maximum(-V, 0.0) / sd[:, :, None]  # |ρ_jk| sd_k
+    return ((sd + against.sum(axis=2)) ** 2).max(axis=1)
+
+
+def _with_shares(terms: Sequence[Array]) -> tuple[Array, ...]:
+    """log Σ eᶠ and its derivatives."""
+    value, shares = special.log_total(terms)
+    return value, *shares
+
+
 def expected_stirling_sum(means: Array, variances: Array, nodes: int) -> Moments:
-    """E ρ(Σ_k e^{f_k}), ρ of `special.stirling_remainder`; arguments and results as above."""
-    return _sums(means, variances, nodes, _binet_kernel, 0.0)[:3]
+    """E ρ(Σ_k e^{f_k}), ρ of `special.stirling_remainder`; arguments and results as above.
+
+    With covariances (n, K, K) ρ is summed over rotated nodes.
+    """
+    if variances.ndim == 2:
+        return _sums(means, variances, nodes, _binet_kernel, 0.0)[:3]
+
+    def both(rows: slice, *f: Array) -> tuple[Array, ...]:
+        sizes = [np.exp(np.minimum(x, 100.0)) for x in f]  # ρ(e^100) is 0
+        total = sum(sizes[1:], sizes[0])
+        value, slope = special.stirling_remainder(total)
+        slope = slope / total
+        return value, *(slope * size for size in sizes)
+
+    rule = quadrature.rule_for(means.shape[1], nodes)
+    value, dmeans, G, _ = quadrature.rotated_expectation(both, means, variances, rule)
+    return value, dmeans.T, np.moveaxis(G, 0, -1)
 
 
 def _binet_kernel(t: Array) -> Array:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.special import betainc, ndtr, pdtr, pdtrik
+from scipy.special import betainc, log_ndtr, ndtr, pdtr, pdtrik
 
 from ..linalg import Array
 
@@ -44,6 +44,18 @@ def log_diff_exp(a: Array, b: Array) -> Array:
     with np.errstate(invalid="ignore"):
         gap = np.where(np.isneginf(b), -np.inf, b - a)
     return np.where(np.isneginf(a), -np.inf, a + log1mexp(np.minimum(gap, 0.0)))
+
+
+def log_normal_between(a: Array, b: Array) -> Array:
+    """log(Φ(b) − Φ(a)), a < b, in the smaller tail; of a narrow interval log(φ · (b − a))."""
+    low, high = np.where(a + b > 0.0, -b, a), np.where(a + b > 0.0, -a, b)  # high is nearer to 0
+    value = log_diff_exp(log_ndtr(high), log_ndtr(low))
+    middle, width = 0.5 * (a + b), b - a
+    narrow = width * np.maximum(1.0, np.abs(middle)) < 1e-5
+    if not np.any(narrow):
+        return value
+    with np.errstate(divide="ignore"):
+        return np.where(narrow, np.log(width) - 0.5 * middle * middle - HALF_LOG_2PI, value)
 
 
 def stirling_remainder(x: Array) -> tuple[Array, Array]:
@@ -108,6 +120,19 @@ def lgamma_half_step(x: Array | float) -> tuple[Array, Array]:
     value = x * step + 0.5 * np.log(x) - 0.5 + upper - lower
     slope = step + 0.5 / (x * (2.0 * x + 1.0)) + upper_slope / (x + 0.5) - lower_slope / x
     return value, slope
+
+
+def rising_excess(a: Array, k: Array | float) -> tuple[Array, Array]:
+    """T(a, k) = lgamma(a + k) − lgamma(a) − k log a and a ∂T/∂a, for a > 0 and k ≥ 0.
+
+    By Binet's function ρ, so that nothing cancels: T = (a + k − ½) log(1 + k/a) − k + ρ(a + k)
+    − ρ(a). It is small where a is large, about k(k−1)/2a.
+    """
+    total = a + k
+    step = np.log1p(k / a)
+    (far, far_slope), (near, near_slope) = stirling_remainder(total), stirling_remainder(a)
+    value = (total - 0.5) * step - k + far - near
+    return value, a * step - k + (0.5 * k + a * far_slope) / total - near_slope
 
 
 def minus(a: Array, b: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,13 +13,14 @@ from paramz.transformations import Exponent, Logexp, Transformation, __fixed__
 from ..kernels import Kernel
 from ..linalg import Array
 from ..parameters.roles import Role
-from .parts import Parts, leaves_below
 from .starts import input_spread
+from .theta_and_q import Parts, leaves_below
 
 __all__ = ["FreeVector"]
 
 # Logarithms stay within ±300: e^300 is as good as infinite, and still a number.
 FARTHEST = 300.0
+STEP = 1e-4  # By differences over this step a transformation of any kind tells its curvature.
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,10 @@ class _Block:
         """∂L/∂x from the gradient in the values."""
         return gradient * self.scale
 
+    def log_volume(self, values: Array) -> tuple[Array | float, Array | float]:
+        """log |∂θ/∂x| of the entries, up to a constant, and its slopes in x."""
+        return 0.0, 0.0
+
     def units(self) -> Array | float:
         """The step in x that changes a scale by a factor of e; 0 for entries of either sign."""
         return 0.0
@@ -61,6 +66,9 @@ class _Logarithms(_Block):
 
     def slopes(self, values: Array, gradient: Array) -> Array:
         return gradient * values * self.scale
+
+    def log_volume(self, values: Array) -> tuple[Array | float, Array | float]:
+        return np.log(values), self.scale
 
     def units(self) -> Array | float:
         return 1.0 / self.scale
@@ -81,6 +89,14 @@ class _Constrained(_Block):
     def slopes(self, values: Array, gradient: Array) -> Array:
         return np.asarray(self.constraint.gradfactor(values, gradient))
 
+    def log_volume(self, values: Array) -> tuple[Array | float, Array | float]:
+        def at(x: Array) -> Array:
+            moved = self.values(x)
+            return np.log(np.abs(self.slopes(moved, np.ones(moved.shape))))
+
+        x = self.coordinates(values)
+        return at(x), (at(x + STEP) - at(x - STEP)) / (2.0 * STEP)
+
     def units(self) -> Array | float:
         return 1.0
 
@@ -99,6 +115,7 @@ class FreeVector:
     X : (n, D) rows, by whose spread inducing inputs, slopes and periods are measured.
     latent_scales : (b,) on which the latents vary; None takes prior standard deviations. A given
         kernel may have any variance: the data tell how far a mean has to go.
+    held : leaves that stay as they are, as if they were fixed.
     """
 
     def __init__(
@@ -108,15 +125,17 @@ class FreeVector:
         latent_scales: Sequence[float] | Array | None = None,
         *,
         with_q: bool = False,
+        held: Collection[Param] = (),
     ) -> None:
         self.parts = parts
         rows = np.asarray(X[:: max(1, X.shape[0] // 100)], dtype=float)  # About a hundred do.
         scales = _scales(parts, X, rows, latent_scales)
-        of_q = {id(leaf) for leaf in (*parts.q_mu, *parts.q_root)}
+        of_q = () if with_q else (*parts.q_mu, *parts.q_root)
+        left_out = {id(leaf) for leaf in (*of_q, *held)}
         self.blocks = [
             block
             for leaf in parts.leaves
-            if with_q or id(leaf) not in of_q
+            if id(leaf) not in left_out
             for block in _blocks(
                 leaf, np.broadcast_to(scales.get(id(leaf), 1.0), leaf.shape).ravel()
             )
@@ -159,6 +178,14 @@ class FreeVector:
                 part[:] = block.units()
         return units
 
+    def with_values(self, x: Array, leaf: Param, values: Array | float) -> Array:
+        """x with other values of a leaf: of its free positive entries, the others stay."""
+        x, values = x.copy(), np.broadcast_to(values, leaf.shape).ravel()
+        for block, part in self._by_block(x):
+            if block.leaf is leaf and isinstance(block, _Logarithms):
+                part[:] = block.coordinates(values[block.entries])
+        return x
+
     def read(self) -> Array:
         """x at the current parameters."""
         x = np.empty(self.size)
@@ -190,6 +217,34 @@ class FreeVector:
         for bias, weights, centre in self._levels:
             g[weights] -= g[bias] * centre
         return g
+
+    def reach(self) -> Array:
+        """How far each coordinate may go where nothing holds it: a factor of e², or twice itself.
+
+        (size,) from the current parameters. Under a constraint that is not a logarithm's, such as
+        x > 1, a coordinate may be as large as its parameter.
+        """
+        reach = np.full(self.size, 2.0)
+        for block, part in self._by_block(reach):
+            if isinstance(block, _Logarithms):
+                part /= block.scale
+            elif isinstance(block, _Constrained):
+                x = block.coordinates(block.leaf.values.flat[block.entries])
+                part *= np.maximum(1.0, np.abs(x))
+        return reach
+
+    def constrained_leaves(self) -> list[Param]:
+        """Leaves with free entries that may not be any number, such as positive ones."""
+        return list({id(b.leaf): b.leaf for b in self.blocks if type(b) is not _Block}.values())
+
+    def log_jacobian(self, leaves: Collection[int]) -> tuple[float, Array]:
+        """log |∂θ/∂x| of the leaves with these ids, up to a constant, and its slopes in x."""
+        total, slopes = 0.0, np.zeros(self.size)
+        for block, part in self._by_block(slopes):
+            if id(block.leaf) in leaves:
+                value, part[:] = block.log_volume(block.leaf.values.flat[block.entries])
+                total += float(np.sum(value))
+        return total, slopes
 
     def slopes(self) -> Array:
         """`gradient`, but per unit of a logarithm wherever x is one, whatever its scale."""
@@ -251,8 +306,10 @@ def _scales(
         units = [float(np.sqrt(np.mean(kernel.Kdiag(rows)))) for kernel in parts.kernels]
     for unit, mean in zip(units, parts.means, strict=True):
         unit = unit if np.isfinite(unit) and unit > 0 else 1.0
+        slopes = {id(leaf) for leaf in mean.leaves_with(Role.SLOPE)}
         for leaf in leaves_below(mean):
-            scales[id(leaf)] = unit / spread if leaf.size == spread.size > 1 else unit
+            per_column = id(leaf) in slopes and leaf.size == spread.size
+            scales[id(leaf)] = unit / spread if per_column else unit
     for part in (part for kernel in parts.kernels for part in kernel.simple_parts):
         for leaf in part.leaves_with(Role.PERIOD):
             scales[id(leaf)] = np.minimum(1.0, leaf.values / spread[part.columns].max())

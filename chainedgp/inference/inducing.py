@@ -7,15 +7,18 @@ import numpy as np
 from ..kernels import Kernel
 from ..linalg import Array
 from ..posterior.sparse import Projector, project
-from .starts import input_spread
+from .problem import Problem
+from .starts import farthest, input_spread
 
-__all__ = ["more_inducing", "select_inducing"]
+__all__ = ["left_open", "more_inducing", "select_inducing"]
 
 # Inducing inputs are chosen among at most so many rows, drawn at random from larger data.
 CANDIDATES = 10_000
 # A row whose variance given the chosen ones is below this share of the prior variance tells nothing
 # new: what is left of its variance is rounding.
 EXHAUSTED = 1e-6
+# What the inducing inputs leave open is looked at in about so many rows.
+OPEN_ROWS = 1000
 
 
 def select_inducing(kernel: Kernel, X: Array, num_inducing: int, rng: np.random.Generator) -> Array:
@@ -31,13 +34,34 @@ def select_inducing(kernel: Kernel, X: Array, num_inducing: int, rng: np.random.
     X = np.unique(np.asarray(X, dtype=float), axis=0)
     M = min(num_inducing, X.shape[0])
     chosen = _by_variance(kernel, X, M)
-    return X[_by_distance(X / input_spread(X), chosen, M)].copy()
+    return X[farthest(X / input_spread(X), M, chosen)].copy()
 
 
 def more_inducing(prior: Projector, X: Array, count: int) -> Array:
     """Up to `count` rows of X, those least determined by the inducing inputs of a prior."""
     X = np.unique(np.asarray(X, dtype=float), axis=0)
     return X[_by_variance(prior.kernel, X, min(count, len(X)), project(prior, X).A)]
+
+
+def left_open(problem: Problem) -> float:
+    """Nats a row, at most about, that the inducing inputs cost: ½ Σ_j λ_ij (k_ii − a_iᵀa_i).
+
+    λ_ij is the precision of the site of row i and latent j, and k_ii − a_iᵀa_i what the inducing
+    values leave open of its variance: the mean over up to 1,000 rows of what that width costs, as
+    in the trace term of a Gaussian's collapsed bound. 0 where there are no sites at hand.
+    """
+    shards = problem.evaluator.shards
+    if not problem.is_local or not shards or not shards[0].has_sites:
+        return 0.0
+    rows, setting = shards[0].rows, problem.evaluator.setting
+    some = np.arange(0, rows.num_rows, max(1, rows.num_rows // OPEN_ROWS))
+    precisions = problem.evaluator.family.precisions(shards[0].sites.current)[:, some]  # (b, n)
+    X, total = np.asarray(rows.X[some], dtype=float), 0.0
+    for prior, precision in zip(setting.projectors, precisions, strict=True):
+        chunk = project(prior, X)
+        open_variance = chunk.kff - np.einsum("ij,ij->j", chunk.A, chunk.A)
+        total += 0.5 * float(np.maximum(precision, 0.0) @ np.maximum(open_variance, 0.0))
+    return total / len(some)
 
 
 def _by_variance(kernel: Kernel, X: Array, M: int, given: Array | None = None) -> list[int]:
@@ -62,14 +86,3 @@ def _by_variance(kernel: Kernel, X: Array, M: int, given: Array | None = None) -
         np.maximum(residual, 0.0, out=residual)
         chosen.append(pivot)
     return chosen
-
-
-def _by_distance(X: Array, chosen: list[int], M: int) -> list[int]:
-    """Add the row farthest from all chosen ones until there are M."""
-    chosen = chosen or [0]
-    nearest = np.full(X.shape[0], np.inf)  # squared distances to the nearest chosen row
-    for k in range(M):
-        if k == len(chosen):
-            chosen.append(int(np.argmax(nearest)))
-        np.minimum(nearest, ((X - X[chosen[k]]) ** 2).sum(1), out=nearest)
-    return chosen[:M]

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
+from paramz import Param
+
 from ..linalg import Array
-from .lbfgs import Outcome, minimise
+from .lbfgs import STEEP, Outcome, minimise
 from .problem import Problem
 from .rescue import NO_LIMIT, grows_without_limit
 from .result import Monitor
 
 __all__ = ["BoundObjective"]
 
+# Slopes may be as many nats for each nat of the tolerance.
+STEEP_GAIN = 200.0
+
 
 class BoundObjective:
-    """−(bound + log prior) of a problem; a subclass says which q belongs to a point."""
+    """−(bound + log prior) of a problem; a subclass says which q belongs to a point.
 
-    def __init__(self, problem: Problem, monitor: Monitor, *, with_q: bool = False) -> None:
+    with_q : whether q is part of the free vector. held : leaves that stay as they are.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        monitor: Monitor,
+        *,
+        with_q: bool = False,
+        held: Collection[Param] = (),
+    ) -> None:
         self.problem, self.monitor = problem, monitor
-        self.vector = problem.free_vector(with_q=with_q)
+        self.vector = problem.free_vector(with_q=with_q, held=held)
         self.best: tuple[float, Array] | None = None  # The last accepted is best.
 
     def value(self, x: Array) -> float:
@@ -64,5 +79,8 @@ class BoundObjective:
             kinked=self.vector.inducing,
             max_iters=max_iters,
             tolerance=tolerance,
+            # Where gains as large as the tolerance do not matter, neither do slopes that would give
+            # no more: with n rows they grow like n, as the default tolerance does.
+            steep=max(STEEP, STEEP_GAIN * tolerance),
             stop=lambda: self.monitor.stop_reason,
         )

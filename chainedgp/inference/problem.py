@@ -7,10 +7,11 @@ hyperpriors. θ and q live in the leaves of the parts; the evaluator holds rows 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import numpy as np
+from paramz import Param
 
 from ..data.rows import Rows, Selection, is_dask
 from ..errors import NOT_FINITE, NumericalError
@@ -20,8 +21,8 @@ from ..posterior.evaluator import Evaluator, Gradient, State
 from ..posterior.gaussian import from_root, root_gradient
 from ..posterior.shards import Shard
 from .free_vector import FreeVector
-from .parts import Parts
-from .starts import Starts
+from .starts import Starts, farthest, input_spread
+from .theta_and_q import Parts
 
 __all__ = ["Best", "Problem"]
 
@@ -38,6 +39,8 @@ class Problem:
     starts : what the targets alone tell of the latents.
     evaluator : of the bound of the rows; holds their sites.
     num_nodes : quadrature nodes per latent dimension; None has them chosen for every row.
+    begun : the values of all leaves with which a new model began; None of a model that was loaded
+        or given other rows, whose hyperparameters are to be kept.
     """
 
     def __init__(
@@ -49,8 +52,9 @@ class Problem:
         starts: Starts,
         evaluator: Evaluator,
         num_nodes: int | None,
+        begun: list[Array] | None = None,
     ) -> None:
-        self.parameters, self.parts = parameters, parts
+        self.parameters, self.parts, self.begun = parameters, parts, begun
         self.rows, self.sample, self.starts = rows, sample, starts
         self.evaluator, self.num_nodes = evaluator, num_nodes
         self.last_bound: float | None = None  # It may be of parameters that have changed since.
@@ -75,9 +79,31 @@ class Problem:
 
     def on(self, rows: Selection) -> Problem:
         """The problem of some of the rows, with the same parameters."""
-        shard = self.shard(rows)
-        given = self.parameters, self.parts, shard.rows, self.sample, self.starts
-        return Problem(*given, Evaluator([shard], self.evaluator.family), self.num_nodes)
+        return self._of(self.shard(rows), self.parts)
+
+    def smaller(self, rows: Selection, inducing: int) -> Problem:
+        """About the same problem with few rows and inducing inputs, evenly taken.
+
+        It has the same hyperparameters, but Z and q of its own.
+
+        rows : numbers of the rows at hand that it has. inducing : how many inducing inputs.
+        """
+        few = self.rows_at_hand.take(rows)
+        spread = input_spread(self.sample.X)
+        Z = [leaf.values[farthest(leaf.values / spread, inducing)] for leaf in self.parts.Z]
+        shard = Shard(few, nodes=self.num_nodes, num_threads=1)
+        return self._of(shard, self.parts.with_inducing(Z))
+
+    def _of(self, shard: Shard, parts: Parts) -> Problem:
+        given = self.parameters, parts, shard.rows, self.sample, self.starts
+        evaluator = Evaluator([shard], self.evaluator.family)
+        return Problem(*given, evaluator, self.num_nodes, self.begun)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nobody has fitted the model, loaded it or set its parameters."""
+        now = self.snapshot()
+        return self.begun is not None and all(map(np.array_equal, now, self.begun))
 
     # ---- rows -----------------------------------------------------------------------------------
 
@@ -90,6 +116,11 @@ class Problem:
     def is_local(self) -> bool:
         """Whether the rows are in this process, not on a cluster."""
         return not is_dask(self.rows.X)
+
+    @property
+    def rows_at_hand(self) -> Rows:
+        """The rows, or some of them where they are on a cluster."""
+        return self.rows if self.is_local else self.sample
 
     @property
     def num_threads(self) -> int:
@@ -132,6 +163,12 @@ class Problem:
             num_threads=self.num_threads,
             threads_of=threads_of,
         )
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the expectations of the likelihood under this family of q have no nodes."""
+        likelihood, independent = self.parts.likelihood, self.parts.family.name == "mean_field"
+        return likelihood.exact_expectation and (independent or likelihood.own_joint_expectation)
 
     # ---- the bound and its gradient -------------------------------------------------------------
 
@@ -195,9 +232,13 @@ class Problem:
 
     # ---- parameters -----------------------------------------------------------------------------
 
-    def free_vector(self, *, with_q: bool = False) -> FreeVector:
-        """The free hyperparameters, perhaps with q, as one unconstrained vector."""
-        return FreeVector(self.parts, self.sample.X, self.starts.scales, with_q=with_q)
+    def free_vector(self, *, with_q: bool = False, held: Collection[Param] = ()) -> FreeVector:
+        """The free hyperparameters, perhaps with q, as one unconstrained vector.
+
+        held : leaves that stay as they are, as if they were fixed.
+        """
+        given = self.parts, self.sample.X, self.starts.scales
+        return FreeVector(*given, with_q=with_q, held=held)
 
     def snapshot(self) -> list[Array]:
         """Values of all leaves, to be put back by `restore`, here or in a copy."""

@@ -7,23 +7,23 @@ sites of the last accepted θ; sites are committed on acceptance.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 import numpy as np
+from paramz import Param
 
 from ..errors import NumericalError
-from ..kernels import Kernel
 from ..linalg import Array
-from ..parameters.roles import Role
 from ..posterior.evaluator import State
 from ..posterior.sums import Gram
+from .candidates import choose_start
 from .lbfgs import TOLERANCE, Outcome
 from .natural_gradients import InnerResult, find_q, start_from_q
 from .objective import BoundObjective
-from .problem import Best, Problem
+from .problem import Problem
 from .rescue import shrink_variances
-from .result import INTERRUPTED, Monitor, Stage
+from .result import INTERRUPTED, Monitor
 
 __all__ = ["ProfiledBound", "fit_profile", "fit_variational", "start_sites"]
 
@@ -36,16 +36,19 @@ TRIAL_STEPS, ROUGH_STEPS, FINAL_STEPS = 50, 15, 500
 # A new model begins with prior standard deviations of at most so many scales of its latents.
 WIDEST = 10.0
 SMALLER = "the given variances of kernels are far too large: began from smaller ones"
-# Where the latents of a likelihood play the same role, each of several starts multiplies the
-# lengthscales of the first latent and those of all others by two factors.
-STARTS = ((1.0, 1.0), (0.5, 0.2), (1.5, 0.1), (0.15, 0.2), (4.0, 0.5))
 
 
 class ProfiledBound(BoundObjective):
     """−(L*(θ) + log prior) of a problem as an objective of the free vector x of θ."""
 
-    def __init__(self, problem: Problem, monitor: Monitor, trial_steps: int = TRIAL_STEPS) -> None:
-        super().__init__(problem, monitor)
+    def __init__(
+        self,
+        problem: Problem,
+        monitor: Monitor,
+        trial_steps: int = TRIAL_STEPS,
+        held: Collection[Param] = (),
+    ) -> None:
+        super().__init__(problem, monitor, held=held)
         self.evaluator, self.trial_steps = problem.evaluator, trial_steps
         self.tolerance = LOOSEST
         self.inner: InnerResult | None = None
@@ -86,8 +89,8 @@ class ProfiledBound(BoundObjective):
                 self.evaluator.commit()
                 value = again
             self.evaluator.freeze_nodes(True)
-        if self.inner is not None and self.monitor.checkpoint_is_due():
-            self.problem.parts.write_q(self.inner.state.q)
+        if self.monitor.is_watched():
+            self.put_back(x.copy())()
         return super().accept(x, value)
 
     def put_back(self, x: Array) -> Callable[[], None]:
@@ -187,18 +190,16 @@ def fit_profile(
 ) -> Outcome:
     """Maximise the profiled bound over all free hyperparameters, then settle q.
 
-    A symmetric likelihood (its latents play the same role) has local optima that differ by which
-    latent takes which part: a new model is then fitted roughly from several lengthscales first
-    (if `several_starts`), and at the end q is also found from a cold start; the best bound is kept.
+    A model that nobody has touched begins with the best of several candidates, fitted roughly (if
+    `several_starts`; see `candidates`). Of a symmetric likelihood (its latents play the same role)
+    q is at the end also found from a cold start; the better bound is kept.
     """
-    new = problem.parts.q_is_prior()
+    untouched, new = problem.is_new, problem.parts.q_is_prior()
     if new and shrink_variances(problem, WIDEST):
         monitor.note(SMALLER)
     cold = problem.parts.likelihood.symmetric and new
-    if cold and several_starts:
-        stopped = _choose_start(problem, monitor, max_iters)
-        if stopped is not None:
-            return stopped
+    if untouched and several_starts:
+        choose_start(problem, monitor, max_iters, _fit_roughly)
     return _settle(*_maximise(problem, monitor, max_iters, tolerance), cold)
 
 
@@ -208,50 +209,23 @@ def _maximise(
     max_iters: int,
     tolerance: float,
     trial_steps: int = TRIAL_STEPS,
+    held: Collection[Param] = (),
 ) -> tuple[ProfiledBound, Outcome]:
     """Maximise over θ; leaves the best parameters in the leaves and the sites committed."""
     start_sites(problem)
-    objective = ProfiledBound(problem, monitor, trial_steps)
+    objective = ProfiledBound(problem, monitor, trial_steps, held)
     try:
         return objective, objective.minimise(max_iters, tolerance)
     finally:
         problem.evaluator.freeze_nodes(False)
 
 
-def _choose_start(problem: Problem, monitor: Monitor, max_iters: int) -> Outcome | None:
-    """Rough fits from several lengthscales; the problem is left where the best ended.
-
-    Returns the outcome of the whole fit where it was stopped here, else None.
-    """
-    given, best = problem.snapshot(), Best(problem)
-    for first, others in STARTS:
-        problem.restore(given)
-        for j, kernel in enumerate(problem.parts.kernels):
-            _scale_lengthscales(kernel, first if j == 0 else others)
-        rough = Stage(monitor, "start")
-        try:
-            found = _maximise(problem, rough, min(max_iters, 60), 0.3, ROUGH_STEPS)
-            outcome = _settle(*found, cold=False, tolerance=ROUGH)
-        except NumericalError:
-            continue
-        if np.isfinite(outcome.value):
-            best.offer(outcome.value)
-        if monitor.stop_reason is not None:
-            break
-    problem.restore(given)
-    best.restore()
-    if monitor.stop_reason is not None:
-        monitor.record(-best.score - problem.log_prior(), *problem.counts)
-        return Outcome(np.empty(0), best.score, len(rough.trace), False, monitor.stop_reason)
-    monitor.note(f"chose the best of {len(STARTS)} starts")
-    return None
-
-
-def _scale_lengthscales(kernel: Kernel, factor: float) -> None:
-    """Multiply the free lengthscales of a kernel."""
-    for leaf in kernel.leaves_with(Role.LENGTHSCALE):
-        if not leaf.is_fixed:
-            leaf[:] = leaf.values * factor
+def _fit_roughly(
+    problem: Problem, monitor: Monitor, max_iters: int, held: Collection[Param]
+) -> Outcome:
+    """A few iterations with a loose q; θ and q of their end are in the leaves."""
+    found = _maximise(problem, monitor, max_iters, 0.3, ROUGH_STEPS, held)
+    return _settle(*found, cold=False, tolerance=ROUGH)
 
 
 def _settle(

@@ -71,6 +71,7 @@ def fit_restarts(
     monitors = [Monitor(f"restart {k}") for k in range(num_restarts)]
 
     def run(k: int) -> Restart:
+        """Fit the k-th copy: the model as it is (k = 0), or moved at random."""
         one, quiet = copies[k], monitors[k]
         one.use_threads(1)
         if k > 0:
@@ -113,5 +114,7 @@ def fit_restarts(
     bounds = ", ".join(f"{restart.bound:.2f}" for restart in ended)
     for note in (*notes, f"bounds of the restarts: {bounds}"):
         monitor.note(note)
+    first = monitors[0]
+    monitor.choose(first.start if best.problem is copies[0] else "perturbed", first.starts, 0.0)
     problem.restore(best.problem.snapshot())
     return best.outcome, best.problem.counts

@@ -61,14 +61,21 @@ class OptimizationResult:
     warnings: list[str] = field(default_factory=list)
     held_out: list[float] = field(default_factory=list)  # NLPD after each epoch
     estimates: list[tuple[float, float]] = field(default_factory=list)
+    #: The log-density of the priors at the end. The fit has raised the sum of it and the bound.
+    log_prior: float = 0.0
+    #: The start that the fit went on from, "" where there was one only, and the bound plus
+    #: log-priors after a rough fit from each.
+    start: str = ""
+    starts: dict[str, float] = field(default_factory=dict)
 
     def trace_array(self) -> Array:
         """The trace as (k, 4): bound, likelihood evaluations, θ evaluations, seconds."""
         return np.array(self.trace, dtype=float).reshape(-1, 4)
 
     def __str__(self) -> str:
+        prior = f" and log-prior {self.log_prior:.4g}" if self.log_prior else ""
         return (
-            f"{self.status}: {self.reason}. bound {self.bound:.6g} after {self.iterations} "
+            f"{self.status}: {self.reason}. bound {self.bound:.6g}{prior} after {self.iterations} "
             f"iterations, {self.likelihood_evaluations:.5g} likelihood evaluations, "
             f"{self.seconds:.1f} s ({self.method})"
         )
@@ -99,6 +106,8 @@ class Monitor:
         self.held_out: list[float] = []  # NLPD after each epoch
         self.estimates: list[tuple[float, float]] = []  # running bound and its standard error
         self.scale = 1.0  # how many rows a row of this fit stands for
+        self.start = ""  # the start that was chosen
+        self.starts: dict[str, float] = {}  # bound + log prior after a rough fit from each
         self.best_value = np.inf  # −(bound + log prior) of the point that is kept
         self._owner: object = None
         self._put_back: Callable[[], None] | None = None
@@ -140,14 +149,24 @@ class Monitor:
         if owner is self._owner or value <= self.best_value:
             self._owner, self.best_value, self._put_back = owner, value, put_back
 
+    def choose(self, start: str, starts: dict[str, float], passes: float) -> None:
+        """Remember which start was chosen, how good each was, and the passes that it took."""
+        self.start, self.starts = start, starts
+
+    def say(self, doing: str) -> None:
+        """Tell on the bar what is done now."""
+        if self._bar is not None:
+            self._bar.set_description(doing)
+
     def put_back_best(self) -> None:
         """Have the leaves hold θ and q of the point that was kept."""
         if self._put_back is not None:
             self._put_back()
 
-    def checkpoint_is_due(self) -> bool:
-        """Whether the next point will be written to the checkpoint: q must be current then."""
-        return self.checkpoint is not None and (len(self.trace) + 1) % self.every == 0
+    def is_watched(self) -> bool:
+        """Whether a callback or the checkpoint will look at the next point: q must be current."""
+        due = self.checkpoint is not None and (len(self.trace) + 1) % self.every == 0
+        return due or self.callback is not None
 
     def estimate(self, bound: float, error: float, passes: float, steps: int) -> None:
         """Record the bound that the batches of an epoch estimate, with its standard error."""
@@ -172,7 +191,7 @@ class Monitor:
             self._bar.close()
 
     def result(
-        self, outcome: Outcome, bound: float, counts: tuple[float, int]
+        self, outcome: Outcome, bound: float, counts: tuple[float, int], log_prior: float = 0.0
     ) -> OptimizationResult:
         """The result object; warns if the optimisation did not converge."""
         converged, reason = outcome.converged, outcome.reason
@@ -185,7 +204,7 @@ class Monitor:
                 "parameters seen; call optimize() again to go on."
             )
             self.note(text)
-            warnings.warn(text, ConvergenceWarning, stacklevel=4)
+            warnings.warn(text, ConvergenceWarning, stacklevel=5)
         return OptimizationResult(
             self.method,
             converged,
@@ -199,6 +218,9 @@ class Monitor:
             self.notes,
             self.held_out,
             self.estimates,
+            log_prior,
+            self.start,
+            self.starts,
         )
 
 
@@ -229,9 +251,22 @@ class Stage(Monitor):
         elif likelihood >= self.most:
             self.stop("this is enough for a start")
 
+    def is_watched(self) -> bool:
+        """Whether the callback of the whole fit looks on."""
+        return self.whole.callback is not None
+
     def keep(self, owner: object, value: float, put_back: Callable[[], None]) -> None:
         """Remember a point for the whole fit."""
         self.whole.keep(owner, value, put_back)
+
+    def choose(self, start: str, starts: dict[str, float], passes: float) -> None:
+        """Tell the whole fit which start was chosen; the limit is on what comes after."""
+        self.whole.choose(start, starts, passes / self.factor)
+        self.most += passes
+
+    def say(self, doing: str) -> None:
+        """Tell on the bar of the whole fit what is done now."""
+        self.whole.say(doing)
 
 
 def _progress_bar(method: str, messages: bool | None) -> Any:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
 from ..data.rows import Rows
-from ..data.types import Keywords
+from ..data.types import Keywords, Value
 from ..errors import ScalingWarning
-from ..kernels import RBF, Kernel
+from ..kernels import RBF, Kernel, Linear
 from ..likelihoods import Likelihood
-from ..linalg import Array
+from ..likelihoods.ties import Ties, log_density
+from ..linalg import Array, Booleans
 from ..means import Constant, MeanFunction
 
 __all__ = [
     "Starts",
     "default_kernels",
     "default_means",
+    "farthest",
     "input_spread",
+    "is_location",
     "latent_scales",
     "start_latents",
     "start_parameters",
@@ -30,6 +34,8 @@ __all__ = [
 
 # Starting values are made from about so many rows, evenly taken from larger data.
 SPREAD_ROWS = 10_000
+# The linear part of a default kernel begins with this share of the scale of its latent.
+TREND = 0.5
 
 
 @dataclass(frozen=True)
@@ -58,8 +64,24 @@ def input_spread(X: Array) -> Array:
     return np.where(constant, 1.0, spread)
 
 
-def default_kernels(X: Array, scales: Sequence[float] | Array, symmetric: bool) -> list[Kernel]:
+def farthest(X: Array, M: int, chosen: Sequence[int] = ()) -> list[int]:
+    """Numbers of M rows: the chosen ones or the first, then the row farthest from all before."""
+    found = list(chosen) or [0]
+    nearest = np.full(X.shape[0], np.inf)  # squared distances to the nearest row that was found
+    for k in range(min(M, X.shape[0])):
+        if k == len(found):
+            found.append(int(np.argmax(nearest)))
+        np.minimum(nearest, ((X - X[found[k]]) ** 2).sum(1), out=nearest)
+    return found[:M]
+
+
+def default_kernels(
+    X: Array, scales: Sequence[float] | Array, symmetric: bool, trends: bool = False
+) -> list[Kernel]:
     """One ARD RBF per latent, variance the latent's scale², lengthscale √D standard deviations.
+
+    With two or more inputs the first latent has a linear part too, or each if they are symmetric or
+    all have `trends`: an RBF alone takes a trend for a long lengthscale, which hides the rest.
 
     In D dimensions typical distances grow with √D. In fewer than four the start is shorter: a long
     one takes what is rough for noise, and may stay with that; in more, rows would be too far apart
@@ -70,10 +92,19 @@ def default_kernels(X: Array, scales: Sequence[float] | Array, symmetric: bool) 
     base = np.sqrt(D) * input_spread(X)
     few = np.full(len(scales), min(1.0, D / 4.0))
     factors = np.geomspace(2.0, 0.5, len(scales)) if symmetric else few
-    return [
-        RBF(D, variance=s * s, lengthscale=base * f, ARD=True)
-        for s, f in zip(scales, factors, strict=True)
-    ]
+    kernels: list[Kernel] = []
+    for j, (s, f) in enumerate(zip(scales, factors, strict=True)):
+        smooth = RBF(D, variance=s * s, lengthscale=base * f, ARD=True)
+        linear = D > 1 and (j == 0 or symmetric or trends)
+        kernels.append(smooth + _line(X, float(s)) if linear else smooth)
+    return kernels
+
+
+def _line(X: Array, scale: float) -> Linear:
+    """Linear functions about the centre of X that vary on half of the scale, all inputs alike."""
+    rows = np.asarray(X[:: max(1, X.shape[0] // SPREAD_ROWS)], dtype=float)
+    variances = (TREND * scale / input_spread(X)) ** 2 / X.shape[1]
+    return Linear(X.shape[1], variances, ARD=True, centre=rows.mean(0))
 
 
 def default_means(values: Sequence[float] | Array) -> list[MeanFunction]:
@@ -83,7 +114,7 @@ def default_means(values: Sequence[float] | Array) -> list[MeanFunction]:
 
 def start_parameters(likelihood: Likelihood, rows: Rows) -> None:
     """Set the parameters of the likelihood that its author or user left open."""
-    kw = _started(likelihood, rows.thinned(SPREAD_ROWS))[1]
+    kw = _started(likelihood, rows.counted(SPREAD_ROWS))[1]
     for key, now in likelihood.parameter_values().items():
         if kw[key] != now:
             getattr(likelihood, key)[:] = kw[key]
@@ -91,7 +122,7 @@ def start_parameters(likelihood: Likelihood, rows: Rows) -> None:
 
 def start_latents(likelihood: Likelihood, rows: Rows) -> tuple[Array, Array]:
     """Constant starts (b,) of the latents, and the scales (b,) on which they vary."""
-    y, kw = _started(likelihood, rows.thinned(SPREAD_ROWS))
+    y, kw = _started(likelihood, rows.counted(SPREAD_ROWS))
     values = np.asarray(likelihood.initial_latents(y, **kw), dtype=float)
     values = np.where(np.isfinite(values), values, 0.0)
     return values, latent_scales(likelihood, y, values, kw)
@@ -109,14 +140,17 @@ def _started(likelihood: Likelihood, rows: Rows) -> tuple[Array, Keywords]:
     return y, kw
 
 
-def starts_from(likelihood: Likelihood, rows: Rows) -> Starts:
-    """What at most 10,000 of the targets tell of the latents."""
+def starts_from(likelihood: Likelihood, rows: Rows, ties: Ties | None = None) -> Starts:
+    """What at most 10,000 of the targets tell of the latents.
+
+    ties : what stands for targets that several rows share.
+    """
     values, scales = start_latents(likelihood, rows)
     mean_weight = 1.0 if rows.weights is None else float(np.mean(rows.weights))
     rows = rows.thinned(SPREAD_ROWS)
     y, kw = _started(likelihood, rows)
     with np.errstate(all="ignore"):
-        score = likelihood.log_density(y, *(np.full(y.size, c) for c in values), **kw)
+        score = log_density(ties, likelihood, y, [np.full(y.size, c) for c in values], kw)
         score = score if rows.weights is None else score * rows.weights
     mean = float(np.mean(score))
     return Starts(values, scales, mean if np.isfinite(mean) else np.inf, mean_weight)
@@ -125,12 +159,12 @@ def starts_from(likelihood: Likelihood, rows: Rows) -> Starts:
 def latent_scales(likelihood: Likelihood, y: Array, values: Array, kw: Keywords) -> Array:
     """Prior standard deviations (b,) that suit the data: 1 for latents on a log or logit scale.
 
-    A latent of a real-valued target may be in the units of y. The information at constant latents,
-    the mean of (∂ log p)², tells: it is 1/scale² for a location, so that scale is like the spread
-    of y, which it is not for other latents.
+    A location is in the units of y. Its scale is by the information at constant latents, the mean
+    of (∂ log p)², which is 1/scale², where that is like the spread of y.
     """
     scales = np.ones(values.size)
-    if not likelihood.target_support.whole_line:
+    locations = is_location(likelihood, y, values, kw)
+    if not locations.any():
         return scales
     lower, upper = np.quantile(y, [0.25, 0.75])
     spread = (upper - lower) / 1.35 or y.std()
@@ -138,20 +172,43 @@ def latent_scales(likelihood: Likelihood, y: Array, values: Array, kw: Keywords)
     with np.errstate(all="ignore"):
         for j, slope in enumerate(likelihood.dlog_density(y, *latents, **kw)):
             scale = float(np.mean(slope**2)) ** -0.5 if np.any(slope) else np.inf
-            if np.isfinite(scale) and spread / 5.0 < scale < 5.0 * spread:
+            if locations[j] and np.isfinite(scale) and spread / 5.0 < scale < 5.0 * spread:
                 scales[j] = scale
     return scales
 
 
-def warn_of_scaling(X: Array) -> None:
+def is_location(
+    likelihood: Likelihood, y: Array, values: Array, kw: Mapping[str, Value]
+) -> Booleans:
+    """Which latents (b,) are locations: p(y + c | f + c) = p(y | f), others at constant values.
+
+    Other latents are logarithms or log-odds, to which the unit of y adds a constant.
+    """
+    locations, spread = np.zeros(values.size, dtype=bool), float(y.std())
+    if not likelihood.target_support.whole_line or spread == 0.0:
+        return locations
+    latents = [np.full(y.size, value) for value in values]
+    with np.errstate(all="ignore"):
+        log_p = likelihood.log_density(y, *latents, **kw)
+        most = 1e-6 * (1.0 + np.max(np.abs(log_p)))
+        # A density that is NaN on one side may still be a location's: then the other side tells.
+        for j, c in product(range(values.size), (spread, -spread)):
+            moved = [f + c if k == j else f for k, f in enumerate(latents)]
+            change = likelihood.log_density(y + c, *moved, **kw) - log_p
+            locations[j] |= np.max(np.abs(change)) <= most
+    return locations
+
+
+def warn_of_scaling(X: Array, names: Sequence[str] | None) -> None:
     """Warn once where a column varies so little around so large a value that digits are lost."""
     rows = np.asarray(X[:: max(1, X.shape[0] // SPREAD_ROWS)], dtype=float)
     spread, size = rows.std(0), np.abs(rows).max(0)
     bad = np.flatnonzero((spread > 0) & (spread < 1e-7 * size))
     if bad.size:
+        column = f"column {bad[0]} of X" if names is None else f"input {names[bad[0]]!r}"
         warnings.warn(
-            f"column {bad[0]} of X varies by {spread[bad[0]]:.1e} around {size[bad[0]]:.1e}: "
+            f"{column} varies by {spread[bad[0]]:.1e} around {size[bad[0]]:.1e}: "
             "distances lose their digits. Subtract its mean.",
             ScalingWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

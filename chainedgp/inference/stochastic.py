@@ -5,6 +5,7 @@ A batch of B rows stands for all N: its sums are scaled by N/B, which is unbiase
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.arguments import as_generator, positive_float, positive_int
-from ..errors import InputError, NumericalError
+from ..errors import ConvergenceWarning, InputError, NumericalError
 from ..likelihoods.density_check import row_numbers
 from ..linalg import Array
 from ..posterior.evaluator import Evaluator
@@ -23,7 +24,7 @@ from ..posterior.shards import Shard
 from ..posterior.sums import Gram
 from ..predictive.distribution import Predictive
 from .lbfgs import Outcome
-from .natural_gradients import find_q
+from .natural_gradients import find_q, start_from_q
 from .problem import Best, Problem
 from .profile import fit_profile, start_sites
 from .result import FINISHED, OUT_OF_PATIENCE, Monitor, Stage
@@ -40,8 +41,15 @@ FINAL_STEPS, FINAL_GAP = 12, 1e-5
 # Where a likelihood finds its quadrature nodes by trials, a batch has so many instead: the noise of
 # a batch is larger than their error.
 BATCH_NODES = 20
+# A fit whose number of epochs is not given begins to take smaller steps when an epoch gains less
+# than so many nats a row, and makes at most so many epochs.
+LEVEL_GAIN, MOST_EPOCHS = 2e-4, 100
+# A fit that ends where it started says so if its last step was worse by so many nats a row.
+WORTH_TELLING = 1e-3
 # The fit to a subset that natural gradients start from takes at most this share of all work.
 SUBSET_SHARE = 0.5
+# Where the user gives no number of epochs, that share is of so many.
+USUAL_EPOCHS = 10.0
 
 
 class BatchArguments(NamedTuple):
@@ -63,7 +71,8 @@ class BatchArguments(NamedTuple):
         """Check what was given, for N rows."""
         batch_size, epochs, rng, holdout, patience, learning_rate = self
         batch = 1000 if batch_size is None else positive_int(batch_size, "batch_size")
-        epochs = 10.0 if epochs is None else positive_float(epochs, "epochs")
+        if epochs is not None:
+            epochs = float(positive_float(epochs, "epochs"))
         if holdout is not None:
             held = round(N * holdout) if isinstance(holdout, float) and 0.0 < holdout < 1.0 else 0
             if not 0 < held < N:
@@ -80,15 +89,18 @@ class BatchArguments(NamedTuple):
         if learning_rate is not None:
             positive_float(learning_rate, "learning_rate")
         generator = as_generator(rng)
-        return Settings(min(batch, N), float(epochs), generator, holdout, patience, learning_rate)
+        return Settings(min(batch, N), epochs, generator, holdout, patience, learning_rate)
 
 
 @dataclass
 class Settings:
-    """How batches are drawn and when to stop. `holdout` is a fraction of the rows, or None."""
+    """How batches are drawn and when to stop. `holdout` is a fraction of the rows, or None.
+
+    Where `epochs` is None the fit ends by itself, when an epoch gains little.
+    """
 
     batch_size: int
-    epochs: float
+    epochs: float | None
     rng: np.random.Generator
     holdout: float | None = None
     patience: int | None = None
@@ -159,11 +171,18 @@ class Run:
         self.problem = batches.problem
         per_epoch = batches.rows.size / batches.size
         self.per_epoch = max(1, int(np.ceil(per_epoch)))
-        self.total = max(self.per_epoch, round((self.settings.epochs - spent) * per_epoch))
+        self.by_itself = self.settings.epochs is None
+        epochs = MOST_EPOCHS if self.settings.epochs is None else self.settings.epochs - spent
+        self.total = max(self.per_epoch, round(epochs * per_epoch))
+        self.falls_from = self.total / 2  # From this step on, steps get smaller.
         self.recent: deque[float] = deque(maxlen=self.per_epoch)
         self.before = self.problem.counts[0]
-        self.best = Best(self.problem)  # by the held-out score
+        # The best point has the least held-out score or, where no rows are held out, the highest
+        # estimate of bound and log-prior. Every epoch sees every row, so that its estimates differ
+        # by what the steps did and not by which rows they saw.
+        self.best, self.best_step = Best(self.problem), 0
         self.waited = self.done = 0  # They count epochs without a better score, and steps.
+        self.last_mean = -np.inf
 
     def __iter__(self) -> Iterator[tuple[int, Array]]:
         for step, rows in enumerate(self.batches.epochs()):
@@ -175,13 +194,15 @@ class Run:
     def outcome(self) -> Outcome:
         """How many steps were made, and why no more."""
         reason = self.monitor.stop_reason or FINISHED
+        if self.by_itself and reason == FINISHED and self.total < MOST_EPOCHS * self.per_epoch:
+            reason = f"{FINISHED}: an epoch gained less than {LEVEL_GAIN:g} nats a row"
         if self._out_of_patience():
             reason = f"{OUT_OF_PATIENCE} for {self.waited} epochs"
         return Outcome(np.empty(0), np.nan, self.done, False, reason)
 
     def decay(self, step: int) -> float:
-        """The factor on steps: 1 over the first half, then falling linearly to 0."""
-        return min(1.0, 2.0 * (1.0 - step / self.total))
+        """The factor on steps: 1 at first, over the last part falling linearly to 0."""
+        return min(1.0, (self.total - step) / (self.total - self.falls_from))
 
     def ends_epoch(self, step: int) -> bool:
         """Whether a step is the last of an epoch, or the last of all."""
@@ -195,18 +216,33 @@ class Run:
             return
         values = np.array(self.recent)
         error = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else np.nan
+        mean = float(values.mean())
         if self.settings.holdout:
             score = self.batches.held_out_score()
             self.monitor.held_out.append(score)
-            self.waited = 0 if self.best.offer(score) else self.waited + 1
+        else:
+            score = -(mean + self.problem.log_prior())
+        better = self.best.offer(score)
+        self.waited = 0 if better else self.waited + 1
+        self.best_step = step + 1 if better else self.best_step
+        self._look_at_gain(step, mean)
         self.keep()
         passes = self.problem.counts[0] - self.before
-        self.monitor.estimate(float(values.mean()), error, passes, step + 1)
+        self.monitor.estimate(mean, error, passes, step + 1)
+
+    def _look_at_gain(self, step: int, mean: float) -> None:
+        """Where the fit ends by itself, take smaller steps once an epoch has gained little."""
+        gain, self.last_mean = mean - self.last_mean, mean
+        if not self.by_itself or step >= self.falls_from:
+            return
+        if gain < LEVEL_GAIN * self.batches.rows.size:
+            self.falls_from = step + 1
+            self.total = step + 1 + max(2 * self.per_epoch, (step + 1) // 2)
 
     def keep(self) -> None:
         """After an error the model returns to the best held-out point, or to the current one."""
         put_back = self.best.restore
-        if not np.isfinite(self.best.score):
+        if not self.settings.holdout:
             put_back = partial(self.problem.restore, self.problem.snapshot())
         self.monitor.keep(self, -np.inf, put_back)
 
@@ -217,8 +253,10 @@ class Run:
 def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Settings) -> Outcome:
     """Steps on one batch after another: natural gradients with Adam on θ, or a plain step rule.
 
-    Steps decay linearly to 0 over the second half. Natural gradients start from a profiled fit to a
-    random subset, and full passes settle q at the end.
+    Steps decay linearly to 0 over the second half, or when an epoch gains little. Natural gradients
+    start from a profiled fit to a random subset, and full passes settle q at the end. The model
+    keeps the best of the start, the ends of the epochs and the last step: by the held-out score or,
+    without one, by the bound.
     """
     batches = Batches(problem, settings)
     spent = 0.0
@@ -231,6 +269,8 @@ def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Setti
     run = Run(batches, monitor, spent)
     steps.put_back()
     run.keep()
+    if not settings.holdout:
+        run.best.offer(problem.objective())
     try:
         for step, rows in run:
             with row_numbers(rows):
@@ -240,14 +280,45 @@ def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Setti
                 steps.put_back()  # The held-out score and a checkpoint read the leaves.
             run.record(step, bound)
     except KeyboardInterrupt:
-        if not np.isfinite(run.best.score):
+        if not settings.holdout:
             monitor.keep(run, -np.inf, steps.put_back)
         raise
     steps.put_back()
-    run.best.restore()
-    if method == "natgrad":
-        _settle(problem)
+    settles = method == "natgrad"
+    if settings.holdout:
+        run.best.restore()
+        if settles:
+            _settle(problem)
+    else:
+        _keep_better(run, settles)
     return run.outcome()
+
+
+def _keep_better(run: Run, settles: bool) -> None:
+    """Keep the last point or the best one before it, whichever is better on all rows.
+
+    Estimates from batches only name the best epoch; the two bounds that are compared are exact.
+    """
+    problem, last = run.problem, Best(run.problem)
+    if settles:
+        _settle(problem)
+    last.offer(problem.objective())
+    if run.best_step == run.done:
+        return
+    run.best.restore()
+    if settles:
+        _settle(problem)
+    kept = problem.objective()
+    if last.score <= kept:
+        last.restore()
+    elif run.best_step == 0 and last.score - kept > WORTH_TELLING * problem.num_rows:
+        text = (
+            f"{run.monitor.method}: no epoch was better than the start; the last step was "
+            f"{last.score - kept:.3g} nats worse, and the model is back at the start. Use a "
+            "smaller learning_rate or a larger batch_size."
+        )
+        run.monitor.note(text)
+        warnings.warn(text, ConvergenceWarning, stacklevel=5)
 
 
 class PlainSteps:
@@ -348,23 +419,29 @@ def _subset_start(batches: Batches, monitor: Monitor) -> tuple[float, tuple[Gaus
         return float(start_sites(problem)), problem.evaluator.gaussians(problem.evaluator.gram())
     rows = np.sort(settings.rng.choice(batches.rows, n0, replace=False))
     subset = problem.on(rows)
-    most = max(20 if n0 < N else 100, int(SUBSET_SHARE * settings.epochs * N / n0))
+    most = max(
+        20 if n0 < N else 100, int(SUBSET_SHARE * (settings.epochs or USUAL_EPOCHS) * N / n0)
+    )
     with row_numbers(rows):
         fit_profile(subset, Stage(monitor, "subset", N / n0, most), 1000, tolerance=0.1)
-    gram = subset.evaluator.gram()
-    q = subset.evaluator.gaussians(Gram.mixed((N / n0,), (gram,)))
+    # Not from the sites, which may be those of a start that was not kept.
+    gram = Gram.mixed((N / n0,), (Gram.of(subset.parts.q()),))
+    q = subset.evaluator.gaussians(gram)
     evaluations, _ = subset.counts
     monitor.note(f"started from a fit to {n0} rows: {evaluations} evaluations")
     return evaluations * n0 / N, q
 
 
 def _settle(problem: Problem) -> None:
-    """Full natural-gradient passes for q at the final θ."""
+    """Full natural-gradient passes for q at the final θ; it stays where they do not help."""
     evaluator = problem.evaluator
-    start_sites(problem)
+    problem.set_hyperparameters()
+    given = start_from_q(evaluator, problem.parts.q())
+    evaluator.commit()
     try:
         inner = find_q(evaluator, max(1e-3, FINAL_GAP * evaluator.num_rows), FINAL_STEPS)
     except NumericalError:
         return
-    evaluator.commit()
-    problem.parts.write_q(inner.state.q)
+    if inner.state.bound > given.bound:
+        evaluator.commit()
+        problem.parts.write_q(inner.state.q)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from paramz import Parameterized
+from paramz import Param, Parameterized
 
 from ..errors import InputError
 from ..linalg import Array
@@ -27,7 +27,9 @@ class Combination(Kernel):
         (k1 + k2) + k3 is one sum of three.
     name : ASCII identifier.
 
-    Parts keep their names; a name that is taken gets a number: rbf, rbf_1, rbf_2.
+    Parts keep their names; a name that is taken gets a number: rbf, rbf_1, rbf_2. A parameter that
+    only one part has is found by its own name too: in RBF + Linear `k.lengthscale` is
+    `k.rbf.lengthscale`.
     """
 
     def __init__(self, parts: Sequence[Parameterized], name: str) -> None:
@@ -54,6 +56,27 @@ class Combination(Kernel):
             copy.name = unique(copy.name, taken)
             taken.add(copy.name)
         self.link_parameters(*copies)
+
+    def _only(self, name: str) -> Param | None:
+        """The parameter of this name, if one part alone has such a one, at any depth."""
+        found: list[Param] = []
+        for part in self.__dict__.get("parameters", ()):
+            leaf = part._only(name) if isinstance(part, Combination) else vars(part).get(name)
+            found += [leaf] if isinstance(leaf, Param) else []
+        return found[0] if len(found) == 1 else None
+
+    def __getattr__(self, name: str) -> Param:
+        leaf = self._only(name)
+        if leaf is None:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return leaf
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        leaf = None if name in self.__dict__ or hasattr(type(self), name) else self._only(name)
+        if leaf is None:
+            super().__setattr__(name, value)
+        else:
+            leaf[:] = value
 
     def _given(self) -> tuple[str, ...]:
         return ()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..data.names import checks_names
+from ..errors import InputError
 from ..linalg import Array
 from ..parameters.roles import Role
 from .base import Columns, Kernel, Pullback, PullbackDiag, Values, positive
@@ -12,7 +14,7 @@ __all__ = ["Linear"]
 
 
 class Linear(Kernel):
-    """Linear functions through the origin, k(x, z) = Σ_d variances_d x_d z_d.
+    """Linear functions that are 0 at c, k(x, z) = Σ_d variances_d (x_d − c_d)(z_d − c_d).
 
     Parameters
     ----------
@@ -21,6 +23,8 @@ class Linear(Kernel):
     ARD : one variance per dimension.
     active_dims : the columns of X it acts on; None for all.
     name : ASCII identifier.
+    centre : the c, one value or (input_dim,); a constant of the kernel. Where X is far from 0, as
+        years are, slopes about the mean of X are easier to find.
 
     Raises
     ------
@@ -29,6 +33,7 @@ class Linear(Kernel):
 
     roles = {"variances": Role.VARIANCE}
 
+    @checks_names
     def __init__(
         self,
         input_dim: int,
@@ -36,19 +41,35 @@ class Linear(Kernel):
         ARD: bool = False,
         active_dims: Columns | None = None,
         name: str = "linear",
+        centre: Values = 0.0,
     ) -> None:
         super().__init__(input_dim, name, active_dims)
+        self.centre = self._checked_centre(centre)
         self.ARD = bool(ARD)
         variances = 1.0 if variances is None else variances
         size = self.input_dim if ARD else 1
         self.variances = positive(type(self).__name__, "variances", variances, size, self.ARD)
         self.link_parameter(self.variances)
 
+    def _checked_centre(self, centre: Values) -> Array:
+        """The c (input_dim,)."""
+        try:
+            values = np.array(centre, dtype=float).ravel()
+        except (TypeError, ValueError):
+            values = np.empty(0)
+        if values.size not in (1, self.input_dim) or not np.isfinite(values).all():
+            raise InputError(
+                f"{type(self).__name__}: centre must be finite, one value or {self.input_dim}; "
+                f"got {centre!r}"
+            )
+        return np.broadcast_to(values, (self.input_dim,)).copy()
+
     def _gradient(self, per_dimension: Array) -> Array:
         return per_dimension if self.ARD else np.array([per_dimension.sum()])
 
     def _evaluate(self, X: Array, Z: Array | None) -> tuple[Array, Pullback]:
         v = self.variances.values.copy()
+        X, Z = X - self.centre, None if Z is None else Z - self.centre
         if Z is None:
             scaled = X * np.sqrt(v)
             K = scaled @ scaled.T  # an array times its own transpose is exactly symmetric
@@ -67,6 +88,7 @@ class Linear(Kernel):
 
     def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
         v = self.variances.values.copy()
+        X = X - self.centre
         X2 = X * X
 
         def pullback(dL_dk: Array) -> tuple[Array, Array]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.names import checks_names
 from ..linalg import Array
 from ..parameters.roles import Role
 from .base import Columns, Kernel, Pullback, PullbackDiag, Values, constant_diag, positive
@@ -42,6 +43,7 @@ class Periodic(Kernel):
         "lengthscale": Role.LENGTHSCALE,
     }
 
+    @checks_names
     def __init__(
         self,
         input_dim: int,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..data.names import checks_names
 from ..linalg import Array
 from ..parameters.roles import Role
 from .base import Columns, Kernel, Pullback, PullbackDiag, constant_diag, positive
@@ -17,6 +18,7 @@ class Static(Kernel):
     default_name: str = "static"
     roles = {"variance": Role.VARIANCE}
 
+    @checks_names
     def __init__(
         self,
         input_dim: int,

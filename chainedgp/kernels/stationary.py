@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.names import checks_names
 from ..linalg import Array, Workspace
 from ..parameters.roles import Role
 from .base import Columns, Evaluate, Kernel, Pullback, PullbackDiag, Values, constant_diag, positive
@@ -57,6 +58,7 @@ class Stationary(Kernel):
             cls.exponent = vars(cls).get("exponent")
             cls.largest_r2 = vars(cls).get("largest_r2", np.inf)
 
+    @checks_names
     def __init__(
         self,
         input_dim: int,
@@ -218,6 +220,7 @@ class RationalQuadratic(Stationary):
     default_name = "rational_quadratic"
     shape_names = ("power",)
 
+    @checks_names
     def __init__(
         self,
         input_dim: int,

@@ -2,21 +2,30 @@
 
 from .beta import Beta, BetaMeanPrecision
 from .classification import Bernoulli, HetProbit, Ordinal, Softmax
-from .continuous import HetGamma, HetLaplace
+from .continuous import AsymmetricLaplace, HetGamma, HetLaplace
 from .contract import Likelihood
-from .counts import AdditivePoisson, Binomial, NegativeBinomial, Poisson
+from .counts import AdditivePoisson, BetaBinomial, Binomial, NegativeBinomial, Poisson
 from .gaussian import Gaussian, HetGaussian, SignalNoiseGaussian
 from .lifetimes import LogLogistic, LogLogisticSurvival, LogNormalSurvival, WeibullSurvival
 from .student_t import HetStudentT, HetStudentTNu, StudentT
 from .survival import Survival
 from .wrappers.constant import ConstantLatent
-from .wrappers.inflated import Hurdle, Inflated, ZeroInflatedPoisson, ZeroOneInflatedBeta
+from .wrappers.inflated import (
+    Hurdle,
+    Inflated,
+    ZeroInflatedNegativeBinomial,
+    ZeroInflatedPoisson,
+    ZeroOneInflatedBeta,
+)
+from .wrappers.rounded import Rounded
 from .wrappers.scipy import ScipyLikelihood
 
 __all__ = [
     "AdditivePoisson",
+    "AsymmetricLaplace",
     "Bernoulli",
     "Beta",
+    "BetaBinomial",
     "BetaMeanPrecision",
     "Binomial",
     "ConstantLatent",
@@ -36,12 +45,14 @@ __all__ = [
     "NegativeBinomial",
     "Ordinal",
     "Poisson",
+    "Rounded",
     "ScipyLikelihood",
     "SignalNoiseGaussian",
     "Softmax",
     "StudentT",
     "Survival",
     "WeibullSurvival",
+    "ZeroInflatedNegativeBinomial",
     "ZeroInflatedPoisson",
     "ZeroOneInflatedBeta",
 ]

@@ -7,13 +7,14 @@ from scipy.special import betaincinv, expit, log_expit
 
 from ..expectations import reduced, special
 from ..expectations.closed import expected_softplus
-from .contract import Array, Arrays, Averages, packed
+from ..expectations.forms import Form, Latents, OneForm
+from .contract import Array, Arrays
 from .family import Family
 
 __all__ = ["Beta", "BetaMeanPrecision"]
 
 
-class Beta(Family):
+class Beta(OneForm, Family):
     """y ~ Beta(α = e^f, β = e^g) on (0, 1): latents log_alpha f and log_beta g.
 
     (Saul et al. 2016, eq. 8)
@@ -24,12 +25,14 @@ class Beta(Family):
         log p = α (softplus(d) + log y) + β (softplus(−d) + log(1−y)) − log y − log(1−y)
                 + ½ (g − softplus(d)) − ½ log 2π + ρ(α+β) − ρ(α) − ρ(β).
 
-    In the expectation all but ρ is closed (e^f tilts the Gaussian: its mean moves by v_f); ρ, which
-    is small and flat, is summed over Gauss–Hermite nodes, the same for its three terms
-    (`reduced.expected_stirling_sum`).
+    In the expectation all but ρ is closed (e^f tilts the Gaussian: the mean of f moves by v_f, that
+    of g by cov(f, g)); ρ, which is small and flat, is summed over Gauss–Hermite nodes, the same for
+    its three terms (`reduced.expected_stirling_sum`).
     """
 
     latents = ("log_alpha", "log_beta")
+    coupled = True  # Without correlations deviations are 0.65 of the posterior's, some 0.51.
+    trends = True
     support = "unit"
     scipy_name = "beta"
     node_limits = (0.35, 1.0, 1.85, 3.7, 6.6, 10.5, 15.0)
@@ -41,6 +44,11 @@ class Beta(Family):
         """P(Y ≤ y | f, g)."""
         with np.errstate(all="ignore"):
             return special.beta_cdf(y, *self._arguments(f, g))
+
+    def log_tails(self, y: Array, f: Array, g: Array) -> tuple[Array, Array]:
+        """Logarithms of the cdf of y, and of that of 1 − y with the shapes exchanged."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.cdf(y, f, g)), np.log(self.cdf(1.0 - y, g, f))
 
     def ppf(self, q: Array, f: Array, g: Array) -> Array:
         """Quantiles of the distribution; a shape that overflows counts as the largest number."""
@@ -67,25 +75,28 @@ class Beta(Family):
         dg = beta * (down + np.log1p(-y)) + 0.5 * share + other * both
         return df - special.stirling_remainder(alpha)[1], dg - special.stirling_remainder(beta)[1]
 
-    def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20
-    ) -> Averages:
-        """E[log p], `nodes` per dimension for ρ alone; shapes as in `Likelihood`."""
-        (m_f, m_g), total = means.T, variances.sum(axis=1)
+    def _form(self, y: Array, q: Latents, nodes: int) -> Form:
+        """E[log p], `nodes` per dimension for ρ alone."""
+        (means, variances, V), c = q, q.covariance(0, 1)
+        (m_f, m_g), total = means, variances.sum(axis=0) - 2.0 * c  # var(g − f)
         logs = np.log(y), np.log1p(-y)
-        value, dmeans, dvariances = reduced.expected_stirling_sum(means, variances, nodes)
+        spread = variances.T if V is None else V.transpose(2, 0, 1)
+        value, dmeans, dV = reduced.expected_stirling_sum(means.T, spread, nodes)
+        dvariances, dc = (dV, 0.0) if V is None else (np.einsum("jjn->jn", dV), 2.0 * dV[0, 1])
         # This term is ½ (g − softplus(g − f)).
         term, slope, curvature = expected_softplus(m_g - m_f, total)
         value += 0.5 * (m_g - term) - (logs[0] + logs[1] + special.HALF_LOG_2PI)
         dmeans[0] += 0.5 * slope
         dmeans[1] += 0.5 * (1.0 - slope)
         dvariances -= 0.5 * curvature
+        dc += curvature
         # This term is −ρ(α) + α (softplus(g − f) + log y): the latter is exp(m_f + v_f/2) times
-        # its mean with f shifted by v_f; the other latent has the same with the roles exchanged.
+        # its mean with f shifted by v_f and g by c; the other latent has the same with the roles
+        # exchanged.
         for i, log_target in enumerate(logs):
-            m, v, k = means[:, i], variances[:, i], 1 - i
+            m, v, k = means[i], variances[i], 1 - i
             rho, dm, dv = reduced.expected_of_exp(special.stirling_remainder, m, v, nodes)
-            term, slope, curvature = expected_softplus(means[:, k] - m - v, total)
+            term, slope, curvature = expected_softplus(means[k] - m - v + c, total)
             size = np.exp(m + 0.5 * v)
             slope *= size
             curvature *= size
@@ -95,7 +106,12 @@ class Beta(Family):
             dmeans[k] += slope
             dvariances[i] += 0.5 * size - slope + curvature - dv
             dvariances[k] += curvature
-        return packed(value, dmeans, dvariances)
+            dc += slope - 2.0 * curvature
+        return Form(value, dmeans, dvariances, (dc,))
+
+    def joint_node_score(self, y: Array, means: Array, covariances: Array) -> Array:
+        """The variance that a function of α + β counts, at least the largest."""
+        return reduced.widest_of_sum(covariances)
 
     def initial_latents(self, y: Array) -> Array:
         """The shapes with the mean and variance of y."""
@@ -115,6 +131,7 @@ class BetaMeanPrecision(Family):
     support = "unit"
     scipy_name = "beta"
     node_limits = (0.05, 0.2)
+    coupled = False  # Without correlations no standard deviation is below 0.89 of the posterior's.
 
     def _arguments(self, f: Array, g: Array) -> Arrays:
         return np.exp(g + log_expit(f)), np.exp(g + log_expit(np.negative(f)))
@@ -122,6 +139,10 @@ class BetaMeanPrecision(Family):
     def cdf(self, y: Array, f: Array, g: Array) -> Array:
         """P(Y ≤ y | f, g)."""
         return _BETA.cdf(y, g + log_expit(f), g + log_expit(np.negative(f)))
+
+    def log_tails(self, y: Array, f: Array, g: Array) -> tuple[Array, Array]:
+        """Those of `Beta` at the two shapes."""
+        return _BETA.log_tails(y, g + log_expit(f), g + log_expit(np.negative(f)))
 
     def ppf(self, q: Array, f: Array, g: Array) -> Array:
         """Quantiles of the distribution."""

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from paramz import Parameterized
 
+from ..data.names import meant
 from ..data.types import Keywords, ScipyFamily, Value
-from ..errors import InputError
+from ..errors import ArgumentError, InputError
 from ..expectations import special
 from ..expectations.defaults import Array, Arrays, Averages, Expected, merged, packed
 from ..linalg import Booleans
 from ..parameters.domains import make_parameter
 from ..parameters.parts import Part
+from ..parameters.priors import Prior
 from . import from_density
 from .differences import difference, differences
 from .observation import of_event
@@ -88,7 +90,9 @@ class Likelihood(Part, Expected):
     dlog_density, dlog_density_dtheta, d2log_density: derivatives; else differences.
     expected_log_density: E[log p] under q with its gradients; else quadrature.
     exact_expectation: True if it needs no nodes. quadrature_latent: the one latent it has nodes in.
-    node_limits, node_score: how many nodes a row needs; else 20 for each latent.
+    joint_expected_log_density: the same where q has correlations between latents; else quadrature.
+    node_limits, node_score, joint_node_score: how many nodes a row needs; else up to 20.
+    coupled: False if q needs no correlations between latents, True if it does.
 
     What makes predictions faster or more exact
     -------------------------------------------
@@ -97,6 +101,8 @@ class Likelihood(Part, Expected):
     log_survival, log_hazard, log_cdf: of event times; with `log_survival`, y is one (`Survival`).
     normal_scale_mixture, normal_in_first: y is normal in the first latent, which is then
         integrated exactly.
+    log_tails, quantile_slopes: logarithms of cdf and 1 − cdf, and how y moves with the latents at
+        a fixed probability, for targets that are rounded; else from the cdf, and differences.
     infinite_mean: True if E[y] is infinite for every Gaussian q.
 
     What it tells about its targets
@@ -104,6 +110,7 @@ class Likelihood(Part, Expected):
     support: "real", "positive", "unit", "counts", "binary" or "categories"; the two ends of an
         interval, such as (-np.pi, np.pi), both of which are targets; or a `Support`.
     num_categories: the number of classes of "categories".
+    ordered_classes: True if the classes are in an order, which labels must then tell.
     atoms: values with a probability of their own, beside the density of a continuous support; at
         them `log_density` is the logarithm of that probability.
     check_targets, impossible: which targets are refused, alone and with their metadata.
@@ -113,6 +120,10 @@ class Likelihood(Part, Expected):
     ------------------
     initial_latents, initial_parameters: from the data.
     symmetric: True if the latents play the same role, so that they must start differently.
+    trends: True if every latent may follow a linear trend by default, as logits of classes do; else
+        only the first does, and others, which often tell how widely targets scatter, do not.
+    default_priors: {"nu": priors.Gamma(2.0, 0.1)}, priors of own constants in models with default
+        priors.
     """
 
     latents: tuple[str, ...] = ()
@@ -123,6 +134,12 @@ class Likelihood(Part, Expected):
     support: SupportLike = "real"
     atoms: tuple[float, ...] = ()
     symmetric: bool = False
+    coupled: bool | None = None
+    trends: bool = False
+    ordered_classes: bool = False
+    class_names: tuple[str, ...] | None = None
+    """Labels of the classes by code. A model sets them on its copy where Y has labels."""
+    default_priors: Mapping[str, Prior] = {}
     _declared: ClassVar[dict[str, float]] = {}
     _domains: ClassVar[dict[str, str]] = {}
 
@@ -145,9 +162,12 @@ class Likelihood(Part, Expected):
         declared, domains = self._declarations()
         unknown = sorted(set(parameters) - set(declared))
         if unknown:
-            raise InputError(
-                f"{type(self).__name__} has no parameter {', '.join(unknown)}; "
-                f"it has {', '.join(declared) or 'none'}."
+            own = type(self).__name__
+            hints = [(name, meant(name, declared)) for name in unknown]
+            near = "".join(f" For {name} write {found}=." for name, found in hints if found)
+            raise ArgumentError(
+                f"{own} has no parameter {', '.join(unknown)}; "
+                f"it has {', '.join(declared) or 'none'}.{near}"
             )
         self._check_names(declared)
         for key, start in {**declared, **parameters}.items():
@@ -281,6 +301,23 @@ class Likelihood(Part, Expected):
         """log p(t | latents) − log P(Y > t | latents), broadcast shape."""
         log_p = self.log_density(t, *latents, **of_event(kw))
         return special.minus(log_p, self.log_survival(t, *latents, **kw))
+
+    def log_tails(self, y: Array, *latents: Array, **kw: Value) -> tuple[Array, Array]:
+        """log P(Y ≤ y | latents) and log P(Y > y | latents), each right in its own tail.
+
+        Default: those of `distribution` or of an event time, else logarithms of cdf and 1 − cdf.
+        """
+        with np.errstate(all="ignore"):
+            if not self.event_times and (law := self.distribution(*latents, **kw)) is not None:
+                return np.asarray(law.logcdf(y)), np.asarray(law.logsf(y))
+        return self.log_cdf(y, *latents, **kw), self.log_survival(y, *latents, **kw)
+
+    def quantile_slopes(self, y: Array, *latents: Array, **kw: Value) -> Arrays | None:
+        """∂y/∂f_j at a fixed probability F(y | latents), −(∂F/∂f_j)/p(y): b arrays that broadcast.
+
+        Default: None, they are not known.
+        """
+        return None
 
     def normal_scale_mixture(self, **kw: Value) -> float | None:
         """The number a if y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a); infinity: there is no λ.

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from scipy.special import betaln, expit, gammaln, log_expit, logit, pdtr, xlogy
+from scipy.special import betainc, betaln, expit, gammaln, log_expit, logit, pdtr, xlogy
 
 from ..data.types import Value
 from ..expectations import special
 from ..expectations.closed import expected_softplus
+from ..expectations.forms import Form, Latents, OneForm
 from ..linalg import Booleans
 from .contract import Array, Arrays, Averages, packed
 from .family import Family
 
-__all__ = ["AdditivePoisson", "Binomial", "NegativeBinomial", "Poisson"]
+__all__ = ["AdditivePoisson", "BetaBinomial", "Binomial", "NegativeBinomial", "Poisson"]
 
 MAX_RATE = 1e18  # numpy draws from no larger rate: those that are larger count as this one
 
@@ -73,7 +76,7 @@ class Poisson(Family):
         return np.full(len(self.latents), np.log(rate / len(self.latents)))
 
 
-class AdditivePoisson(Poisson):
+class AdditivePoisson(OneForm, Poisson):
     """y ~ Poisson(E (e^f + e^g)), E the optional metadata `exposure` (1 where it is not given).
 
     (Saul et al. 2016, eq. 10)
@@ -81,10 +84,11 @@ class AdditivePoisson(Poisson):
     log p = y (log E + f + softplus(g − f)) − E (e^f + e^g) − log y!; log_rate_1 f, log_rate_2 g.
 
     The expectation is closed: E[e^f] = exp(m + v/2), and g − f is Gaussian, so that
-    E softplus(g − f) is `expectations.closed.expected_softplus`. No nodes, any variance.
+    E softplus(g − f) is `expectations.closed.expected_softplus`. No nodes, any covariance.
     """
 
     latents: tuple[str, ...] = ("log_rate_1", "log_rate_2")
+    coupled = True  # Without correlations they are 0.3 to 0.6 of the posterior's, some 0.22.
     symmetric = True
 
     def log_density(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
@@ -98,16 +102,14 @@ class AdditivePoisson(Poisson):
         share = expit(np.subtract(f, g))
         return y * share - exposure * np.exp(f), y * expit(np.subtract(g, f)) - exposure * np.exp(g)
 
-    def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, exposure: Value = 1.0
-    ) -> Averages:
-        """E[log p] in closed form (`nodes` is not used); shapes as in `Likelihood`."""
-        (m_f, m_g), (v_f, v_g) = means.T, variances.T
-        term, slope, curvature = expected_softplus(m_g - m_f, v_f + v_g)
-        rates = exposure * np.exp(means.T + 0.5 * variances.T)  # (2, n)
+    def _form(self, y: Array, q: Latents, nodes: int, exposure: Value = 1.0) -> Form:
+        """y (m_f + E softplus(g − f)) − Σ exposure e^{m + v/2}, var(g − f) = v_f + v_g − 2c."""
+        (m_f, m_g), (v_f, v_g) = q.means, q.variances
+        term, slope, bend = expected_softplus(m_g - m_f, v_f + v_g - 2.0 * q.covariance(0, 1))
+        rates = exposure * np.exp(q.means + 0.5 * q.variances)  # (2, n)
         value = y * (m_f + term) - rates.sum(0) + (xlogy(y, exposure) - gammaln(y + 1.0))
-        dmeans = np.stack([y * (1.0 - slope), y * slope]) - rates
-        return packed(value, dmeans, y * curvature - 0.5 * rates)
+        dmeans, bend = np.stack([y * (1.0 - slope), y * slope]) - rates, y * bend
+        return Form(value, dmeans, bend - 0.5 * rates, (-2.0 * bend,))
 
     def natural_parameters(self, f: Array, g: Array, *, exposure: Value = 1.0) -> dict[str, Array]:
         """The two rates (per unit of exposure) and their sum."""
@@ -127,10 +129,16 @@ class NegativeBinomial(Family):
     positive_metadata = ("exposure",)
     scipy_name = "nbinom"
     node_limits = (0.1, 0.5)
+    coupled = False  # Without correlations no standard deviation is below 0.96 of the posterior's.
 
     def _arguments(self, f: Array, g: Array, *, exposure: Value = 1.0) -> Arrays:
         g = np.clip(g, -18.0, 600.0)  # below it is Poisson, but p = r/(r + μ) would lose digits
         return np.exp(-g), expit(-(f + np.log(exposure) + g))
+
+    def cdf(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
+        """P(Y ≤ ⌊y⌋) = I_p(r, ⌊y⌋ + 1), p = r/(r + μ), a regularised beta function; 0 below 0."""
+        r, p = self._arguments(f, g, exposure=exposure)
+        return np.where(np.less(y, 0.0), 0.0, betainc(r, np.maximum(np.floor(y), 0.0) + 1.0, p))
 
     def ppf(self, q: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
         """Quantiles; above a mean of 1e15 in proportion to it, as scipy's may never end."""
@@ -197,3 +205,95 @@ class Binomial(Family):
     def initial_latents(self, y: Array, *, trials: Value) -> Array:
         """The logit of the share of successes."""
         return logit([(np.sum(y) + 0.5) / (np.sum(trials + np.zeros(len(y))) + 1.0)])
+
+
+class BetaBinomial(Family):
+    """y ~ Binomial(trials, p), p ~ Beta(μφ, (1−μ)φ): successes that vary more than a binomial's.
+
+    Latents logit_mean f, μ = 1/(1 + e^{−f}), and log_precision g, φ = e^g; metadata trials
+    (required). var[y] = trials μ(1−μ) (trials + φ)/(1 + φ): as φ → ∞ it is `Binomial`.
+
+    With T(a, k) = log Γ(a + k) − log Γ(a) − k log a, which Binet's function gives without
+    cancellation (`special.rising_excess`), α = μφ, β = (1−μ)φ and n = trials
+
+        log p = log C(n, y) + y log μ + (n−y) log(1−μ) + T(α, y) + T(β, n−y) − T(φ, n).
+    """
+
+    latents = ("logit_mean", "log_precision")
+    support = "counts"
+    scipy_name = "betabinom"
+    node_limits = (0.05, 0.2)
+    impossible = Binomial.impossible  # type: ignore[assignment]
+
+    def _shapes(self, f: Array, g: Array) -> Arrays:
+        """α, β and φ."""
+        g = np.clip(g, -600.0, 600.0)
+        shapes = (np.exp(g + log_expit(side)) for side in (f, np.negative(f)))
+        return *(np.maximum(shape, 1e-300) for shape in shapes), np.exp(g)
+
+    def _arguments(self, f: Array, g: Array, *, trials: Value) -> tuple[Any, ...]:
+        # Beyond a precision of 1e9 the distribution is binomial, but scipy would lose digits.
+        return np.asarray(trials, dtype=int), *self._shapes(f, np.minimum(g, np.log(1e9)))[:2]
+
+    def log_density(self, y: Array, f: Array, g: Array, *, trials: Value) -> Array:
+        """As in the class docstring; −inf for y > trials."""
+        alpha, beta, phi = self._shapes(f, g)
+        rest = np.maximum(trials - y, 0.0)
+        spread = special.rising_excess(alpha, y)[0] + special.rising_excess(beta, rest)[0]
+        spread = spread - special.rising_excess(phi, trials)[0]
+        binomial = y * log_expit(f) + rest * log_expit(np.negative(f))
+        choose = -np.log1p(trials) - betaln(rest + 1.0, y + 1.0)
+        return np.where(y <= trials, binomial + spread + choose, -np.inf)
+
+    def cdf(self, y: Array, f: Array, g: Array, *, trials: Value) -> Array:
+        """P(Y ≤ ⌊y⌋), p(⌊y⌋) times a sum of products of the ratios of neighbouring probabilities.
+
+        p(k−1)/p(k) = k (n−k+β)/((n−k+1) (k−1+α)): downwards from y below the mean, and above it
+        upwards from y + 1, which gives 1 − cdf, so that terms fall.
+        """
+        alpha, beta = self._arguments(f, g, trials=trials)[1:]
+        k = np.clip(np.floor(y), 0.0, trials)
+        lower = k <= trials * expit(f)
+        # Upwards is downwards for n − y failures, with the shapes exchanged.
+        k = np.where(lower, k, trials - k - 1.0)
+        a, b = np.where(lower, alpha, beta), np.where(lower, beta, alpha)
+        k, a, b, n = np.broadcast_arrays(k, a, b, trials)
+        start = np.where(lower, k, n - k)
+        term = np.exp(self.log_density(start, f, g, trials=trials)) * (k >= 0.0)
+        total, k = term.copy(), np.maximum(k, 0.0)
+        while np.any(term > 1e-17 * total):
+            term = term * (k * (n - k + b) / ((n - k + 1.0) * np.maximum(k - 1.0 + a, 1e-300)))
+            total, k = total + term, np.maximum(k - 1.0, 0.0)
+        value = np.where(lower, np.minimum(total, 1.0), 1.0 - np.minimum(total, 1.0))
+        return np.where(np.less(y, 0.0), 0.0, np.where(np.greater_equal(y, trials), 1.0, value))
+
+    def ppf(self, q: Array, f: Array, g: Array, *, trials: Value) -> Array:
+        """The smallest count whose cdf is at least q, by bisection."""
+        shape = np.broadcast_shapes(*(np.shape(x) for x in (q, f, g, trials)))
+        low, high = np.full(shape, -1.0), np.broadcast_to(trials, shape).astype(float)
+        while np.any(high - low > 1.0):
+            middle = np.floor(0.5 * (low + high))
+            enough = self.cdf(middle, f, g, trials=trials) >= np.asarray(q) - 1e-14
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return high
+
+    def dlog_density(self, y: Array, f: Array, g: Array, *, trials: Value) -> Arrays:
+        """By the chain rule from α, β, φ, with the slopes a ∂T(a, k)/∂a."""
+        alpha, beta, phi = self._shapes(f, g)
+        rest, mu, other = np.maximum(trials - y, 0.0), expit(f), expit(np.negative(f))
+        up, down = special.rising_excess(alpha, y)[1], special.rising_excess(beta, rest)[1]
+        slope = other * (y + up) - mu * (rest + down)
+        return slope, up + down - special.rising_excess(phi, trials)[1]
+
+    def initial_latents(self, y: Array, *, trials: Value) -> Array:
+        """The share of successes, and the precision that the spread of the rows' shares asks for.
+
+        E[(y − nμ)²] = nμ(1−μ) (1 + (n−1) ρ) with ρ = 1/(1 + φ).
+        """
+        n = trials + np.zeros(len(y))
+        (f,) = Binomial.initial_latents(self, y, trials=trials)
+        mu, more = expit(f), n > 1.0
+        excess = (y - n * mu) ** 2 / (n * mu * (1.0 - mu)) - 1.0
+        rho = np.sum(excess[more]) / max(float(np.sum(n[more] - 1.0)), 1.0)
+        rho = float(np.clip(rho, 1e-3, 0.9))
+        return np.array([f, np.log(1.0 / rho - 1.0)])

@@ -30,6 +30,7 @@ GL_NODES, GL_WEIGHTS = np.polynomial.legendre.leggauss(10)
 SHORT = 100.0
 """A range of u below this is covered by one sinh in t; a second one compresses longer ranges."""
 MAX_COUNTS = 2**14
+"""Sums over counts have at most so many terms, around the mode where the counts are larger."""
 
 
 def tabulate(
@@ -224,6 +225,10 @@ class Continuous(Tabulated):
         inner = np.exp(self._log_density(EDGES[panel] + half * (1.0 + nodes)))
         return _take(self.edges_cdf, panel) + half * np.tensordot(GL_WEIGHTS, inner, axes=1)
 
+    def _density_in_panel(self, t: np.ndarray, panel: np.ndarray) -> np.ndarray:
+        """The density of t, which lies in `panel`."""
+        return np.exp(self._log_density(t))
+
     def ppf(self, q: np.ndarray) -> np.ndarray:
         """Quantiles, q broadcasting against S."""
         target = np.asarray(q, dtype=np.float64) * self.total
@@ -234,7 +239,7 @@ class Continuous(Tabulated):
             excess = self._cdf_in_panel(t, panel) - target
             low, high = np.where(excess < 0, t, low), np.where(excess < 0, high, t)
             with np.errstate(all="ignore"):
-                newton = t - excess * np.exp(-self._log_density(t))
+                newton = t - excess / self._density_in_panel(t, panel)
             inside = (newton > low) & (newton < high)
             step = np.where(inside, newton, 0.5 * (low + high)) - t
             t = t + step

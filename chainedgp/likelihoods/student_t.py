@@ -5,16 +5,19 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from ..data.names import checks_names
 from ..data.types import Value
 from ..expectations import reduced, special
-from .contract import Array, Arrays, Averages, packed
+from ..expectations.forms import Form, Latents, OneForm
+from ..parameters.priors import Gamma
+from .contract import Array, Arrays
 from .family import Family
 from .wrappers.constant import ConstantLatent
 
 __all__ = ["HetStudentT", "HetStudentTNu", "StudentT"]
 
 
-class HetStudentT(Family):
+class HetStudentT(OneForm, Family):
     """y ~ Student-t with location f, **squared scale** e^g and ν degrees of freedom, a constant.
 
     (Saul et al. 2016, eq. 9)
@@ -27,8 +30,10 @@ class HetStudentT(Family):
     """
 
     latents = ("location", "log_scale2")
+    coupled = False  # Without correlations no standard deviation is below 0.95 of the posterior's.
     parameters = {"nu": 4.0}
     domains = {"nu": "above_one"}
+    default_priors = {"nu": Gamma(2.0, 0.1)}  # Juárez and Steel (2010): most of it from 3 to 50.
     quadrature_latent = "log_scale2"
     scipy_name = "t"
     node_limits = (0.25, 1.0, 1.85, 3.7, 6.6, 10.5, 15.0)
@@ -62,17 +67,16 @@ class HetStudentT(Family):
         second = (nu + 1.0) * (slope * slope - np.where(c2 > 0.0, narrow * (1.0 - share), 0.0))
         return second, -0.5 * (nu + 1.0) * share * (1.0 - share)
 
-    def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, nu: float
-    ) -> Averages:
-        """E[log p], exact in f, `nodes` Gauss–Hermite nodes in g; shapes as in `Likelihood`."""
-        (m_f, m_g), (v_f, v_g) = means.T, variances.T
-        tail = reduced.expected_log_tail(y - m_f, v_f, m_g + np.log(nu), v_g, nodes)
+    def _form(self, y: Array, q: Latents, nodes: int, nu: float) -> Form:
+        """E[log p], exact in f given g, `nodes` Gauss–Hermite nodes in g."""
+        (m_f, m_g), (v_f, v_g) = q.means, q.variances
+        c = None if q.covariances is None else -q.covariances[0, 1]  # that of y − f and g
+        tail = reduced.expected_log_tail((y - m_f, v_f), (m_g + np.log(nu), v_g), c, nodes)
         half = 0.5 * (nu + 1.0)
-        term, dr, dv_f, dg, dv_g = -half * tail
+        term, dr, dv_f, dg, dv_g, *dc = -half * tail
         constant, slope = special.student_t_constant(nu)
-        dnu = (slope + dg) / nu - 0.5 * tail[0]
-        return packed(constant - 0.5 * m_g + term, (-dr, dg - 0.5), (dv_f, dv_g), (dnu,))
+        dnu, value = (slope + dg) / nu - 0.5 * tail[0], constant - 0.5 * m_g + term
+        return Form(value, (-dr, dg - 0.5), (dv_f, dv_g), [-d for d in dc], (dnu,))
 
     def conditional_mean(self, f: Array, g: Array, *, nu: float) -> Array:
         """The location f; inf for ν ≤ 1, where the mean does not exist."""
@@ -88,6 +92,16 @@ class HetStudentT(Family):
         """P(Y ≤ y | f, g; ν)."""
         with np.errstate(over="ignore"):
             return stdtr(nu, (y - f) * np.exp(-0.5 * np.asarray(g)))
+
+    def log_tails(self, y: Array, f: Array, g: Array, *, nu: Value) -> tuple[Array, Array]:
+        """log P(T ≤ z) and log P(T ≤ −z), z = (y − f) e^{−g/2}."""
+        with np.errstate(over="ignore", divide="ignore"):
+            z = (y - f) * np.exp(-0.5 * np.asarray(g))
+            return np.log(stdtr(nu, z)), np.log(stdtr(nu, -z))
+
+    def quantile_slopes(self, y: Array, f: Array, g: Array, *, nu: Value) -> Arrays:
+        """y = f + e^{g/2} t moves by 1 with f, by (y − f)/2 with g."""
+        return np.ones(()), 0.5 * (y - f)
 
     def ppf(self, q: Array, f: Array, g: Array, *, nu: float) -> Array:
         """Quantiles, f + e^{g/2} t_ν(q)."""
@@ -113,6 +127,11 @@ class HetStudentT(Family):
         """v_g, widened for the factor (ν+1)/2: the errors grow as its sixth power or faster."""
         return variances[:, 1] * max(0.5 * (nu + 1.0), 1.0) ** (1.0 / 6.0)
 
+    def joint_node_score(self, y: Array, means: Array, covariances: Array, *, nu: float) -> Array:
+        """`node_score` of a v_g that is larger the more f moves with g."""
+        v_g = _moved(covariances, means[:, 1] + np.log(nu))
+        return self.node_score(y, means, np.stack([v_g, v_g], axis=1), nu=nu)
+
 
 class StudentT(ConstantLatent):
     """y ~ Student-t with location f and constants log_scale2 (the **squared** scale) and nu.
@@ -120,13 +139,14 @@ class StudentT(ConstantLatent):
     `HetStudentT().with_constant("log_scale2")`; the expectation is exact, without quadrature.
     """
 
+    @checks_names
     def __init__(
         self, name: str | None = None, *, nu: float = 4.0, log_scale2: float | None = None
     ) -> None:
         super().__init__(HetStudentT(nu=nu), "log_scale2", log_scale2, name=name)
 
 
-class HetStudentTNu(Family):
+class HetStudentTNu(OneForm, Family):
     """y ~ Student-t with location f, **squared scale** e^g and ν = e^h degrees of freedom.
 
     `HetStudentT` with a third latent, log_nu h, in the place of its parameter. With
@@ -134,7 +154,9 @@ class HetStudentTNu(Family):
     one-dimensional in t = g + h, because e^h tilts the Gaussian of h:
 
         E[T] for t ~ N(m_g + m_h, v_g + v_h),
-        E[e^h T] = e^{m_h + v_h/2} E[T] for t ~ N(m_g + m_h + v_h, v_g + v_h).
+        E[e^h T] = e^{m_h + v_h/2} E[T] for t ~ N(m_g + m_h + v_h, v_g + v_h),
+
+    with var(t) and the tilted means of f and t by all covariances where latents are correlated.
 
     A Gaussian log ν is below 0 sometimes: predictions have quantiles but no mean.
     """
@@ -143,6 +165,7 @@ class HetStudentTNu(Family):
     infinite_mean = True
     scipy_name = "t"
     node_limits = HetStudentT.node_limits
+    coupled = True  # Without correlations they are 0.96, 0.85 and 0.89 of the posterior's.
 
     def _arguments(self, f: Array, g: Array, h: Array) -> Arrays:
         return np.exp(np.clip(h, -7.0, 20.0)), f, np.exp(0.5 * np.asarray(g))  # e^20: Gaussian
@@ -157,29 +180,56 @@ class HetStudentTNu(Family):
         first = _CONSTANT_NU.dlog_density(y, f, g, nu=nu)
         return (*first, nu * _CONSTANT_NU.dlog_density_dtheta(y, f, g, nu=nu)[0])
 
-    def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20
-    ) -> Averages:
-        """E[log p], exact in f, `nodes` Gauss–Hermite nodes in g + h and in h."""
-        (m_f, m_g, m_h), (v_f, v_g, v_h) = means.T, variances.T
+    def _form(self, y: Array, q: Latents, nodes: int) -> Form:
+        """E[log p], exact in f given t, `nodes` Gauss–Hermite nodes in t = g + h and in h."""
+        (m_f, m_g, m_h), (v_f, v_g, v_h) = q.means, q.variances
+        c_fh, c_gh = q.covariance(0, 2), q.covariance(1, 2)
         constant, dh, dv_h = reduced.expected_of_exp(special.student_t_constant, m_h, v_h, nodes)
-        r, m_t, v_t = y - m_f, m_g + m_h, v_g + v_h
-        plain = reduced.expected_log_tail(r, v_f, m_t, v_t, nodes)
-        tilted = reduced.expected_log_tail(r, v_f, m_t + v_h, v_t, nodes)
+        r, m_t, v_t = y - m_f, m_g + m_h, v_g + v_h + 2.0 * c_gh
+        V = q.covariances
+        c = None if V is None else -(V[0, 1] + V[0, 2])  # the covariance of y − f and t
+        plain = reduced.expected_log_tail((r, v_f), (m_t, v_t), c, nodes)
+        moved = (r - c_fh, v_f), (m_t + v_h + c_gh, v_t)
+        tilted = reduced.expected_log_tail(*moved, c, nodes)
         tilted *= np.exp(m_h + 0.5 * v_h)
-        value, dr, dv_f, dt, dv_t = -0.5 * (plain + tilted)
+        value, dr, dv_f, dt, dv_t, *dc = -0.5 * (plain + tilted)
         dmeans = (-dr, dt - 0.5, dt - 0.5 * tilted[0] + dh)
         dv_h += dv_t - 0.25 * tilted[0] - 0.5 * tilted[3]
-        return packed(constant - 0.5 * m_g + value, dmeans, (dv_f, dv_t, dv_h))
+        dcovariances = [pair for d in dc for pair in (-d, 0.5 * tilted[1] - d)]
+        dcovariances.append(2.0 * dv_t - 0.5 * tilted[3])
+        return Form(constant - 0.5 * m_g + value, dmeans, (dv_f, dv_t, dv_h), dcovariances)
+
+    def log_tails(self, y: Array, f: Array, g: Array, h: Array) -> tuple[Array, Array]:
+        """Those of `HetStudentT` at ν = e^h."""
+        nu, *_ = self._arguments(f, g, h)
+        return _CONSTANT_NU.log_tails(y, f, g, nu=nu)
 
     def node_score(self, y: Array, means: Array, variances: Array) -> Array:
         """v_g + v_h, widened for the factor (ν+1)/2 as in `HetStudentT`."""
         nu = np.clip(np.exp(means[:, 2] + variances[:, 2]), 1.0, 1e3)  # above 1e3: Gaussian
         return (variances[:, 1] + variances[:, 2]) * (0.5 * nu + 0.5) ** (1.0 / 6.0)
 
+    def joint_node_score(self, y: Array, means: Array, covariances: Array) -> Array:
+        """`node_score` of t = g + h, or of h alone, the more f moves with t the larger."""
+        A = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])  # f and t
+        v_h = covariances[:, 2, 2]
+        v_t = _moved(A @ covariances @ A.T, means[:, 1] + means[:, 2])
+        rest = np.maximum(v_t - v_h, 0.0)
+        return self.node_score(y, means, np.stack([rest, rest, v_h], axis=1))
+
     def initial_latents(self, y: Array) -> Array:
         """As `HetStudentT` with ν = 4: the best constant ν may be infinite."""
         return np.append(_CONSTANT_NU.initial_latents(y, nu=4.0), np.log(4.0))
+
+
+def _moved(V: Array, m_t: Array) -> Array:
+    """The variance of t to count for nodes in it, V (n, 2, 2) of f and t, widths of f e^{t/2}.
+
+    At a singularity of log(1 + x² e^{−t}) t is π off the real line, x e^{t/2}: per sd of t they
+    are sd/π and the `lean` of f. Widths are those of two sds below the mean of t.
+    """
+    sd = np.sqrt(V[:, 1, 1])
+    return (sd + np.pi * reduced.lean(V, m_t - 2.0 * sd)) ** 2
 
 
 _CONSTANT_NU = HetStudentT()

@@ -68,6 +68,11 @@ class Support:
         return None if self.continuous or not self.bounded else int(self.ends[1]) + 1
 
     @property
+    def num_classes(self) -> int | None:
+        """The number of classes; None where targets are numbers that are more and less."""
+        return self.size if self.size == 2 or not self.ordered else None
+
+    @property
     def interior(self) -> float:
         """A target that is no end of a continuum."""
         return 0.5 * (self.ends[0] + self.ends[1]) if self.continuous and self.bounded else 1.0

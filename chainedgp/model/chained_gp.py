@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,16 +18,25 @@ from ..assessment.loo import LOO, REFIT, loo
 from ..assessment.summary import summary
 from ..data.arguments import as_name, one_of, positive_int, thread_count
 from ..data.frames import as_column_names, column_names
+from ..data.labels import class_names_of
+from ..data.names import checks_names, meant
 from ..data.rows import Rows, is_dask
 from ..data.tables import Table
 from ..data.types import Data, FilePath, Frame, Metadata, Seed
 from ..distributed import distribute
-from ..errors import InputError
+from ..errors import (
+    ArgumentError,
+    CensoringWarning,
+    InputError,
+    NoiseWarning,
+    TargetWarning,
+    UnfittedWarning,
+)
+from ..inference.default_priors import default_priors
 from ..inference.inducing import select_inducing
-from ..inference.lbfgs import TOLERANCE
 from ..inference.optimize import optimize, optimize_restarts
-from ..inference.parts import Parts, leaves_below
 from ..inference.problem import Problem
+from ..inference.rescue import NO_LIMIT, rows_without_noise
 from ..inference.result import OptimizationResult, TracePoint
 from ..inference.starts import (
     default_kernels,
@@ -35,20 +46,25 @@ from ..inference.starts import (
     warn_of_scaling,
 )
 from ..inference.stochastic import BatchArguments
+from ..inference.theta_and_q import Parts, leaves_below
 from ..kernels import Kernel, as_kernel
 from ..likelihoods import Likelihood
 from ..likelihoods.density_check import check_density
+from ..likelihoods.ties import Ties
 from ..linalg import Array, one_blas_thread
 from ..means import MeanFunction
 from ..parameters.paramz_model import ParamzModel
 from ..parameters.parts import LatentList
+from ..plotting.grids import Place
+from ..posterior.choice import POSTERIORS, PosteriorName, family_of
 from ..posterior.evaluator import Evaluator
 from ..posterior.family import PosteriorFamily
-from ..posterior.mean_field import MEAN_FIELD
 from ..posterior.shards import Shard
 from ..posterior.sparse import make_prior
 from ..predictive.distribution import Predictive
 from ..predictive.predictor import Predictor
+from ..sampling.around import Around, around_the_fit
+from ..sampling.nuts import Sampled, sample
 from .arguments import (
     Kernels,
     Means,
@@ -67,6 +83,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ChainedGP"]
 
+PRIORS = ("auto", "default")  # Beside None these are the choices of default priors.
+TIES = ("auto", "spread")  # Beside None these are the choices for repeated targets.
+# These names paramz sets on a copy, and fits bring the others.
+BY_PARAMZ = ("observers", "cache", "logger", "optimization_runs", "preferred_optimizer")
+SET_LATER = (*BY_PARAMZ, "last_result")
 JITTER = 1e-8  # By default this share of its mean is added to the diagonal of Kuu.
 
 
@@ -75,15 +96,18 @@ class ChainedGP(ParamzModel):
 
         y_i ~ p(y | f_1(x_i), …, f_b(x_i); θ),    f_j ~ GP(mean_j, k_j)
 
-    Sparse inducing-point posterior q(u_1) … q(u_b), whitened (Saul et al. 2016, eqs. 1 and 2).
+    Sparse inducing-point posterior q(u_1) … q(u_b), whitened (Saul et al. 2016, eqs. 1 and 2), or
+    q(u_1, …, u_b) with correlations between latents.
 
     Parameters
     ----------
     X : (N, D) inputs; numpy, lists, data frames; (N,) becomes one column. Copied, but a memmap is
         referenced. A Dask array stays on its cluster; see `chainedgp.distributed`.
-    Y : (N,) or (N, 1) targets.
+    Y : (N,) or (N, 1) targets. Likelihoods of classes take codes 0, 1, 2, …, text (classes are
+        sorted) or categories (in their order); `m.class_names` keeps the labels.
     likelihood : a `Likelihood`; copied.
-    kernels : None (ARD RBF per latent), one kernel (copied for each latent) or one per latent.
+    kernels : None (an ARD RBF per latent, with two or more inputs plus a `Linear` part for the
+        first), one kernel (copied for each latent) or one per latent.
     Z : None (chosen from X), (M, D) inducing inputs shared by all latents, or one array per latent.
     mean_functions : None (a constant per latent, started from the data), one, or one per latent.
     Y_metadata : dict of per-row values (N,), (N, 1) or scalar: what the likelihood's
@@ -94,7 +118,18 @@ class ChainedGP(ParamzModel):
     num_nodes : quadrature nodes per latent dimension; None chooses them for every row.
     num_threads : threads for passes over the data; None reads CHAINEDGP_NUM_THREADS, else uses all
         cores available to the process.
+    posterior : "mean_field", q(u_1) … q(u_b), as in the paper; "joint", q(u_1, …, u_b), at about
+        twice the cost of an evaluation; or "auto", which takes the joint one for likelihoods whose
+        latents are coupled: for these the bands of a mean field are too narrow.
     missing : "raise", or "drop" to leave out the rows whose target is NaN.
+    priors : "auto" puts weakly informative priors on the parameters of default kernels and, beside
+        these, on some of the likelihood, such as ν of a Student-t; kernels that are given are left
+        alone, and the likelihood with them. "default" puts the same priors on any kernels; None
+        puts none. `m.summary()` shows them, `m.set_prior` changes single ones.
+    ties : "auto" spreads targets that several rows share, in models with default kernels: a
+        repeated target, as rounding makes it, counts as known to a quarter of the distance to
+        others, so that no noise vanishes there (`likelihoods.ties.Ties`). "spread" does so with any
+        kernels; None takes them for exact. `m.summary()` tells what was found.
     input_names : D names of the columns of X, for prints, plots and the `active_dims` of kernels;
         None takes those of a data frame. Frames to predict at must have the columns of the frame
         that the model was built with or, if that was an array, of these names.
@@ -109,8 +144,13 @@ class ChainedGP(ParamzModel):
     target_name: str | None
     _column_names: tuple[str, ...] | None  # Frames to predict at must have these columns.
     _problem: Problem | None = None  # A model that was stored without its rows has none.
-    _family: PosteriorFamily = MEAN_FIELD  # what q may be
+    _family: PosteriorFamily  # what q may be
+    _given_kernels: bool = False  # Their values are where a fit begins.
+    _ties: Ties | None  # what stands for targets that several rows share
+    _warned_unfitted: bool = False  # Each of these warnings comes once for a model.
+    _warned_censoring: bool = False
 
+    @checks_names
     def __init__(
         self,
         X: Data,
@@ -127,17 +167,27 @@ class ChainedGP(ParamzModel):
         num_nodes: int | None = None,
         num_threads: int | None = None,
         missing: str = "raise",
+        priors: str | None = "auto",
+        ties: str | None = "auto",
         input_names: Sequence[str] | None = None,
+        posterior: PosteriorName = "auto",
     ) -> None:
         super().__init__(as_name(name))
+        with_priors = priors is not None and one_of(priors, PRIORS, "priors") == "default"
+        with_priors |= priors == "auto" and kernels is None
+        self._spreads_ties = ties is not None and one_of(ties, TIES, "ties") == "spread"
+        self._spreads_ties |= ties == "auto" and kernels is None
+        self._given_kernels = kernels is not None
         self._set_options(num_nodes, num_threads)
         jitter = checked_jitter(jitter)
         self.likelihood = checked_likelihood(likelihood)
+        self._family = family_of(one_of(posterior, POSTERIORS, "posterior"), self.likelihood)
         missing = one_of(missing, ("raise", "drop"), "missing")
         evaluator = self._read_data(X, Y, Y_metadata, missing)
         if input_names is not None:
             self.input_names = as_column_names(input_names, self.X.shape[1])
             self._column_names = self._column_names or tuple(self.input_names)
+        warn_of_scaling(self._sample.X, self.input_names)
         own_kernels, own_means = self._make_parts(kernels, mean_functions)
         num_inducing = positive_int(num_inducing, "num_inducing")
         inducing = (
@@ -146,7 +196,11 @@ class ChainedGP(ParamzModel):
             else checked_inducing(Z, len(self.latents), self.X.shape[1])
         )
         self._link(own_kernels, own_means, inducing, jitter)
+        if with_priors:
+            for leaf, prior in default_priors(self._parts, self._sample.X, self._starts.scales):
+                self.set_prior(leaf, prior)
         self._problem = self._make_problem(evaluator)
+        self._problem.begun = self._problem.snapshot()
 
     # ---- construction ---------------------------------------------------------------------------
 
@@ -157,8 +211,14 @@ class ChainedGP(ParamzModel):
         self._column_names = column_names(X)
         self.input_names = list(self._column_names) if self._column_names else None
         self.target_name = (column_names(Y) or [None])[0]
+        likelihood = self.likelihood
+        likelihood.class_names = class_names_of(
+            Y,
+            likelihood.target_support.num_classes,
+            likelihood.ordered_classes,
+            type(likelihood).__name__,
+        )
         evaluator = self._take_rows(X, Y, Y_metadata, missing)
-        warn_of_scaling(self._sample.X)
         return evaluator
 
     def _take_rows(
@@ -196,15 +256,31 @@ class ChainedGP(ParamzModel):
         given_kernels = one_per_latent(kernels, b, "kernels", "a kernel", as_kernel)
         given_means = one_per_latent(means, b, "mean_functions", "a mean function", as_mean)
         start_parameters(self.likelihood, self._sample)
-        self._starts = starts_from(self.likelihood, self._sample)
-        scales, symmetric = self._starts.scales, self.likelihood.symmetric
-        own_kernels = given_kernels or default_kernels(X, scales, symmetric)
+        self._start()
+        if self._ties is not None and self._ties.advice is not None:
+            warnings.warn(
+                f"Of {self._sample.num_rows} rows {self._ties.advice}. As it is, they count as "
+                "rounded, so that no noise vanishes at them; ties=None takes them for exact.",
+                TargetWarning,
+                stacklevel=5,
+            )
+        alike = self.likelihood.symmetric, self.likelihood.trends
+        own_kernels = given_kernels or default_kernels(X, self._starts.scales, *alike)
         own_means = given_means or default_means(self._starts.constants)
         for kernel in own_kernels:
             kernel.name_columns(self.input_names)
         for part in (*own_kernels, *own_means):
             part.check_columns(X.shape[1])
         return own_kernels, own_means
+
+    def _start(self) -> None:
+        """What the targets alone tell: those that are repeated, and where latents start."""
+        self._ties = Ties.of(self.likelihood, self._sample) if self._spreads_ties else None
+        self._starts = starts_from(self.likelihood, self._sample, self._ties)
+        if self._ties is not None and not np.isfinite(self._starts.score):
+            # A density may end between a target and what stands for it.
+            self._ties = None
+            self._starts = starts_from(self.likelihood, self._sample)
 
     def _link(
         self,
@@ -229,14 +305,42 @@ class ChainedGP(ParamzModel):
             self.link_parameter(child)
         leaves = [leaves_below(part) for part in (Z_leaves, q_mu, q_sqrt)]
         given = tuple(kernels), tuple(means), self.likelihood, jitter
-        self._parts = Parts(*given, *leaves, family=self._family)
+        self._parts = Parts(
+            *given,
+            *leaves,
+            family=self._family,
+            ties=self._ties,
+            given_kernels=self._given_kernels,
+        )
 
     def __setattr__(self, attribute: str, value: Any) -> None:
         if attribute in ("kernels", "mean_functions", "likelihood") and attribute in self.__dict__:
             raise InputError(
                 f"m.{attribute} cannot be replaced: set its parameters, or build a new model."
             )
+        if type(self) is ChainedGP and not self._may_be_set(attribute):
+            raise InputError(self._not_to_be_set(attribute))
         super().__setattr__(attribute, value)
+
+    def _may_be_set(self, attribute: str) -> bool:
+        """Whether a name is one that a model has, or private; while it is built all may be set."""
+        building = self.__dict__.get("_in_init_", True)
+        known = attribute in self.__dict__ or hasattr(type(self), attribute)
+        return building or known or attribute.startswith("_") or attribute in SET_LATER
+
+    def _not_to_be_set(self, attribute: str) -> str:
+        """What to do in the place of setting an attribute that a model does not have."""
+        arguments = inspect.signature(ChainedGP.__init__).parameters
+        public = [name for name in (*vars(self), *dir(type(self))) if name[0] != "_"]
+        found = meant(attribute, [*arguments, *public])
+        words = f"a model has no attribute {attribute!r} to be set"
+        if attribute in arguments:
+            return (
+                f"{words}: it is an argument of the constructor. Build a new model, "
+                f"ChainedGP(X, Y, …, {attribute}=…)."
+            )
+        hint = "" if found is None else f" Did you mean {found!r}?"
+        return f"{words}.{hint} Names that begin with _ are free for values of your own."
 
     # ---- data and parts -------------------------------------------------------------------------
 
@@ -259,6 +363,16 @@ class ChainedGP(ParamzModel):
     def latents(self) -> tuple[str, ...]:
         """Names of the latent functions."""
         return tuple(self.likelihood.latents)
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Labels of the classes in the order of their codes; None where Y had numbers."""
+        return self.likelihood.class_names
+
+    @property
+    def posterior(self) -> PosteriorName:
+        """The family of q: "mean_field" or "joint"."""
+        return self._family.name
 
     @property
     def jitter(self) -> float:
@@ -292,8 +406,11 @@ class ChainedGP(ParamzModel):
             input_names=self.input_names,
             column_names=self._column_names,
             target_name=self.target_name,
+            class_names=self.class_names,
             jitter=self.jitter,
             num_nodes=self.num_nodes,
+            posterior=self.posterior,
+            ties=self._spreads_ties,
             likelihood=self.likelihood,
             kernels=list(self.kernels),
             means=list(self.mean_functions),
@@ -301,7 +418,7 @@ class ChainedGP(ParamzModel):
             leaves=leaves_of(self),
             hyperpriors=self.hyperpriors,
             rows=StoredRows(self.X, self._data.y, self.Y_metadata) if data else None,
-            sites=np.concatenate([shard.sites.current for shard in shards], 2)
+            sites=np.concatenate([shard.sites.current for shard in shards], axis=-1)
             if data and all(shard.has_sites for shard in shards)
             else None,
             result=getattr(self, "last_result", None),
@@ -328,6 +445,9 @@ class ChainedGP(ParamzModel):
         D = stored.num_columns
         self._set_options(stored.num_nodes, None)
         self.likelihood = stored.likelihood
+        self.likelihood.class_names = stored.class_names
+        self._family = family_of(stored.posterior, self.likelihood)
+        self._spreads_ties, self._ties = stored.ties, None
         self.input_names, self._column_names = stored.input_names, stored.column_names
         self.target_name = stored.target_name
         self._data = self._sample = Rows(np.empty((0, D)), np.empty(0))
@@ -352,7 +472,8 @@ class ChainedGP(ParamzModel):
         columns = self._column_names or self.X.shape[1]
         missing = one_of(missing, ("raise", "drop"), "missing")
         evaluator = self._take_rows(X, Y, Y_metadata, missing, columns)
-        self._starts = starts_from(self.likelihood, self._sample)
+        self._start()
+        self._parts.ties = self._ties
         self._problem = self._make_problem(evaluator)
 
     # ---- the bound ------------------------------------------------------------------------------
@@ -412,13 +533,14 @@ class ChainedGP(ParamzModel):
 
     # ---- fits -----------------------------------------------------------------------------------
 
+    @checks_names
     def optimize(
         self,
         method: str | None = None,
         messages: bool | None = None,
         max_iters: int = 1000,
         *,
-        tolerance: float = TOLERANCE,
+        tolerance: float | None = None,
         only: str | None = None,
         batch_size: int | None = None,
         epochs: float | None = None,
@@ -441,12 +563,14 @@ class ChainedGP(ParamzModel):
             batch_size is given), "adam", "rmsprop" or "adagrad". GPy's names "lbfgs" and "bfgs" for
             "lbfgsb" are understood, and its keyword `optimizer`.
         messages : show progress; None shows it when a person is watching.
-        max_iters : most iterations.
+        max_iters : most iterations. From 50 on, the default method tries several starts first where
+            the model is new: `result.start` and `result.starts` tell which.
         tolerance : nats that the last 10 iterations must have gained together, or the fit has
-            converged; with very many rows 1e-4 N saves time and costs no accuracy that matters.
+            converged. None is 0.001, and for the default method 5e-5 for each row where that is
+            more: a prediction that is off by a hundredth of its sd costs its row as much.
         only : "variational" finds q alone, at the current hyperparameters.
-        batch_size, epochs, rng : rows in a batch (1,000), passes over the data (10), seed or
-            Generator of the shuffling; stochastic methods only.
+        batch_size, epochs, rng : rows in a batch (1,000), passes over the data (None goes on until
+            a pass gains little), seed or Generator of the shuffling; stochastic methods only.
         holdout, patience : fraction of rows held out for an NLPD after every epoch, the best of
             which is kept; stop after so many epochs without a better one. "natgrad" settles q on
             all rows at the end.
@@ -459,6 +583,7 @@ class ChainedGP(ParamzModel):
         -------
         OptimizationResult : converged or not, why it stopped, counts, the trace of the bound.
         """
+        self._warn_of_censoring()
         save = None
         if checkpoint is not None:  # Rows on a cluster have files of their own.
             save = partial(self.save, checkpoint, data=not is_dask(self.X))
@@ -477,6 +602,23 @@ class ChainedGP(ParamzModel):
         )
         return self.last_result
 
+    def _warn_of_censoring(self) -> None:
+        """Say once how to tell of censoring where times to events are fitted without a word."""
+        if self._warned_censoring or not self.likelihood.event_times:
+            return
+        told = "censored" in self._data.metadata
+        if told or "censored" not in self.likelihood.metadata_names:
+            return
+        self._warned_censoring = True
+        warnings.warn(
+            f"{type(self.likelihood).__name__} takes all times for events that were seen. Where "
+            'some were not yet, say so: Y_metadata={"censored": c}, 1 for a row that ended without '
+            'its event, 0 for an event; {"censored": 0} says that all were seen.',
+            CensoringWarning,
+            stacklevel=4,
+        )
+
+    @checks_names
     def optimize_restarts(
         self,
         num_restarts: int = 10,
@@ -490,6 +632,7 @@ class ChainedGP(ParamzModel):
         rng : seed or Generator of the perturbations. Restarts run in parallel on threads. One that
         fails is reported in `result.warnings` and never wins.
         """
+        self._warn_of_censoring()
         self.last_result = optimize_restarts(
             self.problem, num_restarts, messages=messages, max_iters=max_iters, rng=rng
         )
@@ -497,12 +640,18 @@ class ChainedGP(ParamzModel):
 
     # ---- predictions --------------------------------------------------------------------------
 
-    def predict_latents(self, Xnew: Data, full_cov: bool = False) -> tuple[Array, Array]:
+    def predict_latents(
+        self, Xnew: Data, full_cov: bool = False, cross_cov: bool = False
+    ) -> tuple[Array, Array]:
         """q(f*) of every latent at Xnew (Saul et al. 2016, eqs. 4 and 5).
 
-        Returns mean (n, b) and variance (n, b), or with `full_cov` the covariance (b, n, n).
+        full_cov : covariances between rows. cross_cov : covariances between latents, which are 0
+        in the mean field.
+
+        Returns the mean (n, b), and the variance (n, b); with `full_cov` the covariance (b, n, n)
+        of each latent, with `cross_cov` (n, b, b) of each row, with both (b, b, n, n) of all.
         """
-        return self._predictor().latents(Xnew, full_cov)
+        return self._predictor().latents(Xnew, full_cov, cross_cov)
 
     def predictive(self, Xnew: Data, Y_metadata: Metadata = None) -> Predictive:
         """The predictive distribution of the targets at Xnew: p(y* | x*) under q (one per row)."""
@@ -521,9 +670,19 @@ class ChainedGP(ParamzModel):
         """Predictions as a pandas DataFrame with the index of Xnew, where it has one.
 
         A frame of another library, such as polars, gives a frame of that library. Columns: mean,
-        variance, and the quantiles, in percent: "2.5%", "50%", "97.5%".
+        variance, and the quantiles, in percent: "2.5%", "50%", "97.5%". For classes instead
+        "class", the most probable one, and the probability of each: "P(no)", "P(yes)".
         """
         return self._predictor().frame(Xnew, quantiles, Y_metadata)
+
+    def predict_proba(self, Xnew: Data, Y_metadata: Metadata = None) -> Array | Frame:
+        """Probabilities of the classes at Xnew, P(y = k | x) = ∫ P(y = k | f) q(f) df: (n, K).
+
+        For likelihoods of classes: `Bernoulli`, `HetProbit`, `Softmax`, `Ordinal`. Columns are in
+        the order of the codes, which is that of `m.class_names`; rows sum to 1. A data frame Xnew
+        gives a frame of its library, with the names of the classes as columns.
+        """
+        return self._predictor().probabilities(Xnew, Y_metadata)
 
     def predict_quantiles(
         self, Xnew: Data, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Metadata = None
@@ -559,7 +718,31 @@ class ChainedGP(ParamzModel):
         return self._predictor().latent_draws(Xnew, size, rng)
 
     def _predictor(self) -> Predictor:
-        """What predictions are made of, at the current parameters and q."""
+        """What predictions are made of, at the current parameters and q.
+
+        Warns of a lost noise, and once for a model that was neither fitted nor set by hand.
+        """
+        result = getattr(self, "last_result", None)
+        if result is None and not self._warned_unfitted and self._problem and self._problem.is_new:
+            self._warned_unfitted = True
+            warnings.warn(
+                "this model was never fitted: it predicts its prior, centred by the data. Call "
+                "m.optimize() first.",
+                UnfittedWarning,
+                stacklevel=3,
+            )
+        if (
+            result is not None
+            and self._problem
+            and (result.reason == NO_LIMIT or rows_without_noise(self._problem).size)
+        ):
+            warnings.warn(
+                "some noise has vanished in the fit, so that predictions are far too certain where "
+                "targets are repeated or followed exactly. Spread repeated targets (ties="
+                '"spread"), say how they were rounded (Rounded), or put a prior on the noise.',
+                NoiseWarning,
+                stacklevel=3,
+            )
         theta = self._parts.theta()
         with one_blas_thread():
             priors = [
@@ -569,6 +752,73 @@ class ChainedGP(ParamzModel):
         columns = self._column_names or self.X.shape[1]
         q = self._parts.q()
         return Predictor(self.likelihood, tuple(priors), q, columns, self._family)
+
+    # ---- the posterior itself -------------------------------------------------------------------
+
+    def over_hyperparameters(self, size: int = 50, rng: Seed = 0) -> Around:
+        """Predictions that average over the hyperparameters, too, for the price of some fits of q.
+
+        Points are drawn from a Gaussian around the fit, in logarithms of positive parameters, of
+        the curvature that the bound and the priors have there; q is found at each, and weights
+        correct what the Gaussian has wrong. With few rows, bands are then wider than those at the
+        best hyperparameters alone. Inducing inputs stay where they are. For up to some hundreds of
+        rows it takes seconds; `sample` does without the approximations, and takes minutes.
+
+            m.over_hyperparameters().predict_quantiles(Xnew)
+
+        size : number of points. rng : seed or Generator that draws them.
+
+        Returns
+        -------
+        Around : predictions by methods of the same names as here. The model is not changed.
+        """
+        columns = self._column_names or self.X.shape[1]
+        return around_the_fit(self.problem, columns, size, rng)
+
+    def sample(
+        self,
+        draws: int = 1000,
+        chains: int = 4,
+        *,
+        hyperparameters: bool = True,
+        tune: int = 400,
+        target_accept: float = 0.8,
+        rng: Seed = None,
+        messages: bool | None = None,
+    ) -> Sampled:
+        """Draws from the posterior, by the no-U-turn sampler: exact when it matters.
+
+        Of the whitened inducing values v, whose posterior q approximates, and of the free
+        hyperparameters with their priors: without Gaussians, correlations between latents or single
+        best values taken for granted. Inducing inputs stay where they are. For some hundreds of
+        rows it takes minutes. Needs nutpie and arviz: pip install 'chainedgp[mcmc]'.
+
+        Parameters
+        ----------
+        draws, chains : draws of each chain after its warm-up, and number of chains.
+        hyperparameters : False keeps them as they are. Otherwise all that are positive or bounded
+            must have priors: flat ones are improper.
+        tune : draws of each chain to find step size and scales; they are not kept.
+        target_accept : closer to 1 takes smaller steps, and costs more.
+        rng : seed or Generator. messages : show progress; None shows it to a person.
+
+        Returns
+        -------
+        Sampled : an arviz InferenceData, R-hat and effective numbers of draws, and predictions that
+            average over the draws, by methods of the same names as here. The model is not changed.
+        """
+        columns = self._column_names or self.X.shape[1]
+        return sample(
+            self.problem,
+            columns,
+            draws,
+            chains,
+            hyperparameters=hyperparameters,
+            tune=tune,
+            target_accept=target_accept,
+            rng=rng,
+            messages=messages,
+        )
 
     # ---- assessment ---------------------------------------------------------------------------
 
@@ -586,7 +836,8 @@ class ChainedGP(ParamzModel):
         """What to look at before trusting the fit, in words, each with its cause and remedy.
 
         Asks whether the fit converged, whether quadrature nodes suffice, how many rows widen q
-        (negative sites), how influential single rows are (Pareto k), whether predictions of rows
+        (negative sites), how far q is from the posterior it stands for (by draws of that), how
+        influential single rows are (Pareto k), whether predictions of rows
         left out are calibrated, which rows are outliers, whether more inducing inputs would help,
         which parameters are at a bound or run away, whether data are badly scaled, and whether the
         noise vanishes. A few passes over the data; the model is not changed.
@@ -606,6 +857,12 @@ class ChainedGP(ParamzModel):
         title = dict(self._header())
         if self.input_names is not None:
             title["Inputs"] = ", ".join(map(str, self.input_names))
+        if self.class_names is not None:
+            title["Classes"] = ", ".join(self.class_names)
+        if self.hyperpriors:
+            title["Priors"] = f"log-density {self.log_prior():.6g}, not part of the bound"
+        if self._ties is not None:
+            title["Ties"] = self._ties.words
         title["Last fit"] = str(getattr(self, "last_result", "none"))
         return summary(self, (*self._parts.Z, *self._parts.q_mu, *self._parts.q_root), title)
 
@@ -647,13 +904,51 @@ class ChainedGP(ParamzModel):
 
     # ---- figures: the functions of `chainedgp.plotting`, with the model as first argument --------
 
-    def plot(self, **options: Any) -> Axes:
-        """The fit: `plot_fit` for one input, `plot_map` for two, else `plot_slice`."""
-        if self.X.shape[1] == 1:
-            return plotting.plot_fit(self, **options)
-        if self.X.shape[1] == 2:
-            return plotting.plot_map(self, **options)
-        return plotting.plot_slice(self, **options)
+    @checks_names
+    def plot(
+        self,
+        *,
+        levels: Sequence[float] | None = None,
+        input: int | str | None = None,
+        latent: int | str | None = None,
+        what: str | float | None = None,
+        inputs: tuple[int | str, int | str] | None = None,
+        at: Place = None,
+        limits: Sequence[float | tuple[float, float] | None] | None = None,
+        num: int | None = None,
+        data: bool | None = None,
+        legend: bool | None = None,
+        colorbar: bool | None = None,
+        Y_metadata: Metadata = None,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """The fit: `plot_fit` for one input, `plot_map` for two, else `plot_slice`.
+
+        Of classes their probabilities. Arguments are those of these functions, None is their own
+        default; one that the function does not take is an error.
+
+        levels, legend : of one input or more than two. input, latent : of more than two.
+        what, inputs, colorbar : of two. at : of two or more. limits, num, data, Y_metadata, ax : of
+        all; limits of two inputs are a pair each.
+        """
+        chosen: dict[int, Callable[..., Axes]]
+        chosen = {1: plotting.plot_fit, 2: plotting.plot_map}
+        function: Any = chosen.get(self.X.shape[1], plotting.plot_slice)
+        options = {
+            "levels": levels, "input": input, "latent": latent, "what": what, "inputs": inputs,
+            "at": at, "limits": limits, "num": num, "data": data, "legend": legend,
+            "colorbar": colorbar, "Y_metadata": Y_metadata, "ax": ax,
+        }  # fmt: skip
+        given = {key: value for key, value in options.items() if value is not None}
+        known = inspect.signature(function).parameters
+        for key in given:
+            if key not in known:
+                takes = ", ".join(name for name in known if name != "model")
+                raise ArgumentError(
+                    f"plot of a model of {self.X.shape[1]} inputs is {function.__name__}, which "
+                    f"has no argument {key!r}: it has {takes}."
+                )
+        return function(self, **given)
 
     plot_fit = plotting.plot_fit
     plot_latents = plotting.plot_latents
@@ -677,6 +972,7 @@ class ChainedGP(ParamzModel):
             ("Chained GP", self.name),
             ("Likelihood", f"{type(self.likelihood).__name__}({', '.join(self.latents)})"),
             ("Data", f"{self.X.shape[0]} rows, {self.X.shape[1]} inputs, {M} inducing inputs"),
+            ("Posterior", self.posterior.replace("_", " ")),
             ("Bound", "not evaluated yet" if bound is None else f"{bound:.6g}{stale}"),
         ]
 

@@ -11,35 +11,49 @@ from scipy.special import gammaln
 from ..errors import InputError
 from ..linalg import Array
 
-__all__ = ["Gamma", "HalfNormal", "LogNormal", "Normal", "Prior"]
+__all__ = ["Gamma", "HalfNormal", "LogGaussian", "LogNormal", "Normal", "Prior"]
 
 HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
 
 
 @dataclass(frozen=True)
 class Prior:
-    """A prior density on each entry of a parameter, on the parameter's own scale.
+    """A prior density on the entries of a parameter, on the parameter's own scale.
 
     No Jacobian is added for the optimiser's transformation: the optimum is the mode (MAP) in the
     parameter itself.
     """
 
     def log_density(self, x: Array) -> Array:
-        """log p(x), elementwise."""
+        """log p(x) of each entry; where entries depend on each other, shares of their sum."""
         raise NotImplementedError
 
     def gradient(self, x: Array) -> Array:
-        """d log p / dx, elementwise."""
+        """The derivative of the sum of `log_density` in each entry."""
         raise NotImplementedError
+
+    def words(self, entry: int) -> str:
+        """What a table of parameters says of the prior of one entry."""
+        return str(self)
 
     #: Names of fields that may be any number; all other fields must be positive.
     real_fields: ClassVar[tuple[str, ...]] = ("mean",)
+    #: Whether the density is that of the logarithm of x, not of x.
+    of_logarithms: ClassVar[bool] = False
+    #: Names of fields that may be 0.
+    zero_fields: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            real = name in self.real_fields
-            if not np.isfinite(value) or not (real or value > 0):
+            real, zero = name in self.real_fields, name in self.zero_fields
+            try:
+                numbers = np.asarray(value, dtype=float)
+            except (TypeError, ValueError):
+                numbers = np.array(np.nan)
+            positive = real or (numbers > 0).all() or (zero and (numbers >= 0).all())
+            if not (np.isfinite(numbers).all() and positive):
                 what = "finite" if real else "positive and finite"
+                what = "at least 0 and finite" if zero else what
                 raise InputError(f"{type(self).__name__}: {name} must be {what}; got {value!r}.")
 
 
@@ -109,3 +123,56 @@ class HalfNormal(Prior):
     def gradient(self, x: Array) -> Array:
         """−x/sd²."""
         return -x / self.sd**2
+
+
+@dataclass(frozen=True)
+class LogGaussian(Prior):
+    """Positive entries x_d with log(x_d / median_d) jointly normal, N(0, sd² I + common_sd² 11ᵀ).
+
+    That is x_d = median_d · e^(c + r_d) with a common c ~ N(0, common_sd²), integrated out, and
+    r_d ~ N(0, sd²): the entries shrink towards a common multiple of their medians, which the data
+    find. With few data they stay nearly in proportion, with many each goes its own way.
+
+    The density is that of the logarithms, unlike `LogNormal`'s: the mode (MAP) is then the median,
+    and no unit of x has a part in it.
+
+    Parameters
+    ----------
+    median : one number for all entries, or a tuple with one for each.
+    sd, common_sd : standard deviations of the logarithms, of each entry and of what they share.
+    """
+
+    median: float | tuple[float, ...] = 1.0
+    sd: float = 1.0
+    common_sd: float = 0.0
+
+    of_logarithms = True
+    zero_fields = ("common_sd",)
+
+    def log_density(self, x: Array) -> Array:
+        """−½ zᵀΣ⁻¹z − ½ log |2πΣ| with z = log(x / median), in equal or natural shares."""
+        z, D = self._logarithms(x), x.size
+        log_determinant = np.log1p(D * (self.common_sd / self.sd) ** 2) / D
+        shares = -0.5 * z * self._whitened(z) - 0.5 * log_determinant - np.log(self.sd)
+        return (shares - HALF_LOG_2PI).reshape(x.shape)
+
+    def gradient(self, x: Array) -> Array:
+        """−(Σ⁻¹z)_d / x_d."""
+        return -self._whitened(self._logarithms(x)).reshape(x.shape) / x
+
+    def words(self, entry: int) -> str:
+        """The median, the factor that two of three values are within, and whether it is shared."""
+        medians = np.atleast_1d(self.median)
+        factor = float(np.exp(np.hypot(self.sd, self.common_sd)))
+        shared = ", in part common to all" if self.common_sd > 0.0 and medians.size > 1 else ""
+        median = float(medians[entry % medians.size])
+        return f"about {median:.3g}, within a factor of {factor:.2g}{shared}"
+
+    def _logarithms(self, x: Array) -> Array:
+        """The z (D,) of x."""
+        return np.log(np.ravel(x)) - np.log(np.asarray(self.median))
+
+    def _whitened(self, z: Array) -> Array:
+        """Σ⁻¹z, by the formula of Sherman and Morrison."""
+        common2, own2 = self.common_sd**2, self.sd**2
+        return (z - z.sum() * common2 / (own2 + z.size * common2)) / own2

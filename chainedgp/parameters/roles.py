@@ -16,7 +16,7 @@ class Role(Enum):
 
     #: A covariance is proportional to it. A fit that begins with far too large ones shrinks them.
     VARIANCE = "variance"
-    #: Correlations grow with it. Fits of likelihoods whose latents play the same role try several.
+    #: Correlations grow with it. The fit of a new model tries several.
     LENGTHSCALE = "lengthscale"
     #: A distance in X after which the function comes again. The more periods the data span, the
     #: smaller are the steps in its logarithm.

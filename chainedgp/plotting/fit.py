@@ -12,6 +12,7 @@ from ..data.types import Metadata
 from ..errors import InputError
 from ..linalg import Array
 from ..parameters.parts import latent_index
+from ..predictive.classes import class_names, class_probabilities
 from ..predictive.distribution import Predictive
 from ..predictive.fitted import FittedModel
 from . import grids, style
@@ -203,11 +204,11 @@ def _draw_target(
     """Quantiles of the target, or probabilities of classes; returns the label of the axis."""
     support = model.likelihood.target_support
     if not support.ordered:
-        classes = np.arange(float(model.likelihood.num_categories))
-        for k, curve in enumerate(predictive.pdf(classes).T):
+        curves = class_probabilities(predictive, model.likelihood).T
+        for k, label in enumerate(class_names(model.likelihood)):
             pick = k % len(style.SEQUENCE)
             look: Any = {"color": style.SEQUENCE[pick], "ls": style.LINE_STYLES[pick]}
-            ax.plot(x, curve, lw=1.6, label=f"{name} = {k}", **look)
+            ax.plot(x, curves[k], lw=1.6, label=f"{name} = {label}", **look)
         ax.set_ylim(-0.02, 1.02)
         return "probability"
     if support.size == 2:
@@ -217,7 +218,7 @@ def _draw_target(
         else:
             ax.plot(x, predictive.mean[:, 0], color=style.COLOURS["blue"], lw=1.6, label="mean")
         ax.set_ylim(-0.04, 1.04)
-        return f"P({name} = 1)"
+        return f"P({name} = {class_names(model.likelihood)[1]})"
     table = predictive.ppf(np.array(_ends(levels)) / 100.0)  # (n, 2k + 1)
     _draw_quantiles(ax, x, table, levels, step=not support.continuous)
     ax.set_ylim(*target_limits(model, y, table[:, 0], table[:, len(levels)], data))

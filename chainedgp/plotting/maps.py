@@ -12,6 +12,7 @@ from ..data.types import Data, Metadata
 from ..errors import InputError, MomentWarning
 from ..linalg import Array
 from ..parameters.parts import latent_index
+from ..predictive.classes import class_names, class_probabilities
 from ..predictive.fitted import FittedModel
 from . import grids, style
 from .grids import Place
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_map"]
 
+MARKERS = "os^Dv<"  # Rows of the classes have these in turn.
 SIZE = (4.6, 3.6)  # A map with its colour bar has this size in inches.
 
 
@@ -45,7 +47,9 @@ def plot_map(
     ----------
     what : "mean", "median" or "sd" of the target; a number, a percentile of it; a latent's name
         (its mean under q) or that of a parameter of the likelihood (its median), such as "scale".
-        None: the mean where it exists, else the median.
+        For classes the name of one, whose probability is drawn. None: the mean where it exists,
+        else the median; of two classes the probability of the second; of more all probabilities,
+        as a mixture of the colours of the classes in these shares.
     inputs : the two inputs, by index or name: horizontal, vertical.
     at : where the others are held: a row (D,) or {index or name: value}; else the medians.
     limits : ends of the two grids, a pair each; None takes the range of the data.
@@ -61,6 +65,12 @@ def plot_map(
     mesh = np.stack([part.ravel() for part in np.meshgrid(x, y)], axis=1)
     rows = grids.rows_along(model, columns, mesh, at)
     metadata = grids.metadata_at_rest(model, Y_metadata)
+    vertical = grids.input_names(model)[columns[1]]
+    if what is None and (model.likelihood.target_support.num_classes or 0) > 2:
+        p = class_probabilities(model.predictive(rows, metadata), model.likelihood)
+        ax = style.one_axes(ax, SIZE)
+        _draw_classes(ax, model, (x, y), p, columns if data else None)
+        return style.tidy(ax, grids.axis_name(model, columns, at), vertical)
     label, values, on_target_scale = _quantity(model, rows, what, metadata)
     ax = style.one_axes(ax, SIZE)
     table = values.reshape(len(y), len(x))
@@ -79,8 +89,33 @@ def plot_map(
         if lines is not None:  # Labels on the map itself would be in the way.
             bar.add_lines(lines)
             bar.set_ticks([v for v in lines.levels if table.min() <= v <= table.max()])
-    vertical = grids.input_names(model)[columns[1]]
     return style.tidy(ax, grids.axis_name(model, columns, at), vertical)
+
+
+def _draw_classes(
+    ax: Axes, model: FittedModel, axes: tuple[Array, Array], p: Array, columns: list[int] | None
+) -> None:
+    """Probabilities (n, K) of the classes as shares Σ_k p_k colour_k; rows in their own colour."""
+    from matplotlib.colors import to_rgb
+
+    names = class_names(model.likelihood)
+    picked = [style.SEQUENCE[k % len(style.SEQUENCE)] for k in range(len(names))]
+    colours = np.array([to_rgb(style.tint(colour, 0.6)) for colour in picked])
+    x, y = axes
+    half = 0.5 * np.array([-1.0, 1.0])
+    extent = (*(x[[0, -1]] + half * (x[1] - x[0])), *(y[[0, -1]] + half * (y[1] - y[0])))
+    image = np.clip(p @ colours, 0.0, 1.0).reshape(len(y), len(x), 3)
+    ax.imshow(image, origin="lower", extent=extent, aspect="auto", interpolation="bilinear")
+    ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+    targets, points = np.array(model.Y)[:, 0], np.asarray(model.X)
+    for k, label in enumerate(names):
+        own = points[targets == k][:, columns] if columns else np.empty((0, 2))
+        mark = MARKERS[k % len(MARKERS)]  # Colour is never the only difference.
+        look: Any = {"color": picked[k], "edgecolors": "white", "linewidths": 0.5}
+        ax.scatter(
+            *own.T, s=16.0, marker=mark, label=f"{grids.target_name(model)} = {label}", **look
+        )
+    style.legend_above(ax)
 
 
 def _quantity(
@@ -88,6 +123,12 @@ def _quantity(
 ) -> tuple[str, Array, bool]:
     """Label, values (n,), and whether they are on the scale of the target."""
     name, predictive = grids.target_label(model, metadata), model.predictive(rows, metadata)
+    number = model.likelihood.target_support.num_classes
+    names = () if number is None else class_names(model.likelihood)
+    if what in names or (what is None and number == 2):
+        k = 1 if what is None else names.index(str(what))
+        p = class_probabilities(predictive, model.likelihood)[:, k]
+        return f"P({name} = {names[k]})", p, number == 2 and k == 1
     if what is None or what in ("mean", "sd"):
         with warnings.catch_warnings():
             # The warning is not needed: a moment that does not exist is an error below.
@@ -111,7 +152,7 @@ def _quantity(
     parameters = predictive.parameters((50.0,))
     if what in parameters:
         return style.words(what), parameters[what][:, 0], False
-    known = ", ".join(dict.fromkeys(["mean", "median", "sd", *model.latents, *parameters]))
+    known = ", ".join(dict.fromkeys(["mean", "median", "sd", *names, *model.latents, *parameters]))
     raise InputError(f"what must be a percentile or one of {known}; got {what!r}.")
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..kernels.base import Kernel
 from ..likelihoods import Likelihood
+from ..likelihoods.ties import Ties
 from ..linalg import Array, one_blas_thread
 from ..means import MeanFunction
 from .family import PosteriorFamily, SiteFactors
@@ -40,7 +41,10 @@ _keys = itertools.count()  # Shards know by its number whether their cache is of
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """θ as the core sees it: kernels, means, Z per latent, the likelihood and its parameters."""
+    """θ as the core sees it: kernels, means, Z per latent, the likelihood and its parameters.
+
+    ties : what stands for targets that several rows share, if not these themselves.
+    """
 
     kernels: Sequence[Kernel]
     means: Sequence[MeanFunction]
@@ -48,6 +52,7 @@ class Hyperparameters:
     likelihood: Likelihood
     parameters: dict[str, float]
     jitter: float
+    ties: Ties | None = None
 
 
 def bound(evaluation: Evaluation, q: Sequence[Gaussian]) -> float:
@@ -130,7 +135,12 @@ class Evaluator:
         self._groups = self.family.grouped(self._priors)
         self.num_theta += 1
         given = theta.likelihood, dict(theta.parameters), next(_keys)
-        self._setting = Setting(self.family, self._priors, *given, scale)
+        self._setting = Setting(self.family, self._priors, *given, scale, theta.ties)
+
+    @property
+    def priors(self) -> tuple[InducingPrior, ...]:
+        """The priors of the latents at their inducing inputs, at θ."""
+        return self._priors
 
     def take(self, shard: Shard, scale: float) -> None:
         """Other rows from now on, at the same θ; `scale` multiplies their sums."""

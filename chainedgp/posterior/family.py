@@ -3,8 +3,8 @@
 The whitened inducing values v = (v_1, …, v_b) of the b latents fall into *groups*, within which q
 has correlations and between which it has none: q(v) is a product of Gaussians, one for each group.
 In the mean field every latent is a group of its own, q(u_1) … q(u_b); a joint posterior has one
-group. KL, natural-gradient steps, their mixing and acceleration are the
-same for the Gaussian of any group and need no word here (`gaussian`, `sums`).
+group. KL, natural-gradient steps, their mixing and acceleration are the same for the Gaussian of
+any group and need no word here (`gaussian`, `sums`).
 
 What a row has to do with q depends on the family, and is a method of it.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -58,6 +58,8 @@ class SiteFactors(NamedTuple):
 class PosteriorFamily(ABC):
     """A family of posteriors. It has no state: one object serves every model.
 
+    name : what users and files call it.
+
     A member says which latents are a group, what the site of a row is, and what q and a chunk of
     rows have to do with each other: the marginals of q(f), the sums over rows that move q, and the
     reverse pass from the marginals to kernels, means and inducing inputs.
@@ -68,10 +70,10 @@ class PosteriorFamily(ABC):
     for each group. Where Kuu is well conditioned and gradients follow, Kuf stands in the place of A
     in chunks, and `whiten` then turns the sums into those with A.
 
-    A joint posterior of all latents, for example, has one Gaussian of Σ_j M_j dimensions; the site
-    of a row is λ1 (b) and a block Λ (b × b); V_jk = δ_jk kff_j + a_jᵀ(S − I)_jk a_k; its sums are
-    the stacked [A_j diag(g_V,jk) A_kᵀ]_jk and [A_j g_m,j]_j.
+    `blocks` has the formulas for any groups.
     """
+
+    name: ClassVar[Literal["mean_field", "joint"]]
 
     # ---- latents and groups ---------------------------------------------------------------------
 

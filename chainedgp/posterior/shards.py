@@ -16,8 +16,10 @@ import numpy as np
 from ..data.rows import Rows, rows_of
 from ..data.types import Keywords
 from ..likelihoods.density_check import check_not_nan, row_numbers
+from ..likelihoods.ties import expectation
 from ..linalg import Array, Indices, Workspace
 from .family import Marginals
+from .replicates import Replicates, input_numbers
 from .sites import Sites
 from .sparse import Projection, project
 from .sums import Evaluation, Gradients, Gram, S, Task
@@ -30,6 +32,8 @@ __all__ = ["Shard"]
 CHUNK_ROWS = 2560
 CHUNK_SIZE = 2**19  # An array (M, n) of a chunk has about so many numbers, 4 MB, where M is large.
 FEWEST_ROWS = 256  # Rows are split into two chunks, for two threads, if each has as many as this.
+# A chunk has at most so many rows, however many of them share their inputs.
+MOST_ROWS = 2**16
 # Projections of at most this size are kept for the next pass at the same hyperparameters.
 CACHE_BYTES = 128 * 2**20
 
@@ -65,6 +69,11 @@ class Shard:
         self._cache: dict[tuple[int, int], list[Projection]] = {}
         self._cache_key: int | None = None
         self._cache_bytes = 0
+        # Batches, which come with the threads of others, are gone before a search would pay.
+        searched = not (threads_of or rows.on_disk)
+        self._numbers: Indices | None = input_numbers(rows.X) if searched else None
+        self._replicates: dict[tuple[int, int], Replicates | None] = {}
+        self._widths: dict[int, int] = {}  # how many rows a chunk may have, by its projections
 
     def __getstate__(self) -> dict[str, Any]:
         self.drop_cache()  # Closures cannot be pickled, and a copy must not share them.
@@ -117,7 +126,8 @@ class Shard:
         """Current sites that hold every latent close to its mean function: a last resort."""
 
         def chunk(task: Task, rows: slice) -> None:
-            task.setting.family.narrow(self._projections(task, rows), self.sites.current[..., rows])
+            chunks = self._spread(self._projections(task, rows), rows)
+            task.setting.family.narrow(chunks, self.sites.current[..., rows])
 
         for _ in self._map(chunk, task):
             pass
@@ -170,9 +180,9 @@ class Shard:
         """Means (n, b) of q(f(x_i)) and their variances (n, b), or covariances (n, b, b)."""
 
         def chunk(task: Task, rows: slice) -> Marginals:
-            X = self.rows.inputs(rows)
+            X = self._inputs(rows)
             chunks = [project(projector, X) for projector in task.setting.projectors]
-            return task.setting.family.marginals(chunks, task.request.q)
+            return self._of_rows(task.setting.family.marginals(chunks, task.request.q), rows)
 
         parts = list(self._map(chunk, task))
         m = np.concatenate([part.m for part in parts], axis=-1)
@@ -182,12 +192,12 @@ class Shard:
 
     def _gram_chunk(self, task: Task, rows: slice) -> Gram:
         chunks = self._projections(task, rows)
-        return task.setting.family.gram(chunks, self.sites.current[..., rows])
+        return task.setting.family.gram(chunks, self._by_inputs(self.sites.current, rows))
 
     def _positive_chunk(self, task: Task, rows: slice) -> Gram:
         chunks, proposal = self._projections(task, rows), self.sites.proposal[..., rows]
-        task.setting.family.make_positive(chunks, task.request.q, proposal)
-        return task.setting.family.gram(chunks, proposal)
+        task.setting.family.make_positive(self._spread(chunks, rows), task.request.q, proposal)
+        return task.setting.family.gram(chunks, self._by_inputs(self.sites.proposal, rows))
 
     def _evaluate_chunk(self, task: Task, rows: slice) -> Evaluation:
         """The rows' part of Σ_i E_q[log p(y_i | f(x_i))], its slopes and what is made of them."""
@@ -198,11 +208,12 @@ class Shard:
             marginals, products = family.marginals_for_gradient(chunks, left)
         else:
             marginals = family.marginals(chunks, task.request.q)
+        marginals, same = self._of_rows(marginals, rows), self._same(rows)
         y = self.rows.targets(rows)
         kw = self.rows.keywords(rows, **task.setting.parameters)
         m, V = marginals.m.T, marginals.V.T
         nodes, unmet, raised = self._nodes(task, rows, y, m, V, kw)
-        value, dm, dV, dtheta = likelihood.expectation(y, m, V, nodes, **kw)
+        value, dm, dV, dtheta = expectation(task.setting.ties, likelihood, y, m, V, nodes, kw)
         if np.isnan(value.sum() + dm.sum() + dV.sum()):
             bad = np.flatnonzero(np.isnan(np.column_stack([value, dm])).any(1))
             with row_numbers(rows.start + bad):
@@ -215,6 +226,8 @@ class Shard:
             value, g_m, g_V = value * w, g_m * w, g_V * w
             dtheta = dtheta * np.reshape(w, (-1, 1))
         family.write_sites(self.sites.trial[..., rows], marginals.m, g_m, g_V)
+        if same is not None:
+            g_m, g_V = same.gather(g_m), same.gather(g_V)
         gradients = None
         if left:
             gradients = Gradients(family.reverse(chunks, g_m, g_V, left, products))
@@ -230,8 +243,8 @@ class Shard:
 
     def _gradient_chunk(self, task: Task, rows: slice) -> Gradients:
         family, request = task.setting.family, task.request
-        chunks, current = self._projections(task, rows), self.sites.current[..., rows]
-        g_m, g_V = family.slopes(chunks, request.q, self.sites.proposal[..., rows])
+        chunks, current = self._projections(task, rows), self._by_inputs(self.sites.current, rows)
+        g_m, g_V = family.slopes(chunks, request.q, self._by_inputs(self.sites.proposal, rows))
         if not request.S_mu_bar:
             return Gradients(family.reverse(chunks, g_m, g_V, request.left))
         factors = request.left, request.S_mu_bar
@@ -241,7 +254,7 @@ class Shard:
         self, task: Task, rows: slice, y: Array, m: Array, v: Array, kw: Keywords
     ) -> tuple[int | Indices, int, int]:
         """Nodes of some rows; how many of these no number serves, and how many want more."""
-        if self.fixed_nodes is not None or task.setting.likelihood.exact_expectation:
+        if self.fixed_nodes is not None or task.setting.likelihood.is_exact(v):
             return self.fixed_nodes or 1, 0, 0  # An exact expectation has no use for nodes.
         wanted = self.levels[rows]
         if not (self.frozen and task.setting.likelihood.tries_nodes):
@@ -255,6 +268,45 @@ class Shard:
         levels = self.levels[rows]
         return levels, unmet, int(np.count_nonzero(wanted > levels))
 
+    # ---- rows that share their inputs -----------------------------------------------------------
+
+    def _same(self, rows: slice) -> Replicates | None:
+        """The rows of a chunk by their inputs; None where (nearly) all have their own."""
+        if self._numbers is None:
+            return None
+        key = rows.start, rows.stop
+        if key not in self._replicates:
+            self._replicates[key] = Replicates.among(self._numbers[rows])
+        return self._replicates[key]
+
+    def _inputs(self, rows: slice) -> Array:
+        """The distinct inputs (d, D) of a chunk; all n where rows do not share them."""
+        X, same = self.rows.inputs(rows), self._same(rows)
+        return X if same is None else X[same.first]
+
+    def _of_rows(self, marginals: Marginals, rows: slice) -> Marginals:
+        """The marginals of every row, from those of distinct inputs."""
+        same = self._same(rows)
+        if same is None:
+            return marginals
+        m, V, floored = marginals
+        return Marginals(same.spread(m), same.spread(V), same.spread(floored))
+
+    def _by_inputs(self, sites: Array, rows: slice) -> Array:
+        """The sites of a chunk, added up over rows that share their inputs."""
+        same = self._same(rows)
+        return sites[..., rows] if same is None else same.gather(sites[..., rows])
+
+    def _spread(self, chunks: list[Projection], rows: slice) -> list[Projection]:
+        """Projections with a column for every row, for what is no sum over rows."""
+        same = self._same(rows)
+        if same is None:
+            return chunks
+        return [
+            c._replace(A=same.spread(c.A), kff=same.spread(c.kff), mean=same.spread(c.mean))
+            for c in chunks
+        ]
+
     # ---- chunks and the cache -------------------------------------------------------------------
 
     def _projections(self, task: Task, rows: slice, keep: bool = True) -> list[Projection]:
@@ -265,7 +317,7 @@ class Shard:
         chunks = self._cache.get((task.setting.key, rows.start))
         if chunks is not None:
             return chunks if task.request.whitened else [c._replace(A=c.Kuf) for c in chunks]
-        X = self.rows.inputs(rows)
+        X = self._inputs(rows)
         if not keep:
             return [
                 project(p, X, _work.array(f"A{j}", len(p.Z), len(X)), whiten=task.request.whitened)
@@ -305,6 +357,19 @@ class Shard:
         """The rows of every chunk: an even number of equal parts, for two threads or more."""
         fewest = min(FEWEST_ROWS, self.chunk_rows)
         most = min(self.chunk_rows, max(fewest, CHUNK_SIZE // M))
+        if self._numbers is not None and self.num_rows > 2 * most:
+            most = self._widened(most, self._numbers)
         pairs = -(-self.num_rows // (2 * most))
         size = max(fewest, -(-self.num_rows // (2 * pairs)))
         return self.rows.chunks(size)
+
+    def _widened(self, most: int, numbers: Indices) -> int:
+        """How many rows a chunk may have, if it may have the projections of `most`."""
+        if most not in self._widths:
+            size = most
+            while size < min(MOST_ROWS, self.num_rows):
+                if len(np.unique(numbers[: 2 * size])) > most:
+                    break
+                size *= 2
+            self._widths[most] = size
+        return self._widths[most]

@@ -3,8 +3,7 @@
 Whitened: u = L v + mean(Z), Kuu + jitter = L Lᵀ, p(v) = N(0, I). A row sees v through a column of
 A = L⁻¹ Kuf (M, n): f = mean(X) + Aᵀv + what the inducing values leave open, of variance kff − Σ A².
 The latents are independent a priori (Saul et al. 2016, eq. 1): each has a prior of its own.
-From the projection of rows `mean_field` computes the marginals of q(f)
-(Saul et al. 2016, eqs. 4 and 5).
+From the projection of rows `blocks` makes the marginals of q(f) (Saul et al. 2016, eqs. 4 and 5).
 
 Everything here is a pure function of arrays and of kernels and mean functions that are only read.
 """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from ..likelihoods import Likelihood
+from ..likelihoods.ties import Ties
 from ..linalg import Array
 from .gaussian import Gaussian
 from .sparse import KernelGradient, Projector
@@ -29,6 +30,7 @@ class Setting:
     parameters: Mapping[str, float]  # These are the likelihood's.
     key: int  # Caches know the setting by this number.
     scale: float = 1.0  # It multiplies the sums over rows: N / B for a minibatch.
+    ties: Ties | None = None  # What stands for targets that several rows share.
 
 
 @dataclass(frozen=True)

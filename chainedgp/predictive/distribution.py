@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +15,14 @@ from ..errors import InputError, MomentWarning
 from ..expectations import quadrature
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.observation import OBSERVATION
-from .mixtures import GaussianLatents, ScaleMixture, mixture_of
+from .mixtures import (
+    CorrelatedScale,
+    GaussianLatents,
+    NormalInFirst,
+    ScaleMixture,
+    WithRounding,
+    mixture_of,
+)
 from .moments import TOLERANCE, node_moments
 from .nodes import Mixture, log_expectation
 from .quantiles import mixture_cdf, mixture_ppf
@@ -24,13 +31,20 @@ from .tables import DensityTables
 
 __all__ = ["Predictive"]
 
+LatentFunction = Callable[..., np.ndarray]
+_At = Callable[[GaussianLatents, np.ndarray, np.ndarray], np.ndarray]
+
+ROUNDING = 0.01
+"""Covariances may differ from their transposes, and exceed what the variances allow, by this share:
+where little variance is left, rounding does that."""
+
 
 class Predictive(SurvivalCurves):
     """The distribution of y at n rows, in the habit of scipy.stats: p(y) = ∫ p(y | f) q(f) df.
 
-    q(f) = Π_j N(f_j; means_j, variances_j). Parameters of the likelihood are read once, here: the
-    object does not change when the model does. A one-dimensional y (or t) is a grid, with results
-    (n, k); an array (n, k), such as (n, 1), holds values for each row.
+    q(f) = N(f; means, V), V diagonal for variances. Parameters of the likelihood are read once,
+    here: the object does not change when the model does. A one-dimensional y (or t) is a grid, with
+    results (n, k); an array (n, k), such as (n, 1), holds values for each row.
 
     What a likelihood declares makes it faster and more exact: without a `cdf` the mixture's density
     is integrated over y; where y is normal in the first latent, that is integrated exactly.
@@ -38,7 +52,8 @@ class Predictive(SurvivalCurves):
     Parameters
     ----------
     likelihood: a `Likelihood` with b latents.
-    means, variances: (n, b), moments of q(f_j) at each row.
+    means: (n, b), those of q(f) at each row.
+    variances: (n, b), or the covariances (n, b, b) of latents that are correlated under q.
     metadata: dict name -> (n,), as the likelihood's `log_density` takes them. `censored`,
         `y_upper` and `entry` enter `logpdf` and `pdf` alone.
     """
@@ -50,25 +65,19 @@ class Predictive(SurvivalCurves):
         variances: np.ndarray,
         metadata: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        means, variances = np.array(means, dtype=float), np.array(variances, dtype=float)
-        shape = (len(means), len(likelihood.latents))
-        if means.shape != shape or variances.shape != shape:
-            raise InputError(
-                f"means and variances must be (n, {shape[1]}), a column for each of "
-                f"{', '.join(likelihood.latents)}; got {means.shape} and {variances.shape}."
-            )
-        if not (
-            np.isfinite(means).all() and np.isfinite(variances).all() and (variances >= 0).all()
-        ):
-            raise InputError("means must be finite, variances finite and not negative.")
-        self._likelihood, self._means, self._variances = likelihood, means, variances
+        means, V = np.array(means, dtype=float), np.array(variances, dtype=float)
+        _check_moments(means, V, likelihood.latents)
+        if V.ndim == 3 and np.array_equal(V, np.eye(V.shape[1]) * V):
+            V = np.diagonal(V, axis1=1, axis2=2).copy()
+        self._likelihood, self._means, self._variances = likelihood, means, V
         self._support = likelihood.target_support
         metadata = {k: np.array(v, dtype=float) for k, v in (metadata or {}).items()}
         event = {k: v for k, v in metadata.items() if k not in OBSERVATION}
         self._parameters = likelihood.parameter_values()
-        self._event = GaussianLatents(likelihood, means, variances, {**self._parameters, **event})
-        self._seen = GaussianLatents(likelihood, means, variances, {**self._parameters, **metadata})
-        self._mixture = mixture_of(likelihood, means, variances, self._event.kw)
+        self._event = GaussianLatents(likelihood, means, V, {**self._parameters, **event})
+        self._seen = GaussianLatents(likelihood, means, V, {**self._parameters, **metadata})
+        self._mixture = mixture_of(likelihood, means, V, self._event.kw)
+        self._law = self._mixture.law if isinstance(self._mixture, WithRounding) else self._mixture
 
     def __len__(self) -> int:
         return len(self._means)
@@ -104,8 +113,8 @@ class Predictive(SurvivalCurves):
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Mean, noise and latent variance, (n, 1) each; warns, once for the object."""
-        if isinstance(self._mixture, ScaleMixture):
-            moments = self._scale_mixture_moments(self._mixture.shape)
+        if isinstance(self._law, ScaleMixture | CorrelatedScale):
+            moments = self._scale_mixture_moments(self._law.shape)
         elif self._likelihood.infinite_mean:
             moments = np.full((3, len(self)), np.inf)
         else:
@@ -132,8 +141,8 @@ class Predictive(SurvivalCurves):
             )
 
     def _scale_mixture_moments(self, shape: float) -> np.ndarray:
-        """Closed: m_f, E[e^g] E[1/λ] with E[1/λ] = a/(a − 1), v_f; (3, n)."""
-        (m_f, m_g), (v_f, v_g) = self._means.T, self._variances.T
+        """Closed: m_f, E[e^g] E[1/λ] with E[1/λ] = a/(a − 1), v_f; (3, n), whatever cov(f, g)."""
+        (m_f, m_g), (v_f, v_g) = self._means.T, self._marginals.T
         factor = 1.0 if np.isinf(shape) else shape / (shape - 1.0) if shape > 1.0 else np.inf
         exists = np.where(shape > 0.5, 1.0, np.nan)
         with np.errstate(over="ignore"):
@@ -149,7 +158,8 @@ class Predictive(SurvivalCurves):
     def logpdf(self, y: Data) -> np.ndarray:
         """log p(y), (n, k), summed in log space; −inf outside the support.
 
-        For a censored row the logarithm of the probability of what was seen.
+        For a censored row the logarithm of the probability of what was seen; for a `Rounded` target
+        that of its interval, divided by the width. All else is of y before it was rounded.
         """
         if not self._seen.kw.keys() & set(OBSERVATION):
             return self._logpdf(y, self._mixture)
@@ -175,7 +185,7 @@ class Predictive(SurvivalCurves):
             inside = self._tables.cdf(np.where(low | high, self._support.interior, values))
             return np.where(low, 0.0, np.where(high, 1.0, inside))
         return self._over_entries(
-            y, 0.0, 1.0, lambda y, rows: mixture_cdf(self._mixture, y, rows), step=True
+            y, 0.0, 1.0, lambda y, rows: mixture_cdf(self._law, y, rows), step=True
         )
 
     def ppf(self, q: float | np.ndarray) -> np.ndarray:
@@ -188,7 +198,7 @@ class Predictive(SurvivalCurves):
             rows = np.repeat(np.arange(len(self)), len(q))
             result = np.empty(len(rows))
             for block in _blocks(np.arange(len(rows)), 4):
-                part = mixture_ppf(self._mixture, q[block % len(q)], rows[block], self._likelihood)
+                part = mixture_ppf(self._law, q[block % len(q)], rows[block], self._likelihood)
                 result[block] = part
             result = result.reshape(each.shape)
         order = np.argsort(q, kind="stable")  # No two may cross by rounding.
@@ -215,43 +225,77 @@ class Predictive(SurvivalCurves):
             result[entries] = self._likelihood.sample(generator, *latents, **kw)
         return result.reshape(len(self), size)
 
-    def parameters(self, quantiles: tuple[float, ...] = (2.5, 50.0, 97.5)) -> dict[str, np.ndarray]:
+    def parameters(
+        self,
+        quantiles: Sequence[float] = (2.5, 50.0, 97.5),
+        functions: Mapping[str, LatentFunction] | None = None,
+    ) -> dict[str, np.ndarray]:
         """Quantiles (percent) under q of the likelihood's natural parameters: name -> (n, k).
 
         For example the noise scale e^{g/2} or a rate e^f + e^g. Exact for a monotone function of
-        one latent, else from 2,048 Sobol nodes.
+        one latent, else from 2,048 Sobol nodes of q(f), with its correlations.
+
+        functions : other functions of the latents instead, called with arrays of each latent, as
+            {"mean": lambda f, g: 1 / (1 + np.exp(g - f))} of a `Beta`.
         """
         levels = as_percent(quantiles, "quantiles")
         result = {}
-        for name in self._natural(np.arange(1), np.zeros((self._event.dim, 1, 1))):
-            exact = self._monotone_quantiles(name, levels)
-            result[name] = self._sobol_quantiles(name, levels) if exact is None else exact
+        for name, function in self._functions(functions).items():
+            exact = self._monotone_quantiles(function, levels)
+            result[name] = self._sobol_quantiles(function, levels) if exact is None else exact
         return result
 
-    def _natural(self, rows: np.ndarray, z: np.ndarray) -> dict[str, np.ndarray]:
-        """Natural parameters (K, N) at standardised latents z (b, K, 1)."""
-        _, latents = self._event.nodes(rows, z)
-        named = self._likelihood.natural_parameters(*latents, **self._event.keywords(rows))
-        return {k: np.broadcast_to(v, latents[0].shape) for k, v in named.items()}
+    def _functions(self, functions: Mapping[str, LatentFunction] | None) -> dict[str, _At]:
+        """Each function, or natural parameter, at the nodes z (b, K, 1) of some latents: (K, N)."""
 
-    def _monotone_quantiles(self, name: str, levels: np.ndarray) -> np.ndarray | None:
-        """Quantiles (n, k) of a parameter that depends on one latent only and is monotone in it."""
-        rows, axes = np.arange(len(self)), np.eye(self._event.dim)[:, :, None, None]  # (b, b, 1, 1)
+        def at(function: Callable[..., np.ndarray]) -> _At:
+            def values(event: GaussianLatents, rows: np.ndarray, z: np.ndarray) -> np.ndarray:
+                _, latents = event.nodes(rows, z)
+                return np.broadcast_to(function(rows, *latents), latents[0].shape)
+
+            return values
+
+        def natural(rows: np.ndarray, *latents: np.ndarray) -> dict[str, np.ndarray]:
+            return self._likelihood.natural_parameters(*latents, **self._event.keywords(rows))
+
+        if functions is not None:
+            if not isinstance(functions, Mapping) or not all(map(callable, functions.values())):
+                raise InputError(
+                    "functions must be a dict of functions of the latents "
+                    f"({', '.join(self._likelihood.latents)}); got {functions!r}."
+                )
+            return {k: at(lambda _, *f, own=own: own(*f)) for k, own in functions.items()}
+        names = natural(np.arange(1), *np.zeros((self._event.dim, 1, 1)))
+        return {k: at(lambda rows, *f, k=k: natural(rows, *f)[k]) for k in names}
+
+    @property
+    def _marginals(self) -> np.ndarray:
+        """Variances (n, b) of the latents."""
+        V = self._variances
+        return V if V.ndim == 2 else np.diagonal(V, axis1=1, axis2=2)
+
+    def _monotone_quantiles(self, function: _At, levels: np.ndarray) -> np.ndarray | None:
+        """Quantiles (n, k) of a function that depends on one latent only and is monotone in it.
+
+        They follow from the marginal of that latent, whatever its correlation with others.
+        """
+        alone = GaussianLatents(self._likelihood, self._means, self._marginals, self._event.kw)
+        rows, axes = np.arange(len(self)), np.eye(alone.dim)[:, :, None, None]  # (b, b, 1, 1)
         probe = axes * np.linspace(-3.0, 3.0, 13)[:, None]
-        steps = [np.diff(self._natural(rows[:64], z)[name], axis=0) for z in probe]
+        steps = [np.diff(function(alone, rows[:64], z), axis=0) for z in probe]
         moving = [j for j, step in enumerate(steps) if step.any()] or [0]
         j = moving[0]
         if len(moving) > 1 or (steps[j].max() > 0.0 and steps[j].min() < 0.0):
             return None
         sign = -1.0 if steps[j].min() < 0.0 else 1.0
-        return self._natural(rows, axes[j] * (sign * ndtri(levels))[:, None])[name].T.copy()
+        return function(alone, rows, axes[j] * (sign * ndtri(levels))[:, None]).T.copy()
 
-    def _sobol_quantiles(self, name: str, levels: np.ndarray) -> np.ndarray:
+    def _sobol_quantiles(self, function: _At, levels: np.ndarray) -> np.ndarray:
         """Quantiles (n, k) of any function of the latents."""
         z = np.stack(quadrature.sobol_rule(self._event.dim, BAND_NODES).x)  # (b, K, 1)
         result = np.empty((len(self), len(levels)))
         for rows in _blocks(np.arange(len(self)), z.shape[1]):
-            result[rows] = np.quantile(self._natural(rows, z)[name], levels, axis=0).T
+            result[rows] = np.quantile(function(self._event, rows, z), levels, axis=0).T
         return result
 
     # ---- entries ---------------------------------------------------------------------------------
@@ -259,9 +303,9 @@ class Predictive(SurvivalCurves):
     @cached_property
     def _tables(self) -> DensityTables | None:
         """Tables of cdf and quantiles, for a likelihood that has no cdf of its own."""
-        if isinstance(self._mixture, ScaleMixture) or self._likelihood.has_cdf:
+        if self._likelihood.has_cdf or isinstance(self._law, ScaleMixture | NormalInFirst):
             return None
-        return DensityTables(self._mixture, len(self), self._likelihood)
+        return DensityTables(self._law, len(self), self._likelihood)
 
     def _as_targets(self, y: Data, name: str = "y") -> np.ndarray:
         """y as (n, k): a scalar or a grid (k,) for all rows, or (n, k) as it is."""
@@ -311,3 +355,26 @@ class Predictive(SurvivalCurves):
 def _blocks(rows: np.ndarray, nodes: int) -> list[np.ndarray]:
     """Pieces of `rows` such that nodes × rows of a piece is bounded."""
     return [rows[part] for part in quadrature.row_blocks(len(rows), nodes)]
+
+
+def _check_moments(means: np.ndarray, V: np.ndarray, latents: Sequence[str]) -> None:
+    """Refuse means that are not (n, b), and what are neither variances nor covariances."""
+    shape = (len(means), len(latents))
+    if means.shape != shape or V.shape not in (shape, (*shape, shape[1])):
+        raise InputError(
+            f"means and variances must be (n, {shape[1]}), a column for each of "
+            f"{', '.join(latents)}, or variances the covariances (n, {shape[1]}, {shape[1]}); got "
+            f"{means.shape} and {V.shape}."
+        )
+    variances = V if V.ndim == 2 else np.diagonal(V, axis1=1, axis2=2)
+    if not (np.isfinite(means).all() and np.isfinite(V).all() and (variances >= 0).all()):
+        raise InputError("means must be finite, variances finite and not negative.")
+    if V.ndim == 3:
+        most = np.sqrt(variances[:, :, None] * variances[:, None, :])
+        unequal = np.abs(V - V.swapaxes(1, 2)) > ROUNDING * most
+        wrong = (unequal | (np.abs(V) > (1.0 + ROUNDING) * most)).any(axis=(1, 2))
+        if wrong.any():
+            raise InputError(
+                f"covariances must be symmetric, with correlations from −1 to 1; {wrong.sum()} of "
+                f"{len(V)} rows are not, the first is row {np.flatnonzero(wrong)[0]}."
+            )

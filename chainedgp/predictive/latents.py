@@ -6,6 +6,7 @@ Every function takes the projectors of all latents, q of their groups, the famil
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import Projector, project
 
-__all__ = ["covariances_at", "draws_at", "marginals_at"]
+__all__ = ["covariances_at", "cross_covariances_at", "draws_at", "marginals_at"]
 
 BLOCK_ROWS = 4096  # Marginals of so many rows are computed at once: memory stays bounded.
 JOINT_ROWS = 2048  # At most so many rows are drawn jointly given u: that takes an (n, n) matrix.
@@ -24,7 +25,10 @@ JOINT_ROWS = 2048  # At most so many rows are drawn jointly given u: that takes 
 def marginals_at(
     priors: Sequence[Projector], q: Sequence[Gaussian], family: PosteriorFamily, X: Array
 ) -> tuple[Array, Array]:
-    """Means and variances of q(f*), each (n, b) (Saul et al. 2016, eqs. 4 and 5)."""
+    """Means (n, b) of q(f*), and variances (n, b) or, if q has correlations, covariances (n, b, b).
+
+    Saul et al. 2016, eqs. 4 and 5.
+    """
     parts = []
     with one_blas_thread():
         for start in range(0, X.shape[0], BLOCK_ROWS):
@@ -49,6 +53,26 @@ def covariances_at(
     return np.stack(means, 1), np.stack(covariances)
 
 
+def cross_covariances_at(
+    priors: Sequence[Projector], q: Sequence[Gaussian], family: PosteriorFamily, X: Array
+) -> tuple[Array, Array]:
+    """Means (n, b) and covariances (b, b, n, n) of q(f*): A_jᵀ S_jk A_k between latents j and k."""
+    means, own = covariances_at(priors, q, family, X)
+    (b, n, _), every = own.shape, np.arange(len(priors))
+    covariances = np.zeros((b, b, n, n))
+    covariances[every, every] = own
+    with one_blas_thread():
+        for group, part in zip(family.groups(b), q, strict=True):
+            ends = np.cumsum([0, *(len(priors[j].Z) for j in group)])
+            A = [project(priors[j], X).A for j in group] if len(group) > 1 else []
+            for i, h in combinations(range(len(A)), 2):
+                S = part.S[ends[i] : ends[i + 1], ends[h] : ends[h + 1]]
+                block = A[i].T @ (S @ A[h])
+                covariances[group[i], group[h]] = block
+                covariances[group[h], group[i]] = block.T
+    return means, covariances
+
+
 def draws_at(
     priors: Sequence[Projector],
     q: Sequence[Gaussian],
@@ -63,7 +87,9 @@ def draws_at(
     """
     draws = np.empty((X.shape[0], len(priors), size))
     for group, part in zip(family.groups(len(priors)), q, strict=True):
-        root = cholesky(part.S, "the covariance of q(u)")
+        root = part.root
+        if root is None:
+            root = cholesky(part.S, "the covariance of q(u)")
         v = part.mu[:, None] + root @ rng.standard_normal((len(root), size))
         ends = np.cumsum([len(priors[j].Z) for j in group])
         for j, v_j in zip(group, np.split(v, ends[:-1]), strict=True):

@@ -2,7 +2,12 @@
 
 Any likelihood is a mixture over all its latents (`GaussianLatents`). Where some of them can be
 integrated exactly, fewer are left, and the rest is smooth: a latent in which y is normal
-(`ScaleMixture`, `NormalInFirst`), log-odds of point masses (`WithOdds`).
+(`ScaleMixture`, `NormalInFirst`), log-odds of point masses (`WithOdds`). What is seen of y after it
+was rounded is the probability of an interval under the mixture of y itself (`WithRounding`).
+
+V is what q says of the latents of a row beside their means: variances (n, b), or covariances
+(n, b, b). Correlated latents are f = m + R z, R Rᵀ = V; a latent that is integrated exactly is so
+given the others, with a mean that moves with them and the variance that they leave open.
 """
 
 from __future__ import annotations
@@ -10,35 +15,50 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, ndtr, ndtri, polygamma
+from scipy.special import gammainccinv, gammaincinv, gammaln, ndtr, ndtri, polygamma
 
 from ..data.rows import rows_of
 from ..data.types import Keywords
-from ..expectations.quadrature import row_blocks
-from ..likelihoods import Inflated, Likelihood
+from ..expectations.quadrature import LEVELS, cholesky_factors, row_blocks, rule_for
+from ..expectations.special import log_normal_between
+from ..likelihoods import Inflated, Likelihood, Rounded
 from ..likelihoods.observation import TINY, seen
 from .nodes import LOG_SQRT_2PI, REACH, Mixture, lattice
 
-__all__ = ["GaussianLatents", "NormalInFirst", "ScaleMixture", "WithOdds", "mixture_of"]
+__all__ = [
+    "CorrelatedScale",
+    "GaussianLatents",
+    "NormalInFirst",
+    "ScaleMixture",
+    "WithOdds",
+    "WithRounding",
+    "mixture_of",
+]
 
 KNOTS, SD_FLOOR = 400, 0.03
 """The mixing density is interpolated between so many values of log(sd + SD_FLOOR), sd that of g."""
 ODDS_LEVEL = 3
 """The lattice over log-odds has this level: sums are right to 1e-9 for their sd of up to 3."""
+ODDS_SDS = (0.3, 0.5, 0.7, 1.1, 1.6, 2.1, np.inf)
+"""Up to such an sd of the log-odds the sums over so many nodes as LEVELS has are right to 1e-8."""
+ODDS_NODES = {1: 64, 2: 20}
+"""At most so many nodes for each of one or two log-odds; 8 for each of more."""
 
 
-def mixture_of(
-    likelihood: Likelihood, means: np.ndarray, variances: np.ndarray, kw: Keywords
-) -> Mixture:
-    """The mixture over the fewest latents; means and variances (n, b), kw as the likelihood's."""
+def mixture_of(likelihood: Likelihood, means: np.ndarray, V: np.ndarray, kw: Keywords) -> Mixture:
+    """The mixture over the fewest latents; means (n, b), kw as the likelihood's."""
     if isinstance(likelihood, Inflated):
-        return WithOdds(likelihood, means, variances, kw)
+        return WithOdds(likelihood, means, V, kw)
+    if isinstance(likelihood, Rounded):
+        return WithRounding(likelihood, means, V, kw)
     law = declared_normal(likelihood, rows_of(kw, slice(1)))
     if law is None or not law.is_of_density:  # It may be inherited from another density.
-        return GaussianLatents(likelihood, means, variances, kw)
-    if law.shape is not None:
-        return ScaleMixture(means, variances, law.shape)
-    return NormalInFirst(likelihood, means, variances, kw)
+        return GaussianLatents(likelihood, means, V, kw)
+    if law.shape is None:
+        return NormalInFirst(likelihood, means, V, kw)
+    if V.ndim == 2:
+        return ScaleMixture(means, V, law.shape)
+    return CorrelatedScale(likelihood, means, V, kw, law.shape)
 
 
 class DeclaredNormal(NamedTuple):
@@ -86,25 +106,37 @@ def _log_standard(z: np.ndarray, shape: float) -> np.ndarray:
 
 
 class GaussianLatents:
-    """p(y | f), f_j = m_j + sqrt(v_j) z_j: any likelihood. kw: its parameters and metadata."""
+    """p(y | f), f = m + R z, R Rᵀ = V: any likelihood. kw: its parameters and metadata.
+
+    means: (b, n). scales: (b, n), the diagonal of the lower triangular R, sqrt(v_j) in the mean
+    field. below: what R has below its diagonal, (j, k, R_jk (n,)).
+    """
 
     far = 5.0
 
     def __init__(
-        self, likelihood: Likelihood, means: np.ndarray, variances: np.ndarray, kw: Keywords
+        self, likelihood: Likelihood, means: np.ndarray, V: np.ndarray, kw: Keywords
     ) -> None:
         self.likelihood, self.kw = likelihood, kw
-        self.means, self.scales = means.T, np.sqrt(variances.T)  # (b, n)
-        self.dim = len(self.means)
+        self.means, self.dim = means.T, means.shape[1]
+        self.below: list[tuple[int, int, np.ndarray]] = []
+        if V.ndim == 2:
+            self.scales = np.sqrt(V.T)
+            return
+        R = cholesky_factors(V)
+        self.scales = np.diagonal(R).T  # The diagonal of the first two axes comes out as the last.
+        self.below = [(j, k, R[j, k]) for j in range(self.dim) for k in range(j)]
 
     def keywords(self, rows: np.ndarray) -> Keywords:
         """Keywords of the likelihood's methods for these rows."""
         return rows_of(self.kw, rows)
 
     def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """log N(z; 0, I) and f = m + sqrt(v) z; see `Mixture`."""
+        """log N(z; 0, I) and f = m + R z; see `Mixture`."""
         latents = self.means[:, None, rows] + self.scales[:, None, rows] * z
-        return -0.5 * np.sum(z * z, axis=0) - self.dim * LOG_SQRT_2PI, tuple(latents)
+        for j, k, slope in self.below:
+            latents[j] += slope[rows] * z[k]
+        return -0.5 * np.sum(z * z, axis=0) - len(z) * LOG_SQRT_2PI, tuple(latents)
 
     def log_density(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
         """log p(y | f); see `Mixture`."""
@@ -118,17 +150,20 @@ class GaussianLatents:
         """log P(T > t | f), (K, N), of an event time."""
         return self.likelihood.log_survival(t, *latents, **self.keywords(rows))
 
+    def middle(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Quantiles at the mean of q; see `Mixture`."""
+        return self.likelihood.ppf(q, *self.means[:, rows], **self.keywords(rows))
+
     def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Quantiles at the mean of q, and the extremes one sd to either side of each latent."""
+        """Quantiles at the mean of q, and the extremes one sd to either side along each z_j."""
         centre, kw = self.means[:, rows], self.keywords(rows)
         middle = self.likelihood.ppf(q, *centre, **kw)
         around = [
             self.likelihood.ppf(np.full(len(q), level), *centre, **kw) for level in (0.2, 0.8)
         ]
-        for j in range(self.dim):
+        for step in np.eye(self.dim)[:, :, None, None]:
             for sign in (-1.0, 1.0):
-                moved = centre.copy()
-                moved[j] += sign * self.scales[j, rows]
+                moved = [f[0] for f in self.nodes(rows, sign * step)[1]]
                 around.append(self.likelihood.ppf(q, *moved, **kw))
         return middle, np.fmin.reduce(around), np.fmax.reduce(around)
 
@@ -220,6 +255,10 @@ class ScaleMixture:
             total += np.exp(log_p - 0.5 * ((s + u) / sd) ** 2)
         return np.log(total) + (np.log(step) - np.log(sd) - LOG_SQRT_2PI)
 
+    def normal(self, rows: np.ndarray, latents: tuple) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and inverse standard deviation of y at nodes."""
+        return self.m_f[rows], latents[0]
+
     def log_density(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
         """log N(y; m_f, v_f + e^s); see `Mixture`."""
         (inverse,) = latents
@@ -229,6 +268,10 @@ class ScaleMixture:
         """Φ((y − m_f)/sqrt(v_f + e^s)); see `Mixture`."""
         return ndtr((y - self.m_f[rows]) * latents[0])
 
+    def middle(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """The first of `guess`; see `Mixture`."""
+        return self.guess(q, rows)[0]
+
     def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Normal quantiles with the variance at the centre of q(g)."""
         scale = np.sqrt(self.v_f[rows] + np.exp(self.m_g[rows]))
@@ -237,23 +280,43 @@ class ScaleMixture:
 
 
 class NormalInFirst(GaussianLatents):
-    """y | f, rest ~ N(a f, s), a and s functions of the rest, f ~ N(m, v) integrated exactly.
+    """y | f, rest ~ N(a f, s), a and s functions of the rest, f integrated exactly.
 
-    p(y) = ∫ N(y; a m, a² v + s) q(rest), with (a, s) = likelihood.normal_in_first(*rest).
+    Given the rest, f ~ N(m + Σ_k r_k z_k, v), r_k = 0 where it is independent of them. So
+    p(y) = ∫ N(y; a (m + Σ r_k z_k), a² v + s) N(z; 0, I) dz, (a, s) = normal_in_first(*rest).
     """
 
     def __init__(
-        self, likelihood: Likelihood, means: np.ndarray, variances: np.ndarray, kw: Keywords
+        self, likelihood: Likelihood, means: np.ndarray, V: np.ndarray, kw: Keywords
     ) -> None:
-        super().__init__(likelihood, means[:, 1:], variances[:, 1:], kw)
-        self.first = means[:, 0], variances[:, 0]
+        if V.ndim == 2:
+            super().__init__(likelihood, means[:, 1:], V[:, 1:], kw)
+            self.shifts: tuple[np.ndarray, ...]
+            self.first, self.shifts = (means[:, 0], V[:, 0]), ()
+            return
+        super().__init__(likelihood, means[:, 1:], V[:, 1:, 1:], kw)
+        last = np.roll(np.arange(V.shape[1]), -1)  # The rest, and then the first.
+        *shifts, scale = cholesky_factors(V[:, last[:, None], last])[-1]
+        self.first, self.shifts = (means[:, 0], scale**2), tuple(shifts)
 
     def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """log N(z; 0, I), and mean and inverse sd of y; see `Mixture`."""
         log_base, rest = super().nodes(rows, z)
         slope, variance = self.likelihood.normal_in_first(*rest, **self.keywords(rows))
+        return log_base, self._mean_and_inverse(rows, z, slope, variance)
+
+    def _mean_and_inverse(
+        self, rows: np.ndarray, z: np.ndarray, slope: np.ndarray | float, variance: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """a (m + Σ r_k z_k) and (a² v + s)^{−½}, (K, N) each."""
         m, v = (part[rows] for part in self.first)
-        return log_base, (slope * m, 1.0 / np.sqrt(slope**2 * v + variance))
+        for k, shift in enumerate(self.shifts):
+            m = m + shift[rows] * z[k]
+        return slope * m, 1.0 / np.sqrt(slope**2 * v + variance)
+
+    def normal(self, rows: np.ndarray, latents: tuple) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and inverse standard deviation of y at nodes."""
+        return latents[0], latents[1]
 
     def log_density(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
         """log N(y; a m, a² v + s); see `Mixture`."""
@@ -264,6 +327,10 @@ class NormalInFirst(GaussianLatents):
         """Φ((y − a m)/sqrt(a² v + s)); see `Mixture`."""
         return ndtr((y - latents[0]) * latents[1])
 
+    def middle(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """The first of `guess`; see `Mixture`."""
+        return self.guess(q, rows)[0]
+
     def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Normal quantiles at the mean of q."""
         mean, inverse = (part[0] for part in self.nodes(rows, np.zeros((self.dim, 1, 1)))[1])
@@ -271,57 +338,171 @@ class NormalInFirst(GaussianLatents):
         return middle, middle - 0.5 / inverse, middle + 0.5 / inverse
 
 
-class WithOdds:
-    """p(y) = r p_base(y) + Σ_k w_k [y = a_k]: an `Inflated` likelihood.
+class CorrelatedScale(NormalInFirst):
+    """y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a) (a = ∞: λ = 1), f and g correlated.
 
-    Under q the log-odds are independent of the base's latents. So r = E[1/Z] and w_k = E[e^{h_k}/Z]
-    are numbers for each row, and a mixture over the base's latents is left.
+    p(y) = ∫ N(y; m_f + r z_1, v + e^g/λ) N(z; 0, I) dz, where z_1 is that of g and λ the quantile
+    of its distribution at Φ(z_2). `ScaleMixture` has one dimension also for a < ∞, since there f
+    does not depend on g.
     """
 
     def __init__(
-        self, likelihood: Inflated, means: np.ndarray, variances: np.ndarray, kw: Keywords
+        self,
+        likelihood: Likelihood,
+        means: np.ndarray,
+        V: np.ndarray,
+        kw: Keywords,
+        shape: float,
     ) -> None:
-        c = len(likelihood.base.latents)
-        self.likelihood, self.kw = likelihood, kw
-        self.inner: Any = mixture_of(likelihood._part, means[:, :c], variances[:, :c], kw)
-        self.dim, self.far = self.inner.dim, self.inner.far
-        self.share, self.weights = _odds(means[:, c:].T, variances[:, c:].T)  # (n,), (K, n)
+        super().__init__(likelihood, means, V, kw)
+        self.shape, self.dim = shape, 1 if np.isinf(shape) else 2
 
     def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Those of the base; see `Mixture`."""
-        return self.inner.nodes(rows, z)
+        """log N(z; 0, I), and mean and inverse sd of y; see `Mixture`."""
+        log_base, (g,) = GaussianLatents.nodes(self, rows, z[:1])
+        variance = np.exp(g)
+        if self.dim == 2:
+            log_base = log_base - 0.5 * z[1] ** 2 - LOG_SQRT_2PI
+            tail = ndtr(-np.abs(z[1]))  # Either tail keeps its digits.
+            quantile = np.where(
+                z[1] < 0.0, gammaincinv(self.shape, tail), gammainccinv(self.shape, tail)
+            )
+            variance = variance * (self.shape / quantile)
+        return log_base, self._mean_and_inverse(rows, z[:1], 1.0, variance)
+
+
+class WithOdds:
+    """p(y) = E[r p_base(y | f) + Σ_k w_k [y = a_k]]: an `Inflated` likelihood.
+
+    r = E[1/Z] and w_k = E[e^{h_k}/Z] are over the log-odds h given the base's latents f, so that a
+    mixture over f is left. In the mean field they are numbers for each row, and some of f may be
+    integrated exactly. Where h and f are correlated, h given f has a mean that moves with z.
+    """
+
+    def __init__(
+        self, likelihood: Inflated, means: np.ndarray, V: np.ndarray, kw: Keywords
+    ) -> None:
+        self.likelihood, self.kw, c = likelihood, kw, len(likelihood.base.latents)
+        self.inner: Any
+        self._known: list[np.ndarray] = []  # r and w_k, (1, n) each, if they do not depend on f
+        if V.ndim == 2:
+            self.inner = mixture_of(likelihood._part, means[:, :c], V[:, :c], kw)
+            share, weights = _odds(means[:, c:].T, V[:, c:].T)
+            self._known = [share[None], *weights[:, None]]
+        else:
+            self.inner = GaussianLatents(likelihood._part, means[:, :c], V[:, :c, :c], kw)
+            self._odds_mean, self._odds_rows = means[:, c:].T, cholesky_factors(V)[c:]
+        self.dim, self.far = self.inner.dim, self.inner.far
+
+    def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Those of the base; r and w_k, (1, N) or (K, N) each; see `Mixture`."""
+        log_base, latents = self.inner.nodes(rows, z)
+        return log_base, (*latents, *self._shares(rows, z))
+
+    def _shares(self, rows: np.ndarray, z: np.ndarray) -> list[np.ndarray]:
+        """r and w_k at z. With R as in f = m + R z of all latents, h = m_h + R_hf z + R_hh z_h."""
+        if self._known:
+            return [part[:, rows] for part in self._known]
+        if z.shape[2] == 1:  # Many targets of a row have the same shares.
+            rows, back = np.unique(rows, return_inverse=True)
+        m, R = self._odds_mean[:, None, rows], self._odds_rows[..., rows]  # (K, 1, N), (K, b, N)
+        for k in range(self.dim):
+            m = m + R[:, k, None] * z[k]
+        shares = _odds_around(m, R[:, self.dim :])
+        return [share[:, back] for share in shares] if z.shape[2] == 1 else shares
 
     def log_density(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
         """log(r p_base(y) + Σ w_k [y = a_k]), or of what was seen of y; see `Mixture`."""
         hit, none, safe = self.likelihood._asked(seen(y, rows_of(self.kw, rows)))  # (K, N), (N,) …
-        return self._log_total(hit, none, self.inner.log_density(safe, rows, latents), rows)
+        inner, shares = self._parted(latents)
+        return self._log_total(hit, none, self.inner.log_density(safe, rows, inner), shares)
 
     def log_survival(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
         """log P(T > t), (K, N), of an event time."""
         above = np.less.outer(t, self.likelihood.at).T
+        latents, shares = self._parted(latents)
         inner = self.inner.log_survival(np.maximum(t, TINY), rows, latents)
-        return self._log_total(above, np.zeros(len(t), dtype=bool), inner, rows)
+        return self._log_total(above, np.zeros(len(t), dtype=bool), inner, shares)
+
+    def _parted(self, latents: tuple) -> tuple[tuple, tuple]:
+        """The latents of the base, and r with the w_k."""
+        cut = len(latents) - 1 - len(self.likelihood.at)
+        return latents[:cut], latents[cut:]
 
     def _log_total(
-        self, hit: np.ndarray, none: np.ndarray, inner: np.ndarray, rows: np.ndarray
+        self, hit: np.ndarray, none: np.ndarray, inner: np.ndarray, shares: tuple
     ) -> np.ndarray:
         """log(r P_base + Σ w_k [hit_k]), P_base = exp(inner) but for rows of which it has none."""
-        total = np.where(none, -np.inf, np.log(self.share[rows]) + inner)
-        for one, weight in zip(hit, self.weights, strict=True):
-            total = np.where(one, np.logaddexp(total, np.log(weight[rows])), total)
+        total = np.where(none, -np.inf, np.log(shares[0]) + inner)
+        for one, weight in zip(hit, shares[1:], strict=True):
+            total = np.where(one, np.logaddexp(total, np.log(weight)), total)
         return total
 
     def cdf(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
         """r F_base(y) + Σ w_k [y ≥ a_k]; see `Mixture`."""
-        below = np.greater_equal.outer(y, self.likelihood.at).T * self.weights[:, rows]
-        return self.share[rows] * self.inner.cdf(y, rows, latents) + below.sum(axis=0)
+        inner, (share, *weights) = self._parted(latents)
+        total = share * self.inner.cdf(y, rows, inner)
+        for atom, weight in zip(self.likelihood.at, weights, strict=True):
+            total = total + weight * (y >= atom)
+        return total
+
+    def middle(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """That of the base at what is left of q; see `Mixture`."""
+        return self.inner.middle(self._left(q, rows), rows)
 
     def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Those of the base at what is left of q without the atoms below its median."""
-        median = self.inner.guess(np.full(len(q), 0.5), rows)[0]
-        below = np.less.outer(self.likelihood.at, median) * self.weights[:, rows]
-        left = (q - below.sum(axis=0)) / self.share[rows]
-        return self.inner.guess(np.clip(left, 1e-6, 1.0 - 1e-6), rows)
+        """Those of the base at what is left of q."""
+        return self.inner.guess(self._left(q, rows), rows)
+
+    def _left(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """What is left of q without the atoms below the median of the base, in (0, 1)."""
+        median = self.inner.middle(np.full(len(q), 0.5), rows)
+        (share,), *weights = self._shares(rows, np.zeros((self.dim, 1, 1)))
+        below = np.less.outer(self.likelihood.at, median) * np.concatenate(weights)
+        left = (q - below.sum(axis=0)) / share
+        return np.clip(left, 1e-6, 1.0 - 1e-6)
+
+
+class WithRounding:
+    """p(y) = P(y − w/2 < Y ≤ y + w/2)/w under the mixture of Y itself: a `Rounded` likelihood.
+
+    The cdf and its inverse are those of Y.
+    """
+
+    def __init__(self, likelihood: Rounded, means: np.ndarray, V: np.ndarray, kw: Keywords) -> None:
+        self.likelihood, self.kw = likelihood, kw
+        self.law: Any = mixture_of(likelihood.base, means, V, likelihood.of_target(kw))
+        self.dim, self.far = self.law.dim, self.law.far
+
+    def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Those of Y; see `Mixture`."""
+        return self.law.nodes(rows, z)
+
+    def log_density(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
+        """The logarithm of the interval's probability over its width; see `Mixture`."""
+        kw = rows_of(self.kw, rows)
+        if isinstance(self.law, GaussianLatents) and not isinstance(self.law, NormalInFirst):
+            return self.likelihood.log_density(y, *latents, **kw)
+        low, high, width = self.likelihood.ends(y, kw)
+        mean, inverse = self.law.normal(rows, latents)
+        value = log_normal_between((low - mean) * inverse, (high - mean) * inverse)
+        return np.where(low < high, value - np.log(width), self.law.log_density(y, rows, latents))
+
+    def cdf(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
+        """That of Y; see `Mixture`."""
+        return self.law.cdf(y, rows, latents)
+
+    def log_survival(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
+        """That of Y, an event time."""
+        return self.law.log_survival(t, rows, latents)
+
+    def middle(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """That of Y."""
+        return self.law.middle(q, rows)
+
+    def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Those of Y."""
+        return self.law.guess(q, rows)
 
 
 def _odds(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -337,6 +518,21 @@ def _odds(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndar
         share[rows] = weights @ np.exp(-log_z)
         atoms[:, rows] = np.einsum("s,ksn->kn", weights, np.exp(h - log_z))
     return share, atoms
+
+
+def _odds_around(centre: np.ndarray, C: np.ndarray) -> list[np.ndarray]:
+    """E[1/Z], E[e^{h_1}/Z], …, (S, N) each, h ~ N(centre, C Cᵀ): centre (K, S, N), C (K, K, N)."""
+    widest = np.sqrt(np.max(np.sum(C * C, axis=1), initial=0.0))
+    count = min(LEVELS[np.searchsorted(ODDS_SDS, widest)], ODDS_NODES.get(len(C), 8))
+    rule = rule_for(len(C), count)
+    x = [np.broadcast_to(column, rule.weights.shape).ravel() for column in rule.x]
+    result = [np.zeros(centre.shape[1:]) for _ in range(1 + len(C))]
+    for weight, *node in zip(rule.weights.ravel(), *x, strict=True):
+        h = centre + np.tensordot(C, node, axes=(1, 0))[:, None]
+        log_z = np.logaddexp.reduce(np.concatenate([np.zeros((1, *h.shape[1:])), h]), axis=0)
+        for total, log_share in zip(result, (0.0, *h), strict=True):
+            total += weight * np.exp(log_share - log_z)
+    return result
 
 
 def _log_gamma_range(shape: float, nats: float) -> tuple[float, float]:

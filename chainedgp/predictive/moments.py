@@ -38,6 +38,8 @@ NEAR, HALVES = 0.5, 1e-3
 SCATTERED, SCATTERED_NUMERIC = 1024, 256
 """Each centre has so many nodes: more if moments given the latents are formulas, not integrals."""
 SCAN, MIDDLE = np.linspace(-REACH[-1], REACH[-1], 65), 32
+"""Along one latent, in its standard deviations, the second moment is searched for its centre at
+these points; SCAN[MIDDLE] = 0 parts the two sides, which may have a centre each."""
 SWEEPS = 2
 """Every latent is searched for a centre so many times."""
 

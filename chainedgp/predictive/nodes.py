@@ -20,15 +20,21 @@ from typing import Protocol
 import numpy as np
 
 from ..errors import QuadratureWarning
-from ..expectations.quadrature import row_blocks, sobol_rule
+from ..expectations.quadrature import product_rule, row_blocks, sobol_rule
 
-__all__ = ["Lattice", "Mixture", "lattice", "log_expectation", "step_resolved"]
+__all__ = ["Lattice", "Mixture", "few_nodes", "lattice", "log_expectation", "step_resolved"]
 
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 GOLDEN = 0.5 * (1.0 + np.sqrt(5.0))
+"""A square lattice turned by this slope never has two nodes at the same value of one latent."""
 SPACING = 0.75
+"""Nodes of level 0 are this far apart, in standard deviations: smooth integrands are then exact
+to about 1e-12, the size of the Gaussian's transform at 2π/SPACING."""
 REACH = {1: 7.5, 2: 7.5, 3: 6.5}
+"""Nodes lie within so many standard deviations of the centre, by the number of latents: the
+Gaussian has less than 1e-9 of its mass outside. Three latents have less room for nodes."""
 LAST_LEVEL = {1: 12, 2: 8, 3: 5}
+"""The number of nodes doubles with each level, up to this one, by the number of latents."""
 SHARE = {1: 0.45, 2: 0.25, 3: 0.15}
 """One node may hold this share of the sum; if one holds more, the peak is not resolved."""
 SPREAD = {1: 5e-4, 2: 5e-4, 3: 1e-2}
@@ -75,6 +81,15 @@ def lattice(dim: int, level: int, reach: float | None = None) -> Lattice:
     return Lattice(x, np.full(x.shape[1], dim * np.log(h)), starts)
 
 
+@lru_cache(maxsize=16)
+def few_nodes(dim: int, count: int) -> Lattice:
+    """`count` Gauss–Hermite nodes in each of `dim` dimensions, their weights written as volumes."""
+    rule = product_rule(dim, count)
+    x = np.stack([np.broadcast_to(column, rule.weights.shape).ravel() for column in rule.x])
+    log_phi = -0.5 * np.sum(x * x, axis=0) - dim * LOG_SQRT_2PI
+    return Lattice(x, np.log(rule.weights.ravel()) - log_phi, np.zeros(1, dtype=int))
+
+
 def _radius(x: np.ndarray) -> np.ndarray:
     return np.sqrt(np.sum(np.square(x, dtype=float), axis=0))
 
@@ -117,6 +132,10 @@ class Mixture(Protocol):
 
     def cdf(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
         """P(Y ≤ y | latents), (K, N) for y (N,)."""
+        ...
+
+    def middle(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """A quantile of about the right size, (N,): the first of `guess`."""
         ...
 
     def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -198,9 +217,9 @@ def _window_sum(
         value[todo], done[todo] = _sum(terms, grid)
         if probe is not None:
             density = log_base + probe(y[todo], rows[todo], latents)
-            mass = np.exp(log_base).sum(axis=0)
-            values = np.exp(terms)
-            done[todo] = step_resolved(mass, density, values, grid)[0]
+            weights = np.exp(log_base)
+            mass, values = weights.sum(axis=0), np.exp(terms)
+            done[todo] = step_resolved(mass, density, weights, values, grid)[0]
             if nothing > 0.0:
                 uncertain = values - np.exp(2.0 * terms - log_base)  # of weight w: w P (1 − P)
                 done[todo] |= (np.nansum(uncertain, axis=0) < nothing) & (np.abs(mass - 1.0) < MASS)
@@ -219,17 +238,28 @@ def _window_sum(
 
 
 def step_resolved(
-    mass: np.ndarray, density: np.ndarray, values: np.ndarray, grid: Lattice
+    mass: np.ndarray, density: np.ndarray, weights: np.ndarray, values: np.ndarray, grid: Lattice
 ) -> tuple[np.ndarray, np.ndarray]:
     """Whether a lattice resolves the sum of a step function of the latents, and log p, (N,).
 
     A step is resolved where the weights add up to one (`mass`), and either the log-density (K, N)
-    that makes the step is resolved or sub-lattices agree on the sum of the values (K, N).
+    that makes the step is resolved or sub-lattices agree on the sum of the values w P (K, N). At a
+    centre of symmetry they agree on w P whatever the step is: they have to on w P (1 − P) too.
     """
-    parts = np.add.reduceat(values, grid.starts, axis=0) * len(grid.starts)
     log_p, smooth = _sum(density, grid)
-    agree = smooth | (np.ptp(parts, axis=0) < NEGLIGIBLE)
-    return (np.abs(mass - 1.0) < MASS) & agree, log_p
+    agree = _disagreement(values, grid) < NEGLIGIBLE
+    doubtful = np.flatnonzero(agree & ~smooth)
+    if len(doubtful):
+        P = values[:, doubtful]
+        w = weights if weights.shape[1] == 1 else weights[:, doubtful]
+        unsure = np.where(w > 0.0, P - P * P / w, 0.0)
+        agree[doubtful] = _disagreement(unsure, grid) < NEGLIGIBLE
+    return (np.abs(mass - 1.0) < MASS) & (smooth | agree), log_p
+
+
+def _disagreement(values: np.ndarray, grid: Lattice) -> np.ndarray:
+    """The largest difference between what sub-lattices say of a sum over the nodes, (N,)."""
+    return np.ptp(np.add.reduceat(values, grid.starts, axis=0) * len(grid.starts), axis=0)
 
 
 def _sum(terms: np.ndarray, grid: Lattice) -> tuple[np.ndarray, np.ndarray]:

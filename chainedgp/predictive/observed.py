@@ -7,7 +7,8 @@ from scipy.special import logit
 
 from ..errors import InputError
 from ..expectations.special import log1mexp, minus
-from ..likelihoods.observation import INTERVAL, LEFT, RIGHT, codes
+from ..likelihoods import Rounded
+from ..likelihoods.observation import EXACT, INTERVAL, LEFT, RIGHT, codes
 from ..likelihoods.support import POSITIVE
 from ..linalg import Array
 from .distribution import Predictive
@@ -110,7 +111,8 @@ def pit_ends(
 ) -> tuple[Array, Array]:
     """The ends, (n,) each, between which the probability integral transform of each row lies.
 
-    Both are F(y) for a continuous target that was seen; F(y⁻) and F(y) at a jump; F(y) and 1 for a
+    Both are F(y) for a continuous target that was seen; F(y ± w/2) for one that was rounded to a
+    width w; F(y⁻) and F(y) at a jump; F(y) and 1 for a
     right-censored one, 0 and F(y) for a left-censored one, F(y) and F(y_upper) for an interval. F
     is the law of `ObservedLaw`, given Y > entry where the row has an entry.
 
@@ -118,8 +120,12 @@ def pit_ends(
     """
     law, told = ObservedLaw(predictive), predictive._seen.kw
     code = codes(told.get("censored") if censored is None else censored) + np.zeros(len(y))
-    lower = upper = law.cdf(y[:, None])[:, 0]
     likelihood = predictive._likelihood
+    low = high = y
+    if isinstance(likelihood, Rounded):
+        low, high, _ = likelihood.ends(y, told)
+        low, high = (np.where(code == EXACT, end, y) for end in (low, high))
+    lower, upper = (law.cdf(end[:, None])[:, 0] for end in (low, high))
     if likelihood.atoms or not likelihood.target_support.continuous:
         below = law.cdf(np.nextafter(y[:, None], -np.inf))[:, 0]  # F just below a jump at y
         lower = np.where((code == RIGHT) | (code == INTERVAL), upper, below)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,9 @@ from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian
 from ..posterior.mean_field import MEAN_FIELD
 from ..posterior.sparse import Projector
+from .classes import class_columns, class_probabilities, num_classes, proba_like
 from .distribution import Predictive
-from .latents import covariances_at, draws_at, marginals_at
+from .latents import covariances_at, cross_covariances_at, draws_at, marginals_at
 
 __all__ = ["Predictor"]
 
@@ -58,18 +60,26 @@ class Predictor:
             )
         return as_inputs(X, name, self.columns)
 
-    def latents(self, Xnew: Data, full_cov: bool = False) -> tuple[Array, Array]:
-        """Mean (n, b) and variance (n, b) of q(f*); with `full_cov` the covariance (b, n, n)."""
+    def latents(
+        self, Xnew: Data, full_cov: bool = False, cross_cov: bool = False
+    ) -> tuple[Array, Array]:
+        """Mean (n, b) and variance (n, b) of q(f*); see `ChainedGP.predict_latents`."""
         if is_dask(Xnew):
-            if full_cov:
+            if full_cov or cross_cov:
                 raise InputError(
-                    "full_cov needs its rows in memory: give some, as X[:1000].compute()."
+                    f"{'full_cov' if full_cov else 'cross_cov'} needs its rows in memory: give "
+                    "some, as X[:1000].compute()."
                 )
             mean, variance = self._on_blocks(Predictor.latents, Xnew, [len(self.priors)] * 2)
             return mean, variance
-        return (covariances_at if full_cov else marginals_at)(
-            self.priors, self.q, self.family, self.inputs(Xnew)
-        )
+        X, b = self.inputs(Xnew), np.arange(len(self.priors))
+        if full_cov:
+            moments = cross_covariances_at if cross_cov else covariances_at
+            return moments(self.priors, self.q, self.family, X)
+        mean, V = marginals_at(self.priors, self.q, self.family, X)
+        if cross_cov:
+            return mean, V if V.ndim == 3 else V[:, :, None] * np.eye(len(b))
+        return mean, V if V.ndim == 2 else V[:, b, b]
 
     def distribution(self, Xnew: Data, Y_metadata: Metadata = None) -> Predictive:
         """p(y* | x*) under q, one distribution for each row of Xnew."""
@@ -99,13 +109,30 @@ class Predictor:
         return [table[:, k : k + 1] for k in range(levels.size)]
 
     def frame(self, Xnew: Data, percent: Sequence[float], Y_metadata: Metadata = None) -> Frame:
-        """Mean, variance and quantiles as a data frame of the kind that Xnew is, else of pandas."""
+        """Mean, variance and quantiles as a data frame of the kind that Xnew is, else of pandas.
+
+        Of classes, whose codes have no mean, the one decided for and the probabilities.
+        """
         levels = as_percent(percent, "quantiles")
         distribution = self.distribution(Xnew, Y_metadata)
+        if self.likelihood.target_support.num_classes is not None:
+            p = class_probabilities(distribution, self.likelihood)
+            return frame_like(Xnew, class_columns(p, self.likelihood))
         names = (f"{100 * level:g}%" for level in levels)
         moments = {"mean": distribution.mean[:, 0], "variance": distribution.variance[:, 0]}
         table = dict(zip(names, distribution.ppf(levels).T, strict=True))
         return frame_like(Xnew, {**moments, **table})
+
+    def probabilities(self, Xnew: Data, Y_metadata: Metadata = None) -> Array | Frame:
+        """Probabilities of the classes at Xnew, (n, K); a frame where Xnew is one."""
+        K = num_classes(self.likelihood)
+        if is_dask(Xnew):
+            # Every block is an array, for which the result is one.
+            method: Any = Predictor.probabilities
+            (p,) = self._on_blocks(method, Xnew, [K], Y_metadata)
+            return p
+        distribution = self.distribution(Xnew, Y_metadata)
+        return proba_like(Xnew, class_probabilities(distribution, self.likelihood), self.likelihood)
 
     def density(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
         """Density (or mass) of the targets at y: a 1-D grid gives (n, k), (n, 1) is per row."""

@@ -2,7 +2,8 @@
 
 F(y) = E[P(Y ≤ y | z)] is increasing in y on any fixed set of nodes, because the weights are
 positive. So quantiles are bracketed roots on one lattice, which is then checked at the root and
-refined where it has to be.
+refined where it has to be. Where q is narrow a few Gauss–Hermite nodes do as well as a lattice of
+hundreds: of two or three latents they are tried first, and taken where more of them say the same.
 """
 
 from __future__ import annotations
@@ -17,13 +18,22 @@ from ..errors import QuadratureWarning
 from ..expectations.quadrature import row_blocks
 from ..likelihoods import Likelihood
 from ..likelihoods.support import Continuum
-from .nodes import LAST_LEVEL, Lattice, Mixture, lattice, log_expectation, step_resolved
+from .nodes import (
+    LAST_LEVEL,
+    Lattice,
+    Mixture,
+    few_nodes,
+    lattice,
+    log_expectation,
+    step_resolved,
+)
 
 __all__ = ["mixture_cdf", "mixture_ppf"]
 
 Function = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 LOGIT_TOLERANCE = 1e-10
+"""The search for a quantile ends at this error of logit F."""
 ROUGH = 1e-3
 """On the coarse lattice roots are found to this error of logit F."""
 CLOSE, NEWTON_STEPS = 1e-5, 5
@@ -32,6 +42,12 @@ POLISH = 0.05
 """Such a bracket has this share of the width of the first."""
 ROUGH_COUNT, FINE_COUNT = 1e-4, 1e-9
 """Quantiles that are counts are found to these relative errors before and after F is resolved."""
+
+FEW: dict[int, tuple[int, ...]] = {2: (3, 5, 8, 12), 3: (3, 5, 8)}
+"""So many Gauss–Hermite nodes for each of two or three latents are tried one after the other."""
+SAME, SAME_DENSITY = 3e-6, 1e-3
+"""Two such rules say the same if logit F and log p differ by at most this: the larger one has an
+error far below it where the integrand is smooth, and of its size where there is a kink."""
 
 
 def mixture_cdf(mixture: Mixture, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -51,7 +67,7 @@ def mixture_ppf(
     line = likelihood.target_support
     with np.errstate(all="ignore"):
         if not isinstance(line, Continuum):
-            middle, _, _ = mixture.guess(q, rows)
+            middle = mixture.middle(q, rows)
             start = np.where(np.isfinite(middle), np.maximum(middle, 0.0), 0.0)
             return _refined(_Integers(), mixture, q, rows, start, np.ones(len(q)))
         result, todo = _at_atoms(mixture, q, rows, likelihood.atoms)
@@ -71,10 +87,11 @@ def _at_atoms(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Quantiles (N,) that are one of the atoms, where F jumps over q, and indices of the others."""
     result = np.full(len(q), np.nan)
+    each, back = np.unique(rows, return_inverse=True)  # All levels of a row ask for the same.
     for atom in atoms:
-        y = np.full(len(q), atom)
-        top = mixture_cdf(mixture, y, rows)
-        mass = np.exp(log_expectation(mixture, mixture.log_density, y, rows))
+        y = np.full(len(each), atom)
+        top = mixture_cdf(mixture, y, each)[back]
+        mass = np.exp(log_expectation(mixture, mixture.log_density, y, each))[back]
         result[(q > top - mass) & (q <= top)] = atom
     return result, np.flatnonzero(np.isnan(result))
 
@@ -89,8 +106,12 @@ def _refined(
 ) -> np.ndarray:
     """Roots t (N,): roughly on a coarse lattice, then on ever finer ones until F is resolved."""
     t, todo = t.copy(), np.arange(len(q))
-    last = LAST_LEVEL.get(mixture.dim, 2)
-    for level in [-mixture.dim, *range(last + 1)]:
+    last, levels = LAST_LEVEL.get(mixture.dim, 2), [-mixture.dim, 0]
+    if mixture.dim in FEW:
+        todo, levels = _by_few_nodes(solver, mixture, q, rows, t, width), [0]
+        if not len(todo):
+            return t
+    for level in [*levels, *range(1, last + 1)]:
         grid = lattice(mixture.dim, level)
         coarse = np.ones(len(todo), dtype=bool)
         for part in row_blocks(len(todo), grid.size):
@@ -112,6 +133,34 @@ def _refined(
         stacklevel=5,
     )
     return t
+
+
+def _by_few_nodes(
+    solver: _Reals | _Integers,
+    mixture: Mixture,
+    q: np.ndarray,
+    rows: np.ndarray,
+    t: np.ndarray,
+    width: np.ndarray,
+) -> np.ndarray:
+    """Write roots to t (N,): exact where two rules agree, near to them elsewhere. Returns these."""
+    least, *more = FEW[mixture.dim]
+    for block in row_blocks(len(q), few_nodes(mixture.dim, least).size):
+        nodes = _Nodes(mixture, rows[block], few_nodes(mixture.dim, least))
+        t[block] = solver.start(nodes, q[block], t[block], width[block])
+    todo, before = np.arange(len(q)), np.full((2, len(q)), np.nan)
+    for count in more:
+        grid, open_ = few_nodes(mixture.dim, count), np.ones(len(todo), dtype=bool)
+        for part in row_blocks(len(todo), grid.size):
+            i = todo[part]
+            nodes = _Nodes(mixture, rows[i], grid)
+            args = (nodes, q[i], t[i], width[i], before[:, i])
+            t[i], before[:, i], done = solver.compare(*args, count == more[0])
+            open_[part] = ~done
+        todo = todo[open_]
+        if not len(todo):
+            break
+    return todo
 
 
 class _Nodes:
@@ -137,6 +186,14 @@ class _Nodes:
             return self.weights[:, 0] @ values
         return np.einsum("kn,kn->n", self._of(i, self.weights), values)
 
+    def cdf_and_density(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """F(y) and log p(y) of all entries."""
+        values = self.mixture.log_density(y, self.rows, self.latents)
+        top = np.where(np.isfinite(top := np.fmax.reduce(values, axis=0)), top, 0.0)
+        density = np.nan_to_num(np.exp(values - top), nan=0.0)
+        p = np.einsum("kn,kn->n", np.broadcast_to(self.weights, density.shape), density)
+        return self.cdf(y, np.arange(len(self.rows))), top + np.log(p)
+
     def look(self, y: np.ndarray, i: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """F(y) and log p(y) of the entries i, and whether the lattice resolves them."""
         latents, log_weights = (
@@ -144,9 +201,10 @@ class _Nodes:
             self._of(i, self.log_weights),
         )
         density = log_weights + self.mixture.log_density(y, self.rows[i], latents)
-        values = self._of(i, self.weights) * self.mixture.cdf(y, self.rows[i], latents)
+        weights = self._of(i, self.weights)
+        values = weights * self.mixture.cdf(y, self.rows[i], latents)
         mass = self.mass if len(self.mass) == 1 else self.mass[i]
-        done, log_p = step_resolved(mass, density, values, self.grid)
+        done, log_p = step_resolved(mass, density, weights, values, self.grid)
         return values.sum(axis=0), log_p, done
 
 
@@ -164,8 +222,8 @@ class _Reals:
         self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray, last: bool
     ) -> tuple[np.ndarray, np.ndarray]:
         """One step for all entries, exact roots where F is resolved; and where it is."""
-        t, done, _ = self._newton(nodes, q, t, width, np.arange(len(q)))
-        i = np.arange(len(q)) if last else np.flatnonzero(done)
+        t, done, close = self._newton(nodes, q, t, width, np.arange(len(q)))
+        i = np.flatnonzero(~close & (done | last))
         for _ in range(NEWTON_STEPS):
             t[i], done[i], close = self._newton(nodes, q[i], t[i], width[i], i)
             i = i[~close & (done[i] | last)]
@@ -179,11 +237,37 @@ class _Reals:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """t after one step for the entries i, whether F was resolved, and t close to a root."""
         F, log_p, done = nodes.look(self.line.to_y(t), i)
+        t, excess = self._step(q, t, width, F, log_p)
+        return t, done, np.abs(excess) < CLOSE
+
+    def _step(
+        self, q: np.ndarray, t: np.ndarray, width: np.ndarray, F: np.ndarray, log_p: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """t after a step of Newton's method, no longer than width, and logit q − logit F before."""
         F = np.clip(F, 1e-300, 1.0 - 1e-16)
         excess = logit(q) - logit(F)
         step = excess * np.exp(np.log(F) + np.log1p(-F) - log_p - self.line.log_slope(t))
         step = np.clip(np.where(np.isfinite(step), step, 0.0), -width, width)
-        return self.line.clip(t + step), done, np.abs(excess) < CLOSE
+        return self.line.clip(t + step), excess
+
+    def compare(
+        self,
+        nodes: _Nodes,
+        q: np.ndarray,
+        t: np.ndarray,
+        width: np.ndarray,
+        before: np.ndarray,
+        first: bool,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Roots, log p there (2, N; its second row is not used), and where t was one before.
+
+        t is the root of fewer nodes, which gave `before`. If all steps end at it, these agree.
+        """
+        for _ in range(2 if first else 1):
+            F, log_p = nodes.cdf_and_density(self.line.to_y(t))
+            t, excess = self._step(q, t, width, F, log_p)
+        same = (np.abs(excess) < SAME) & (np.abs(log_p - before[0]) < SAME_DENSITY)
+        return t, np.stack([log_p, log_p]), same
 
     def _bracketed(
         self,
@@ -206,6 +290,25 @@ class _Integers:
     def start(self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray) -> np.ndarray:
         """On the coarse lattice."""
         return _solve_integer(nodes.cdf, q, t, ROUGH_COUNT)
+
+    def compare(
+        self,
+        nodes: _Nodes,
+        q: np.ndarray,
+        t: np.ndarray,
+        width: np.ndarray,
+        before: np.ndarray,
+        first: bool,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Roots, logit F and log p there (2, N), and where they are those of fewer nodes."""
+        F, log_p = nodes.cdf_and_density(t)
+        wrong = ~((F >= q - 1e-14) & (F - np.exp(log_p) < q - 1e-14))
+        same = np.abs(logit(np.clip(F, 1e-300, 1.0 - 1e-16)) - before[0]) < SAME
+        same &= (np.abs(log_p - before[1]) < SAME_DENSITY) & ~wrong
+        if len(i := np.flatnonzero(wrong)):
+            t[i] = _solve_integer(lambda y, k: nodes.cdf(y, i[k]), q[i], t[i], ROUGH_COUNT)
+            F, log_p = nodes.cdf_and_density(t)
+        return t, np.stack([logit(np.clip(F, 1e-300, 1.0 - 1e-16)), log_p]), same
 
     def improve(
         self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray, last: bool

@@ -16,6 +16,7 @@ from .nodes import log_expectation
 __all__ = ["BAND_NODES", "SurvivalCurves"]
 
 BAND_NODES = 2048
+"""The quantiles of a band are those of so many equally weighted draws (Sobol points) of q."""
 PANELS = 14
 """An integral over time has so many panels, which halve: [0, h/2¹³], …, [h/4, h/2], [h/2, h]."""
 
@@ -35,6 +36,7 @@ class SurvivalCurves:
     _likelihood: Any
     _event: GaussianLatents
     _mixture: Any
+    _law: Any
     _logpdf: Any
     _as_targets: Any
     _over_entries: Any
@@ -63,7 +65,7 @@ class SurvivalCurves:
             log_density = self._event.log_density(t, rows, latents)
             return np.exp(log_density - self._event.log_survival(t, rows, latents))
 
-        estimate = np.exp(self._logpdf(t, self._mixture) - self._log_sf(t))
+        estimate = np.exp(self._logpdf(t, self._law) - self._log_sf(t))
         return self._with_bands(estimate, conditional, t, bands)
 
     def median(self, bands: Bands | None = None) -> Estimate:

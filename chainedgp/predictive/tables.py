@@ -8,25 +8,43 @@ from typing import Any
 import numpy as np
 from numpy.polynomial.legendre import legint, legval, legvander
 
+from ..expectations.quadrature import row_blocks
 from ..likelihoods import Likelihood, from_density
 from ..likelihoods.support import Continuum
 from ..likelihoods.wrappers.atoms import Law, WithAtoms
-from .nodes import Mixture, log_expectation
+from .nodes import Mixture, few_nodes, log_expectation
 
 __all__ = ["DensityTables"]
 
 LEVELS = (0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99)
 """These quantiles tell where a density lies beside an atom that holds the median."""
+CENTRAL = np.array([[0.5], [0.2], [0.8]])
+"""These quantiles place the panels of a narrow q."""
 TABLE_ROWS = 32
+"""So many rows are tabulated at a time: a table has hundreds of targets times nodes for each."""
 TABLE_FLOOR = -26.0
 """Where log-densities (per spread of y) are below this, an integral over y is not refined."""
+FEW = {2: ((5, 8), (8, 12), (12, 20)), 3: ((5, 7), (7, 9), (9, 12))}
+"""Gauss–Hermite nodes for each of two or three latents that are tried first, and with how many
+they are compared."""
+FEW_ROWS = 128
+"""So many rows are tabulated at a time on few nodes."""
+SAME, SAME_SHARE = 1e-7, 1e-2
+"""Few nodes are taken for a row where densities of t that they and more nodes give differ by at
+most SAME of the highest density, and by at most SAME_SHARE of themselves where this is above SAME.
+A quantile then has an error of F of about SAME."""
+WIDTH = float(from_density.EDGES[1] - from_density.EDGES[0])
+"""All panels are this wide in t."""
+NOTHING = -34.0
+"""Panels whose log-density of t is so far below the highest hold nothing of a distribution."""
 
 
 class DensityTables:
     """cdf and quantiles of a mixture of which only the density is known.
 
-    The mixture's own density is integrated over y (`from_density`), in blocks of rows: some ten
-    milliseconds a row with two latents. A likelihood with a `cdf` of its own avoids it.
+    The mixture's own density is integrated over y (`from_density`), in blocks of rows. It is summed
+    over few nodes where more of them say the same, and else over a lattice: some tenths of a
+    millisecond a row with two latents, or ten. A likelihood with a `cdf` of its own avoids it.
     """
 
     def __init__(self, mixture: Mixture, num_rows: int, likelihood: Likelihood) -> None:
@@ -58,6 +76,44 @@ class DensityTables:
         masses = [np.exp(log_p(np.full(len(rows), atom))) for atom in atoms]
         return WithAtoms(rest, rest.total, atoms, masses)
 
+    def _few(self, rows: np.ndarray, count: int, more: int) -> tuple[Law, np.ndarray]:
+        """The distribution of some rows on few nodes, and for which of them it can be taken."""
+        few, many = (self._log_density_on(n, rows) for n in (count, more))
+        support, shape = self.likelihood.target_support, (len(rows),)
+        if isinstance(support, Continuum):
+            # Few nodes serve a narrow q alone, so that quantiles at its centre tell the spread.
+            guess = self.mixture.middle(CENTRAL * np.ones(len(rows)), rows)
+            panels = _Panels(few, support, tuple(guess), many)
+            return panels, panels.same
+        one, two = (from_density.Discrete(log_p, shape, support.size) for log_p in (few, many))
+        size = min(len(one.p), len(two.p))
+        same = np.abs(one.p[:size] - two.p[:size]).max(axis=0) < SAME
+        return two, same & (np.abs(one.total - two.total) < SAME) & (one.first == two.first)
+
+    def _log_density_on(self, count: int, rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """log p(y) on `count` nodes for each latent, a function of y (…, len(rows))."""
+        grid = few_nodes(self.mixture.dim, count)
+        log_base, latents = self.mixture.nodes(rows, grid.x[:, :, None])
+        weights = np.exp(log_base + grid.log_volume[:, None])  # (K, N) or (K, 1)
+
+        def log_p(y: np.ndarray) -> np.ndarray:
+            shape = np.broadcast_shapes(y.shape, rows.shape)
+            flat = np.broadcast_to(y, shape).reshape(-1, len(rows))
+            result = np.empty(flat.shape)
+            for part in row_blocks(len(flat), grid.size * len(rows)):
+                some = len(flat[part])
+                own = tuple(np.tile(f, (1, some)) for f in latents) if some > 1 else latents
+                w = np.tile(weights, (1, some)) if some > 1 and weights.shape[1] > 1 else weights
+                values = self.mixture.log_density(flat[part].ravel(), np.tile(rows, some), own)
+                top = np.fmax.reduce(values, axis=0)
+                top = np.where(np.isfinite(top), top, 0.0)
+                terms = np.exp(values - top)
+                total = w[:, 0] @ terms if w.shape[1] == 1 else np.einsum("kn,kn->n", w, terms)
+                result[part] = (top + np.log(total)).reshape(some, -1)
+            return np.where(np.isnan(result), -np.inf, result).reshape(shape)
+
+        return log_p
+
     def _guess(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
         """The median and two other quantiles of some rows, taken from those that are no atoms."""
         guess = np.stack(self.mixture.guess(np.full(len(rows), 0.5), rows))
@@ -83,9 +139,20 @@ class DensityTables:
     def _apply(
         self, look_up: Callable[[Any, np.ndarray], np.ndarray], values: np.ndarray
     ) -> np.ndarray:
-        result = np.empty(values.shape)
-        for start in range(0, self.num_rows, TABLE_ROWS):
-            rows = np.arange(start, min(start + TABLE_ROWS, self.num_rows))
+        result, todo = np.empty(values.shape), np.arange(self.num_rows)
+        for pair in () if self.likelihood.atoms else FEW.get(self.mixture.dim, ()):
+            left = []
+            for start in range(0, len(todo), FEW_ROWS):
+                rows = todo[start : start + FEW_ROWS]
+                with np.errstate(all="ignore"):
+                    table, same = self._few(rows, *pair)
+                    result[rows] = look_up(table, values[rows].T).T
+                left.append(rows[~same])
+            todo = np.concatenate(left)
+            if not len(todo):
+                return result
+        for start in range(0, len(todo), TABLE_ROWS):
+            rows = todo[start : start + TABLE_ROWS]
             result[rows] = look_up(self._table(rows), values[rows].T).T
         return result
 
@@ -95,16 +162,44 @@ class _Panels(from_density.Continuous):
 
     Inside a panel the density is the polynomial through its nodes. Panels are placed by a guess of
     the median and of two other quantiles, (n,) each.
+
+    other : a better log_p. Both are then compared in the middle of every panel: `same` (n,) tells
+        where they agree, and panels that hold nothing of any row are left out.
     """
 
-    def __init__(self, log_p: Callable, support: Continuum, guess: tuple[np.ndarray, ...]) -> None:
-        self.guess = guess
+    def __init__(
+        self,
+        log_p: Callable,
+        support: Continuum,
+        guess: tuple[np.ndarray, ...],
+        other: Callable | None = None,
+    ) -> None:
+        self.guess, self.other, self.same = guess, other, np.ones(len(guess[0]), dtype=bool)
         super().__init__(log_p, guess[0].shape, support)
         x, w, degree = from_density.GL_NODES, from_density.GL_WEIGHTS, len(from_density.GL_NODES)
         size = np.arange(degree) + 0.5
         transform = legvander(x, degree - 1).T * w * size[:, None]
         density = np.exp(self.log_w) / w[:, None]  # (panels, nodes, n), times half a panel
-        self.series = legint(np.einsum("ij,pjn->ipn", transform, density), lbnd=-1.0)
+        self.slopes = np.einsum("ij,pjn->ipn", transform, density)
+        self.series = legint(self.slopes, lbnd=-1.0)
+
+    def _log_density(self, t: np.ndarray) -> np.ndarray:
+        if self.other is None:
+            return super()._log_density(t)
+        middle = t[:, t.shape[1] // 2, None]  # (panels, 1, 1)
+        log_one, own = super()._log_density(middle)[:, 0], self.log_p
+        self.log_p = self.other
+        log_two = super()._log_density(middle)[:, 0]  # (panels, n)
+        self.log_p = own
+        top = log_two.max(axis=0)
+        gap, size = np.abs(np.exp(log_one - top) - np.exp(log_two - top)), np.exp(log_two - top)
+        agree = (gap < SAME) & ((gap < SAME_SHARE * size) | (size < SAME))
+        self.same = agree.all(axis=0) & np.isfinite(top)
+        held = (log_two > top + NOTHING).any(axis=1)
+        held[1:-1] |= held[2:] | held[:-2]
+        result = np.full((*t.shape[:2], t.shape[2] * len(top)), -np.inf)
+        result[held] = super()._log_density(t[held])
+        return result
 
     def _place(self, shape: tuple[int, ...], hints: Any) -> tuple[np.ndarray, np.ndarray]:
         with np.errstate(all="ignore"):
@@ -112,7 +207,15 @@ class _Panels(from_density.Continuous):
         return centre, np.maximum(ends[1] - centre, centre - ends[0]) + 1e-9 * np.abs(centre)
 
     def _cdf_in_panel(self, t: np.ndarray, panel: np.ndarray) -> np.ndarray:
-        edge, width = from_density.EDGES[panel], np.diff(from_density.EDGES)[0]
         row = np.broadcast_to(np.arange(self.series.shape[2]), np.shape(t))
-        part = legval(2.0 * (t - edge) / width - 1.0, self.series[:, panel, row], tensor=False)
+        part = legval(_within(t, panel), self.series[:, panel, row], tensor=False)
         return self.edges_cdf[panel, row] + part
+
+    def _density_in_panel(self, t: np.ndarray, panel: np.ndarray) -> np.ndarray:
+        row = np.broadcast_to(np.arange(self.series.shape[2]), np.shape(t))
+        return legval(_within(t, panel), self.slopes[:, panel, row], tensor=False) * 2.0 / WIDTH
+
+
+def _within(t: np.ndarray, panel: np.ndarray) -> np.ndarray:
+    """Where t is in its panel, from −1 to 1."""
+    return 2.0 * (t - from_density.EDGES[panel]) / WIDTH - 1.0

@@ -7,6 +7,7 @@ z = (y − shift)/scale with p(y) = p(z)/scale. What leaves an estimator is in t
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -14,17 +15,19 @@ from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import likelihoods
 from ..data.rows import WEIGHTS
 from ..data.types import Data
-from ..errors import InputError
+from ..errors import ConvergenceWarning, InputError
 from ..inference.starts import input_spread
 from ..likelihoods import Likelihood
 from ..linalg import Array
 from ..model import ChainedGP
 from ..model.arguments import Kernels, Means
+from ..posterior.choice import PosteriorName
 from ..predictive.distribution import Predictive
 
 __all__ = [
@@ -37,6 +40,11 @@ __all__ = [
 ]
 
 Estimator = TypeVar("Estimator", bound="ChainedGPEstimator")
+
+
+class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning):
+    """The warning of this package and that of scikit-learn: filters of either know it."""
+
 
 TIMES = ("y_upper", "entry")  # These metadata are in the units of y, and are scaled with it.
 # Shipped likelihoods take these metadata; scikit-learn can be told to hand them to the methods.
@@ -92,10 +100,15 @@ class ChainedGPEstimator(BaseEstimator):
     likelihood : a `Likelihood`, or the name of a shipped one, "het_student_t".
     kernels, mean_functions : as for `ChainedGP`: None, one, or one per latent function.
     num_inducing : number of inducing inputs, at most.
+    priors : "auto", "default" or None, as for `ChainedGP`: priors of kernels that are not given, of
+        all, or none.
+    ties : "auto", "spread" or None, as for `ChainedGP`: how repeated targets are taken.
+    posterior : "auto", "mean_field" or "joint", as for `ChainedGP`.
     standardize : fit in standardised units. X is centred and scaled by column; y too if it is
         real-valued, while positive y is only scaled; counts, classes and values in (0, 1) stay.
         Kernels, and values given to the likelihood, are then in these units.
-    max_iter : most iterations of the fit.
+    max_iter : most iterations of the fit, as many as `ChainedGP.optimize` has by default; a fit
+        that needs more warns, with scikit-learn's ConvergenceWarning too.
     batch_size, epochs : rows in a minibatch and passes over the data, for many rows; None uses all
         rows at once.
     num_threads : threads of the fit; None uses all cores.
@@ -113,12 +126,15 @@ class ChainedGPEstimator(BaseEstimator):
     kernels: Kernels = None
     mean_functions: Means = None
     num_inducing: int = 100
+    priors: str | None = "auto"
+    ties: str | None = "auto"
     standardize: bool = False
-    max_iter: int = 300
+    max_iter: int = 1000
     batch_size: int | None = None
     epochs: float | None = None
     num_threads: int | None = None
     random_state: Any = None
+    posterior: PosteriorName = "auto"
 
     # ---- fit ------------------------------------------------------------------------------------
 
@@ -146,8 +162,11 @@ class ChainedGPEstimator(BaseEstimator):
             mean_functions=self.mean_functions,
             Y_metadata=given,
             num_inducing=self.num_inducing,
+            priors=self.priors,
+            ties=self.ties,
             num_threads=self.num_threads,
             input_names=names,
+            posterior=self.posterior,
         )
         if self.standardize and names is not None:  # The model then refuses frames in other units.
             self.model_.rename_inputs([f"{name}{STANDARDISED}" for name in names])
@@ -157,7 +176,18 @@ class ChainedGPEstimator(BaseEstimator):
             if hasattr(seed, "randint"):
                 seed = int(seed.randint(2**31))
             options = {"batch_size": self.batch_size, "epochs": self.epochs, "rng": seed}
-        self.result_ = self.model_.optimize(messages=False, max_iters=self.max_iter, **options)
+        with warnings.catch_warnings():  # An estimator has its own way to go on: see below.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            self.result_ = self.model_.optimize(messages=False, max_iters=self.max_iter, **options)
+        if self.result_.status == "stopped":
+            warnings.warn(
+                f"{type(self).__name__} stopped before convergence: {self.result_.reason}. It "
+                "predicts with the best parameters seen. To go further, fit again with a larger "
+                f"max_iter={10 * self.max_iter}, or with standardize=True if inputs differ much in "
+                "scale.",
+                EstimatorConvergenceWarning,
+                stacklevel=3,
+            )
         self.n_iter_ = max(1, self.result_.iterations)
 
     def _set_units(self, X: Array, y: Array, weights: Array, likelihood: Likelihood) -> None:

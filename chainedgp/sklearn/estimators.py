@@ -14,6 +14,7 @@ from ..data.types import Data
 from ..errors import InputError
 from ..likelihoods import Likelihood, Softmax
 from ..linalg import Array
+from ..predictive.classes import class_probabilities
 from .base import (
     BESIDE,
     ChainedGPEstimator,
@@ -113,13 +114,13 @@ class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
                 f"{type(likelihood).__name__}. Leave it None to have one that suits y."
             )
         self._fit(inputs[kept], codes.astype(float), likelihood, weights, {})
+        # Figures and frames of the model behind the estimator have the user's labels.
+        self.model_.likelihood.class_names = tuple(map(str, self.classes_.tolist()))
         return self
 
     def predict_proba(self, X: Data) -> Array:
         """Probabilities of the classes at X, (n, K), in the order of `classes_`."""
-        predictive = self._predictive(X, {})
-        p = predictive.pdf(np.arange(len(self.classes_), dtype=float))
-        return p / p.sum(axis=1, keepdims=True)  # The sum is 1 but for errors of the integrals.
+        return class_probabilities(self._predictive(X, {}), self.model_.likelihood)
 
     def predict_log_proba(self, X: Data) -> Array:
         """Logarithms of `predict_proba`, (n, K)."""

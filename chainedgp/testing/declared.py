@@ -6,6 +6,7 @@ import numpy as np
 
 from ..data.rows import rows_of
 from ..expectations.quadrature import LEVELS
+from ..likelihoods.differences import differences
 from ..likelihoods.observation import of_event
 from ..predictive.mixtures import declared_normal
 from .probe import Probe
@@ -22,6 +23,7 @@ def check_declared(probe: Probe) -> None:
     _check_nodes(probe)
     _check_normal(probe)
     _check_infinite_mean(probe)
+    _check_tails(probe)
     if probe.lik.event_times:
         _check_event(probe)
 
@@ -86,9 +88,29 @@ def _check_infinite_mean(probe: Probe) -> None:
     probe.fault("infinite_mean", "is declared, but the mean is finite under every Gaussian q")
 
 
+def _check_tails(probe: Probe) -> None:
+    """Tails and slopes of quantiles, where they are given, are those of the cdf."""
+    lik, y, kw = probe.lik, probe.y, of_event(probe.law)
+    if not lik.has_cdf or lik.atoms or not probe.support.continuous:
+        return
+    tails, cdf = probe.call("log_tails", y, *probe.latents, kw=kw), lik.cdf(y, *probe.latents, **kw)
+    if tails is not None:
+        words = "is not the logarithms of cdf and 1 − cdf"
+        probe.compare("log_tails", words, np.exp(np.stack(tails)), np.stack([cdf, 1.0 - cdf]))
+    slopes = probe.call("quantile_slopes", y, *probe.latents, kw=kw)
+    if slopes is None:
+        return
+    moved = differences(lambda *f: lik.cdf(y, *f, **kw), probe.latents, 1e-4)
+    density = np.exp(lik.log_density(y, *probe.latents, **kw))
+    for name, slope, step in zip(probe.names, slopes, moved, strict=True):
+        words = f"that in {name} is not −(∂F/∂{name})/p"
+        got = np.broadcast_to(slope, y.shape)
+        probe.compare("quantile_slopes", words, got, -step / density)
+
+
 def _check_event(probe: Probe) -> None:
     """Survival function, hazard and cdf of an event time belong to one law."""
-    y, kw = probe.y, of_event(probe.kw)
+    y, kw = probe.y, of_event(probe.law)
     y = y[~np.isin(y, probe.lik.atoms)]
     latents = [f[: len(y)] for f in probe.latents]
     kw = rows_of(kw, slice(len(y)))

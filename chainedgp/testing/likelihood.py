@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
 
 import numpy as np
 
 from ..data.rows import rows_of
 from ..data.types import Metadata
 from ..errors import InputError
-from ..expectations.quadrature import LEVELS
 from ..likelihoods.contract import Likelihood
-from ..likelihoods.differences import difference
 from ..linalg import Array
 from .declared import check_declared
+from .expectations import check_expectations
 from .probe import Probe
 from .report import Report
 
 __all__ = ["check_likelihood"]
 
-DRAWS = 2000
+DRAWS = 2000  # So many draws of `sample` are compared with the density.
 
 
 def check_likelihood(
@@ -33,9 +31,10 @@ def check_likelihood(
 
     Laws: float64 arrays of the broadcast shape, row by row, inputs unchanged; density finite for
     moderate latents, never NaN for |f| ≤ 300, and normalised; derivatives agree with differences;
-    `expected_log_density` agrees with the quadrature engine, with the density as v → 0, and its
-    gradients with its own differences; moments, cdf, ppf and samples agree with the density;
-    copies and pickles are equal; targets outside the support are refused; what is declared
+    `expected_log_density` and `joint_expected_log_density` agree with the quadrature engine, with
+    the density as v → 0, and their gradients with their own differences; moments, cdf, ppf and
+    samples agree with the density; copies and pickles are equal; targets outside the support are
+    refused; what is declared
     (`symmetric`, `exact_expectation`, `normal_in_first`, `infinite_mean`, …) holds.
 
     Parameters
@@ -66,8 +65,7 @@ def check_likelihood(
     if not report.faults:  # everything below is compared with the density
         for law in (
             _check_derivatives,
-            _check_expectation,
-            _check_expectation_gradients,
+            check_expectations,
             _check_moments,
             _check_quantiles,
             _check_samples,
@@ -185,113 +183,6 @@ def _check_derivatives(probe: Probe) -> None:
             probe.compare(method, "second " + message.format(name, "dlog_density"), got, want)
 
 
-def _moments(probe: Probe) -> tuple[Array, Array]:
-    """Means and variances (n, b), Fortran-ordered as the core has them."""
-    variances = np.random.default_rng(1).uniform(0.02, 0.1, (probe.b, probe.n))
-    return np.stack(probe.latents).T, variances.T
-
-
-def _expected(probe: Probe, means: Array, variances: Array, **kw: Any) -> list[Array] | None:
-    """The four arrays of `expected_log_density`, or None and a fault."""
-    method, n = "expected_log_density", probe.n
-    result = probe.call(method, probe.y, means, variances, **kw)
-    if not isinstance(result, tuple | list) or len(result) != 4:
-        if result is not None:
-            probe.fault(method, "must return four arrays: value, dmeans, dvariances, dtheta")
-        return None
-    shapes = ((n,), (n, probe.b), (n, probe.b), (n, len(probe.keys)))
-    parts = [probe.array(method, part, s) for part, s in zip(result, shapes, strict=True)]
-    found = [part for part in parts if part is not None]
-    return found if len(found) == len(parts) else None
-
-
-PARTS = ("value", "derivative in the means", "derivative in the variances", "derivative in θ")
-
-
-def _check_expectation(probe: Probe) -> None:
-    """The expectation agrees with many nodes, and at zero variance with the density."""
-    method = "expected_log_density"
-    means, variances = _moments(probe)
-    many, fewer = {1: (64, 48), 2: (48, 40), 3: (20, 16)}.get(probe.b, (20, 16))
-    got = _expected(probe, means, variances, nodes=many)
-    if got is None:
-        return
-    engine = [
-        Likelihood._quadrature(probe.lik, probe.y, means, variances, nodes=k, **probe.kw)
-        for k in (many, fewer)
-    ]
-    possible = np.isfinite(engine[0][0]) & np.isfinite(engine[1][0])  # else y is impossible under q
-    for part, *values in zip(PARTS, got, *engine, strict=True):
-        one, want, other = (value[possible] for value in values)
-        if want.size:  # where the engine has not converged (a kink) it is no judge
-            tol = 1e-6 + 10.0 * np.max(np.abs(want - other) / (1e-3 + np.abs(want)))
-            probe.compare(method, f"{part} differs from quadrature of log_density", one, want, tol)
-    limit = _expected(probe, means, np.zeros_like(variances))
-    if limit is not None:
-        at_mean = probe.lik.log_density(probe.y, *probe.latents, **probe.kw)
-        probe.compare(method, "at zero variance differs from log_density", limit[0], at_mean)
-        if not all(np.all(np.isfinite(part)) for part in limit):
-            probe.fault(method, "is not finite at zero variance")
-    wide = _expected(probe, means, np.full_like(variances, 25.0))
-    if wide is not None and np.any(np.isnan(wide[0])):
-        probe.fault(method, "is NaN at a variance of 25")
-    nodes = probe.call("required_nodes", probe.y, means, variances)
-    if nodes is not None and not (np.shape(nodes) == (probe.n,) and np.isin(nodes, LEVELS).all()):
-        probe.fault("required_nodes", f"must be (n,) numbers from quadrature.LEVELS = {LEVELS}")
-
-
-def _check_expectation_gradients(probe: Probe) -> None:
-    """The four returned arrays are the gradient of the returned value; rows do not mix."""
-    method = "expected_log_density"
-    means, variances = _moments(probe)
-    got = _expected(probe, means, variances, nodes=12)
-    if got is None:
-        return
-
-    def value(m: Array, v: Array, **change: float) -> Array:
-        return probe.lik.expected_log_density(probe.y, m, v, nodes=12, **{**probe.kw, **change})[0]
-
-    text = "{} of {} disagrees with differences of its own value"
-    possible = np.isfinite(got[0])  # else q has latents at which y is impossible
-
-    def compare(text: str, found: Array, slope: Array) -> None:
-        probe.compare(method, text, found[possible], slope[possible])
-
-    for j, name in enumerate(probe.names):
-        column = np.arange(probe.b) == j
-
-        def shifted(x: Array, column: Array = column, base: Array = means) -> Array:
-            return np.where(column, x[:, None], base)
-
-        slope = difference(lambda x: value(shifted(x), variances), means[:, j], 1e-4)
-        compare(text.format("dmeans", name), got[1][:, j], slope)
-        slope = difference(
-            lambda x: value(means, shifted(x, base=variances)),
-            variances[:, j],
-            1e-4,
-        )
-        compare(text.format("dvariances", name), got[2][:, j], slope)
-    for k, key in enumerate(probe.keys):
-        now = float(probe.kw[key])
-        slope = difference(
-            lambda t, key=key: value(means, variances, **{key: t}),
-            now,
-            1e-4 * (abs(now) if probe.lik._domain(key) == "positive" else 1.0),
-        )
-        compare(text.format("dtheta", key), got[3][:, k], slope)
-    _check_rows(probe, means, variances, got)
-
-
-def _check_rows(probe: Probe, means: Array, variances: Array, got: list[Array]) -> None:
-    """Reversed rows give reversed results."""
-    kw = rows_of(probe.kw, slice(None, None, -1))
-    back = probe.call(
-        "expected_log_density", probe.y[::-1], means[::-1], variances[::-1], kw=kw, nodes=12
-    )
-    if back is not None and not np.allclose(back[0][::-1], got[0], rtol=1e-9, atol=1e-12):
-        probe.fault("expected_log_density", "changes when the rows are reordered: rows are mixed")
-
-
 def _check_moments(probe: Probe) -> None:
     """Conditional mean and variance against integrals of the density."""
     table = probe.table()
@@ -335,7 +226,7 @@ def _check_quantiles(probe: Probe) -> None:
 def _check_samples(probe: Probe) -> None:
     """Draws against the cdf at three quantiles, within 5 standard errors."""
     n, latents, kw = min(probe.n, 4), [f[:4] for f in probe.latents], {}
-    kw = rows_of(probe.kw, slice(4))
+    kw = rows_of(probe.law, slice(4))
     one = probe.call("sample", np.random.default_rng(3), *latents, kw=kw)
     if probe.array("sample", one, (n,)) is None:
         return

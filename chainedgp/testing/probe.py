@@ -14,12 +14,15 @@ from ..likelihoods.contract import Likelihood
 from ..likelihoods.density_check import array_fault
 from ..likelihoods.support import Support
 from ..likelihoods.wrappers.atoms import WithAtoms
+from ..likelihoods.wrappers.rounded import ROUNDING
 from ..linalg import Array
 from .report import Report
 
 __all__ = ["Probe"]
 
-ROWS = 8
+ROWS = 8  # A likelihood is tried at so many rows, each with its own latents and metadata.
+NOT_ROUNDED = 1e-300
+"""A target that is rounded to this width is as good as not rounded."""
 
 
 class Probe:
@@ -133,9 +136,16 @@ class Probe:
         atol = np.max(tol) * min(1.0, max(scale, 1e-3))
         self.report.close(method, message, got, expected, rtol=float(np.max(tol)), atol=float(atol))
 
+    @property
+    def law(self) -> Keywords:
+        """Keywords of the density of y itself, before it was rounded."""
+        return (
+            {**self.kw, ROUNDING: NOT_ROUNDED} if ROUNDING in self.lik.metadata_names else self.kw
+        )
+
     def table(self) -> from_density.Tabulated | WithAtoms:
         """The conditional distribution by integration of the density at the latents."""
-        return self.table_at(self.latents, self.kw)
+        return self.table_at(self.latents, self.law)
 
     def table_at(
         self, latents: Sequence[Array], kw: Keywords

@@ -9,8 +9,8 @@ from chainedgp.assessment.censoring import Censoring
 from chainedgp.assessment.components import _flat
 from chainedgp.assessment.cross_validation import cross_validate
 from chainedgp.assessment.loo import LOO, compare
-from chainedgp.assessment.pareto import fit_pareto, tail_shape
 from chainedgp.errors import ChainedGPWarning, ConvergenceWarning, InputError
+from chainedgp.sampling.pareto import fit_pareto, tail_shape
 
 
 def wave(n, seed=3):
@@ -69,6 +69,8 @@ def problem(name, seed, n=24):
         y = np.sin(x) + (0.1 + 0.08 * x) * rng.standard_t(3.0, n)
     if name == "Poisson":
         y = rng.poisson(np.exp(1.0 + np.sin(x))).astype(float)
+    if name == "Beta":
+        y = rng.beta(np.exp(1.0 + np.sin(x)), np.exp(1.0 + np.cos(x)))
     metadata = None
     if name == "LogLogisticSurvival":
         time = np.exp(np.sin(x) + rng.logistic(size=n) / (1.5 + 0.3 * x))
@@ -79,18 +81,21 @@ def problem(name, seed, n=24):
 
 @pytest.mark.filterwarnings("ignore:The Pareto k")
 @pytest.mark.parametrize(
-    ("name", "seed"),
+    ("name", "seed", "posterior"),
     [
-        ("HetGaussian", 0),
-        ("HetGaussian", 3),
-        ("HetStudentT", 1),
-        ("LogLogisticSurvival", 0),
-        ("Poisson", 0),
+        ("HetGaussian", 0, "mean_field"),
+        ("HetGaussian", 3, "mean_field"),
+        ("HetStudentT", 1, "mean_field"),
+        ("LogLogisticSurvival", 0, "mean_field"),
+        ("Poisson", 0, "mean_field"),
+        ("HetGaussian", 0, "joint"),
+        ("Beta", 0, "joint"),
+        pytest.param("LogLogisticSurvival", 0, "joint", marks=pytest.mark.slow),
     ],
 )
-def test_refits_without_each_row_agree(name, seed):
+def test_refits_without_each_row_agree(name, seed, posterior):
     likelihood, X, y, metadata = problem(name, seed)
-    options = {"num_inducing": 8, "num_threads": 1}
+    options = {"num_inducing": 8, "num_threads": 1, "posterior": posterior}
     m = ChainedGP(X, y, likelihood, Y_metadata=metadata, **options)
     m.optimize(messages=False)
     result, quick = m.loo(), m.loo(refit=False)

@@ -44,6 +44,7 @@ CASES = [
     (liks.HetStudentT(nu=5.0).with_constant("location", 0.3), {}),
     (liks.Beta().with_constant(1), {}),
     (liks.HetLaplace(), {}),
+    (liks.AsymmetricLaplace(0.1), {}),
     (liks.SignalNoiseGaussian(), {}),
     (liks.HetStudentTNu(), {}),
     (liks.HetStudentTNu().with_constant("log_nu", 1.0), {}),
@@ -53,6 +54,7 @@ CASES = [
     (liks.NegativeBinomial(), {}),
     (liks.NegativeBinomial(), {"exposure": np.linspace(0.5, 2.0, 8)}),
     (liks.Binomial(), {"trials": 7.0 + np.arange(8)}),
+    (liks.BetaBinomial(), {"trials": 7.0 + np.arange(8)}),
     (liks.HetProbit(), {}),
     (liks.Softmax(3), {}),
     (liks.Softmax(5), {}),
@@ -61,6 +63,7 @@ CASES = [
     (liks.Ordinal(5, cutpoint=-1.0, gap_2=0.4), {}),
     (liks.ZeroInflatedPoisson(), {}),
     (liks.ZeroInflatedPoisson(), {"exposure": np.linspace(0.5, 2.0, 8)}),
+    (liks.ZeroInflatedNegativeBinomial(), {}),
     (liks.ZeroOneInflatedBeta(), {}),
     (liks.Inflated(liks.HetStudentT(nu=5.0)), {}),
     (liks.Inflated(liks.Poisson(), at=(3, 1)).with_constant("log_odds_1", -0.5), {}),
@@ -70,6 +73,12 @@ CASES = [
     (Likelihood.from_scipy("nbinom", n="exp", p="logistic"), {}),
     (liks.Inflated(Likelihood.from_scipy("gamma", a="exp", scale="exp").with_constant(0)), {}),
     (liks.Hurdle(liks.LogLogisticSurvival().with_constant("log_shape", 1.5)), {}),
+    (liks.Rounded(liks.HetGaussian()), {"rounding": np.linspace(0.1, 1.0, 8)}),
+    (liks.Rounded(liks.StudentT(), 0.5), {}),
+    (liks.Rounded(liks.HetLaplace(), 0.5), {}),
+    (liks.Rounded(liks.Beta(), 0.05), {}),
+    (liks.Rounded(liks.WeibullSurvival(), 0.3), ALL_WAYS),
+    (liks.Inflated(liks.Rounded(liks.HetGamma(), 0.3)), {}),
 ]
 ABSTRACT = {"Likelihood", "Survival", "Family", "Wrapper"}  # bases without a density
 
@@ -239,6 +248,51 @@ class WrongExpectation(HetGaussian):
         return value, dm, dv * [1.0, 2.0], dt
 
 
+class JointForm(HetGaussian):
+    """A user's own forms, which mutants below spoil."""
+
+    def expected_log_density(self, y, means, variances, *, nodes=20):
+        return super().expected_log_density(y, means, variances, nodes=nodes)
+
+    def joint_expected_log_density(self, y, means, covariances, *, nodes=20):
+        return super().joint_expected_log_density(y, means, covariances, nodes=nodes)
+
+
+class IgnoresCovariance(JointForm):
+    def joint_expected_log_density(self, y, means, covariances, *, nodes=20):
+        diagonal = covariances * np.eye(2)
+        return super().joint_expected_log_density(y, means, diagonal, nodes=nodes)
+
+
+class WrongSignOfCovariance(JointForm):
+    def joint_expected_log_density(self, y, means, covariances, *, nodes=20):
+        sign = np.array([[1.0, -1.0], [-1.0, 1.0]])
+        result = super().joint_expected_log_density(y, means, sign * covariances, nodes=nodes)
+        return result[0], result[1], sign * result[2], result[3]
+
+
+class DoubledCovariance(JointForm):
+    """The whole slope in V_12 = V_21 in both places."""
+
+    def joint_expected_log_density(self, y, means, covariances, *, nodes=20):
+        value, dm, dV, dt = super().joint_expected_log_density(y, means, covariances, nodes=nodes)
+        return value, dm, dV * (2.0 - np.eye(2)), dt
+
+
+class UnevenCovariance(JointForm):
+    """The whole slope in V_12, nothing in V_21."""
+
+    def joint_expected_log_density(self, y, means, covariances, *, nodes=20):
+        value, dm, dV, dt = super().joint_expected_log_density(y, means, covariances, nodes=nodes)
+        return value, dm, dV * np.array([[1.0, 2.0], [0.0, 1.0]]), dt
+
+
+class OnlyVariances(JointForm):
+    def joint_expected_log_density(self, y, means, covariances, *, nodes=20):
+        variances = np.diagonal(covariances, axis1=1, axis2=2)
+        return self.expected_log_density(y, means, variances, nodes=nodes)
+
+
 class NoNormaliser(Likelihood):
     latents = ("f", "g")
 
@@ -357,6 +411,11 @@ MUTANTS = [
     (SignError, "dlog_density: derivative in log_variance disagrees"),
     (FactorTwo, "expected_log_density: dvariances of mean disagrees"),
     (WrongExpectation, "expected_log_density: value differs from quadrature"),
+    (IgnoresCovariance, "joint_expected_log_density: value differs from quadrature"),
+    (WrongSignOfCovariance, "joint_expected_log_density: value differs from quadrature"),
+    (DoubledCovariance, "dvariances of mean and log_variance disagrees"),
+    (UnevenCovariance, "joint_expected_log_density: dvariances must be symmetric"),
+    (OnlyVariances, r"joint_expected_log_density: returns shape \(8, 2\) instead of \(8, 2, 2\)"),
     (NoNormaliser, "log_density: the density integrates to .* not 1"),
     (NoJacobian, "log_density: the density integrates to .* Jacobian"),
     (WrongBroadcast, r"log_density: returns shape \(8,\) instead of \(2, 2, 8\)"),

@@ -47,7 +47,7 @@ LEAVES = {
     name: cls
     for name, cls in ((name, getattr(L, name)) for name in L.__all__)
     if name not in ("Survival", "ConstantLatent", "Inflated", "Hurdle", "ScipyLikelihood")
-    and name not in ("Likelihood", "Ordinal", "Softmax")
+    and name not in ("Likelihood", "Ordinal", "Softmax", "Rounded")
     and "censored" in cls().metadata_names
 }
 LEAVES["Exponential"] = Exponential

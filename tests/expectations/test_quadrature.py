@@ -81,6 +81,89 @@ def test_gradient_is_that_of_the_sum_even_where_the_sum_is_poor():
     )
 
 
+def random_covariances(n, b, rng, floor=0.05):
+    A = rng.normal(size=(n, b, b))
+    return A @ A.swapaxes(1, 2) + floor * np.eye(b)
+
+
+def test_polynomial_of_correlated_latents_is_exact_with_its_gradient():
+    # E[f² g + 3 g − f] = (m² + v) k + 2 m c + 3 k − m with c = cov(f, g); E[f g] = m k + c
+    rng = np.random.default_rng(0)
+    means, V = rng.normal(size=(50, 2)), random_covariances(50, 2, rng)
+    (m, k), v, c = means.T, V[:, 0, 0], V[:, 0, 1]
+    value, dm, dV, extra = quad.expectation(
+        _quadratic, _dquadratic, means, V, quad.product_rule(2, 8), 1
+    )
+    np.testing.assert_allclose(value, (m**2 + v) * k + 2 * m * c + 3 * k - m, atol=1e-12)
+    np.testing.assert_allclose(dm, np.stack([2 * m * k + 2 * c - 1, m**2 + v + 3], 1), atol=1e-12)
+    want = np.array([[k, m], [m, np.zeros(50)]])  # half of 2 m for each of dV_12 and dV_21
+    np.testing.assert_allclose(dV, want.transpose(2, 0, 1), atol=1e-10)
+    np.testing.assert_allclose(extra[:, 0], m * k + c, atol=1e-12)
+
+
+@pytest.mark.parametrize("b", [1, 2, 3, 4])
+def test_the_gradient_in_covariances_is_that_of_the_sum(b):
+    rng = np.random.default_rng(b)
+    means, V = rng.normal(size=(6, b)), random_covariances(6, b, rng)
+    weights, rule = rng.normal(size=b), quad.rule_for(b, 4)
+
+    def log_p(rows, *f):
+        return np.cos(sum(w * x for w, x in zip(weights, f, strict=True))) + f[0] ** 4
+
+    def dlog_p(rows, *f):
+        slope = -np.sin(sum(w * x for w, x in zip(weights, f, strict=True)))
+        return (weights[0] * slope + 4.0 * f[0] ** 3, *(w * slope for w in weights[1:]))
+
+    def value(V):
+        return quad.expectation(log_p, dlog_p, means, V, rule)[0]
+
+    dV = quad.expectation(log_p, dlog_p, means, V, rule)[2]
+    np.testing.assert_allclose(dV, dV.swapaxes(1, 2), rtol=1e-12, atol=1e-14)
+    for _ in range(3):
+        step = rng.normal(size=(b, b))
+        step = 1e-5 * (step + step.T)
+        slope = (value(V + step) - value(V - step)) / 2.0
+        np.testing.assert_allclose(slope, np.sum(dV * step, axis=(1, 2)), rtol=1e-6, atol=1e-11)
+
+
+def test_without_correlation_rotated_nodes_are_the_usual_ones():
+    rng = np.random.default_rng(3)
+    means, variances = rng.normal(size=(9, 2)), rng.uniform(0.1, 2.0, (9, 2))
+    V = variances[:, :, None] * np.eye(2)
+    rule = quad.product_rule(2, 12)
+    plain = quad.expectation(_quadratic, _dquadratic, means, variances, rule, 1)
+    joint = quad.expectation(_quadratic, _dquadratic, means, V, rule, 1)
+    for j in (0, 1, 3):
+        np.testing.assert_allclose(joint[j], plain[j], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        np.diagonal(joint[2], axis1=1, axis2=2), plain[2], rtol=1e-12, atol=1e-12
+    )
+    log_p = _quadratic
+    np.testing.assert_allclose(
+        quad.weighted_sums(log_p, means, V, rule), quad.weighted_sums(log_p, means, variances, rule)
+    )
+
+
+@pytest.mark.parametrize("rho", [1.0, -1.0, 1.0 + 1e-15, 0.0])
+def test_singular_covariances_give_the_limit(rho):
+    # with ρ = ±1, E sin(f + 2 g) of f + 2 g ~ N(0.3, (1 ± 2)²); V = 0 is the value at the mean
+    scale = 0.0 if rho == 0.0 else 1.0
+    V = scale * np.array([[[1.0, rho], [rho, 1.0]]])
+    means = np.array([[0.1, 0.1]])
+    value, dm, dV, _ = quad.expectation(
+        lambda rows, f, g: np.sin(f + 2.0 * g),
+        lambda rows, f, g: (np.cos(f + 2.0 * g), 2.0 * np.cos(f + 2.0 * g)),
+        means,
+        V,
+        quad.product_rule(2, 32),
+    )
+    damp = np.exp(-0.5 * scale * (1.0 + 2.0 * rho) ** 2)
+    np.testing.assert_allclose(value, damp * np.sin(0.3), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(dm, damp * np.cos(0.3) * np.array([[1.0, 2.0]]), rtol=0, atol=1e-9)
+    bend = -0.5 * damp * np.sin(0.3) * np.array([[[1.0, 2.0], [2.0, 4.0]]])
+    np.testing.assert_allclose(dV, bend, rtol=0, atol=1e-5)
+
+
 def test_zero_variance_gives_the_limit():
     # E sin f at v = 0: value sin m, d/dm cos m, d/dv −½ sin m
     m = np.linspace(-2, 2, 11)[:, None]

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from cases import PAPER, K, L, M, inputs, leaves, problem
+from cases import PAPER, POSTERIORS, K, L, M, inputs, leaves, problem
 from scipy.optimize import minimize
 
 import chainedgp as cgp
@@ -38,7 +38,7 @@ def model(name, n=N, num_nodes=16, **keywords):
         Y_metadata=metadata,
         num_nodes=num_nodes,
         num_threads=1,
-        **keywords,
+        **{"posterior": "mean_field", **keywords},
     )
 
 
@@ -61,9 +61,15 @@ def optimum_by_plain_gradients(m):
     return -best.fun
 
 
-@pytest.mark.parametrize("name", [*PAPER, "Poisson", "OffsetLogistic"])
-def test_fixed_point_is_the_optimum_of_plain_gradients(name):
-    natural, plain = model(name), model(name)
+@pytest.mark.parametrize(
+    ("name", "posterior"),
+    [
+        *((name, "mean_field") for name in (*PAPER, "Poisson", "OffsetLogistic")),
+        *((name, "joint") for name in ("HetGaussian", "Beta", "OffsetLogistic")),
+    ],
+)
+def test_fixed_point_is_the_optimum_of_plain_gradients(name, posterior):
+    natural, plain = model(name, posterior=posterior), model(name, posterior=posterior)
     start = natural.log_likelihood()
     result = natural.optimize(only="variational")
     assert result.converged
@@ -75,9 +81,10 @@ def test_fixed_point_is_the_optimum_of_plain_gradients(name):
     )
 
 
+@pytest.mark.parametrize("posterior", POSTERIORS)
 @pytest.mark.parametrize("name", PAPER)
-def test_plain_gradients_gain_nothing_at_the_fixed_point(name):
-    m = model(name)
+def test_plain_gradients_gain_nothing_at_the_fixed_point(name, posterior):
+    m = model(name, posterior=posterior)
     m.optimize(only="variational")
     before = m.log_likelihood()
     assert optimum_by_plain_gradients(m) - before < 1e-6
@@ -153,8 +160,21 @@ class Recorder:
 
 
 @pytest.mark.parametrize("name", PAPER)
-def test_bound_never_falls_along_the_steps(name, monkeypatch):
-    m = model(name, num_nodes=None)
+def test_correlations_raise_the_bound_at_few_steps(name):
+    """The mean field is a joint q too, so that the best joint q is no worse."""
+    results = [model(name, posterior=p).optimize(only="variational") for p in POSTERIORS]
+    mean_field, joint = results
+    assert mean_field.converged and joint.converged
+    assert joint.bound > mean_field.bound
+    if name in ("Beta", "AdditivePoisson"):  # whose latents are coupled
+        assert joint.bound > mean_field.bound + 0.5
+        assert joint.iterations < 0.7 * mean_field.iterations
+
+
+@pytest.mark.parametrize("posterior", POSTERIORS)
+@pytest.mark.parametrize("name", PAPER)
+def test_bound_never_falls_along_the_steps(name, posterior, monkeypatch):
+    m = model(name, num_nodes=None, posterior=posterior)
     recorder = Recorder(m.problem.evaluator, monkeypatch)
     result = m.optimize(only="variational")
     bounds = np.array(recorder.bounds[: result.iterations + 1])
@@ -163,9 +183,10 @@ def test_bound_never_falls_along_the_steps(name, monkeypatch):
     assert bounds[-1] - bounds[0] > 1.0
 
 
-def test_sites_agree_with_q_after_accelerated_steps(monkeypatch):
+@pytest.mark.parametrize("posterior", POSTERIORS)
+def test_sites_agree_with_q_after_accelerated_steps(posterior, monkeypatch):
     """Acceleration works on the (M, M) sums and on the rows' sites: both must say the same q."""
-    m = model("AdditivePoisson")
+    m = model("AdditivePoisson", posterior=posterior)
     recorder = Recorder(m.problem.evaluator, monkeypatch)
     m.optimize(only="variational")
     assert "anderson" in recorder.lengths
@@ -260,14 +281,13 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("start", HOSTILE, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("posterior", POSTERIORS)
 @pytest.mark.parametrize("name", PAPER)
-def test_hostile_starts_end_finite_and_no_lower_than_the_prior(name, start):
-    m = model(name, n=40, num_nodes=None)
+def test_hostile_starts_end_finite_and_no_lower_than_the_prior(name, posterior, start):
+    m = model(name, n=40, num_nodes=None, posterior=posterior)
     start(m)
     reference = m.copy()  # the same hyperparameters, q the prior
-    reference.q_mu[:] = 0.0
-    rows, columns = np.tril_indices(INDUCING)
-    reference.q_sqrt[:] = np.repeat((rows == columns)[:, None] * 1.0, 2, axis=1)
+    reference.problem.parts.reset_q()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         with np.errstate(over="ignore"):

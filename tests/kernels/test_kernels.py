@@ -52,6 +52,7 @@ KERNELS = {
     "white dims": White(1, 1.3, active_dims=[2]),
     "linear": Linear(3, 1.3),
     "linear ARD": Linear(2, LS, ARD=True),
+    "linear centred": Linear(2, LS, ARD=True, centre=[0.4, -1.3]),
     "linear ARD dims": Linear(2, LS, ARD=True, active_dims=[3, 1]),
     "periodic": Periodic(2, 1.4, 2.3, 0.8),
     "periodic ARD1": Periodic(2, 1.4, [2.3, 1.1], 0.8, ARD1=True),
@@ -154,6 +155,9 @@ def test_linear_periodic_and_static_formulas():
     linear = Linear(2, LS, ARD=True)
     expected = naive(lambda x, z: 0.6 * x[0] * z[0] + 1.7 * x[1] * z[1], X, Z)
     np.testing.assert_allclose(linear.K(X, Z), expected, rtol=1e-13)
+    centre = np.array([0.4, -1.3])
+    centred = Linear(2, LS, ARD=True, centre=centre)
+    np.testing.assert_allclose(centred.K(X, Z), linear.K(X - centre, Z - centre), rtol=1e-13)
 
     def periodic(x, z):
         terms = [(math.sin(math.pi * (x[d] - z[d]) / (2.3, 1.1)[d]) / LS[d]) ** 2 for d in range(2)]
@@ -345,6 +349,7 @@ def test_threads_may_share_a_kernel():
         (lambda: RBF(2, active_dims=[0, 1.5]), "active_dims must be column numbers"),
         (lambda: RationalQuadratic(1, power=0.0), "power must be positive"),
         (lambda: Linear(2, [1.0, 2.0]), "variances must have one value"),
+        (lambda: Linear(2, centre=[1.0, 2.0, 3.0]), "centre must be finite, one value or 2"),
         (lambda: Periodic(2, period=[1.0, 2.0]), "period must have one value"),
         (lambda: Periodic(2, period=-1.0), "period must be positive"),
         (lambda: Bias(1, 0.0), "variance must be positive"),

@@ -24,6 +24,11 @@ CUTS = {"cutpoint": -1.0, "gap_1": 0.7, "gap_2": 1.1}
 # likelihood, keywords, and the distribution of scipy.stats written by hand
 CASES = {
     "HetLaplace": (liks.HetLaplace(), {}, lambda f, g: stats.laplace(f, np.exp(g))),
+    "AsymmetricLaplace": (
+        liks.AsymmetricLaplace(0.2),
+        {},
+        lambda f, g: stats.laplace_asymmetric(0.5, f, np.exp(g) / 0.4),
+    ),
     "SignalNoiseGaussian": (
         liks.SignalNoiseGaussian(),
         {},
@@ -54,9 +59,14 @@ CASES = {
         {"trials": TRIALS},
         lambda f: stats.binom(TRIALS.astype(int), expit(f)),
     ),
+    "BetaBinomial": (
+        liks.BetaBinomial(),
+        {"trials": TRIALS},
+        lambda f, g: stats.betabinom(TRIALS, expit(f) * np.exp(g), expit(-f) * np.exp(g)),
+    ),
     "HetProbit": (liks.HetProbit(), {}, lambda f, g: stats.bernoulli(ndtr(f / np.exp(g / 2)))),
 }
-DISCRETE = ("NegativeBinomial", "Binomial", "HetProbit")
+DISCRETE = ("NegativeBinomial", "Binomial", "BetaBinomial", "HetProbit")
 CLASSES = {"Softmax": (liks.Softmax(4), {}), "Ordinal": (liks.Ordinal(4, **CUTS), CUTS)}
 
 
@@ -181,7 +191,7 @@ TARGETS = {
 def test_extreme_latents(name):
     lik, kw = {**CASES, **CLASSES}[name][:2]
     y, b = np.array(TARGETS[lik.support]), len(lik.latents)
-    kw = {"trials": 1e6} if name == "Binomial" else {k: v for k, v in kw.items() if k in CUTS}
+    kw = {"trials": 1e6} if "trials" in kw else {k: v for k, v in kw.items() if k in CUTS}
     f = [EXTREME.reshape((-1,) + (1,) * (b - j)) for j in range(b)]
     with np.errstate(over="ignore"):
         value = lik.log_density(y, *f, **kw)
@@ -251,7 +261,7 @@ def test_expectation_is_the_integral(name):
     got = lik.expected_log_density(y, means, variances, nodes=20, **kw)
     many = {1: 100, 2: 60, 3: 24}.get(b, 20)
     plain = Likelihood._quadrature(lik, y, means, variances, nodes=many, **kw)
-    kink = name == "HetLaplace"  # a grid is poor there: see the next test
+    kink = name.endswith("Laplace")  # a grid is poor there: see the next test
     for part, want in zip(got, plain, strict=True):
         tol = 0.3 if kink else 1e-5
         np.testing.assert_allclose(part, want, rtol=tol, atol=tol)
@@ -444,6 +454,8 @@ def test_sobol_and_grid_agree():
 
 TRUTH = {
     "HetLaplace": (3.0, -1.0),
+    "AsymmetricLaplace": (3.0, -1.0),
+    "BetaBinomial": (0.4, 1.0),
     "HetStudentTNu": (3.0, -2.0, 1.4),
     "HetGamma": (1.0, 0.7),
     "BetaMeanPrecision": (-0.7, 2.0),
@@ -455,7 +467,11 @@ TRUTH = {
 @pytest.mark.parametrize("name", TRUTH)
 def test_starts_are_near_the_truth(name):
     lik = CASES[name][0]
-    kw = {"trials": np.full(3000, 9.0)} if name == "Binomial" else {}
+    kw = (
+        {"trials": np.full(3000, 9.0)}
+        if "Binomial" in name[-8:] and name != "NegativeBinomial"
+        else {}
+    )
     f = tuple(np.full(3000, v) for v in TRUTH[name])
     y = lik.sample(np.random.default_rng(2), *f, **kw)
     np.testing.assert_allclose(lik.initial_latents(y, **kw), TRUTH[name], atol=0.35)
@@ -569,3 +585,23 @@ def test_slopes_by_differences_of_targets_that_hardly_vary(size):
     exact = np.tanh(0.5 * (y - f) / size) / size
     found = difference(log_p, f, 1e-4)
     np.testing.assert_allclose(found, exact, atol=1e-9 / size)
+
+
+@pytest.mark.parametrize("trials", [1, 7, 20, 400])
+def test_beta_binomial_cdf_and_quantiles_are_those_of_scipy(trials):
+    rng, lik = np.random.default_rng(trials), liks.BetaBinomial()
+    f, g = 2.0 * rng.standard_normal(100), 3.0 * rng.standard_normal(100)
+    y, q = rng.integers(0, trials + 1, 100).astype(float), rng.uniform(size=100)
+    law = stats.betabinom(trials, np.exp(g) * expit(f), np.exp(g) * expit(-f))
+    np.testing.assert_allclose(lik.cdf(y, f, g, trials=float(trials)), law.cdf(y), atol=1e-10)
+    assert np.array_equal(lik.ppf(q, f, g, trials=float(trials)), law.ppf(q))
+    ends = lik.cdf(np.array([-1.0, trials, trials + 3.0]), 0.1, 0.2, trials=float(trials))
+    assert np.array_equal(ends, [0.0, 1.0, 1.0])
+
+
+def test_negative_binomial_cdf_is_that_of_scipy():
+    rng, lik = np.random.default_rng(0), liks.NegativeBinomial()
+    f, g = 2.0 + 2.0 * rng.standard_normal(200), 2.0 * rng.standard_normal(200)
+    y = rng.poisson(np.exp(f)) - 0.5 * (rng.uniform(size=200) < 0.3)
+    law = stats.nbinom(np.exp(-g), 1.0 / (1.0 + np.exp(f + g)))
+    np.testing.assert_allclose(lik.cdf(y, f, g), law.cdf(y), atol=1e-12)

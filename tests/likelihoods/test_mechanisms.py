@@ -242,6 +242,19 @@ def test_separate_expectations_equal_the_engine():
             np.testing.assert_allclose(one, want, rtol=tol, atol=tol, err_msg=lik.name)
 
 
+@pytest.mark.parametrize("at", [(0.0,), (0.0, 3.0)])
+def test_an_inflated_count_starts_with_the_shares_of_its_atoms(at):
+    """The start gives every atom, with what the base has of it, its share among the targets."""
+    rng = np.random.default_rng(0)
+    y = rng.poisson(2.0, 4000).astype(float)
+    for a in at:
+        y = np.where(rng.uniform(size=4000) < 0.25, a, y)
+    lik = liks.Inflated(liks.Poisson(), at=at)
+    start = lik.initial_latents(y)
+    found = np.exp(lik.log_density(np.array(at), *start))
+    np.testing.assert_allclose(found, [np.mean(y == a) for a in at], rtol=1e-9)
+
+
 class ForgetsZ(liks.ZeroOneInflatedBeta):
     def log_density(self, y, *latents, **kw):
         return super().log_density(y, *latents, **kw) + self._split(latents)[2]

@@ -31,6 +31,7 @@ from chainedgp.errors import ChainedGPWarning, ConvergenceWarning, InputError, S
 from chainedgp.linalg import one_blas_thread
 from chainedgp.model import chained_gp as model_module
 from chainedgp.posterior.shards import Shard
+from chainedgp.predictive.latents import marginals_at
 
 
 def fitted_state(m):
@@ -53,7 +54,8 @@ def simple(n=60, likelihood=None, **keywords):
 def test_any_number_of_latents(name, b):
     X = inputs(50)
     lik, y, _ = problem(name, X)
-    m = cgp.ChainedGP(X, y, lik, num_inducing=6, num_nodes=6, num_threads=1)
+    options = {"num_nodes": 6, "num_threads": 1, "posterior": "mean_field"}
+    m = cgp.ChainedGP(X, y, lik, num_inducing=6, **options)
     start = m.log_likelihood()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -501,6 +503,8 @@ def test_badly_scaled_inputs_warn_by_column():
     X[:, 1] = 1e9 + 1e-2 * X[:, 1]
     with pytest.warns(ScalingWarning, match="column 1"):
         cgp.ChainedGP(X, X[:, 0], L.HetGaussian(), num_inducing=4)
+    with pytest.warns(ScalingWarning, match="input 'height'"):
+        cgp.ChainedGP(X, X[:, 0], L.HetGaussian(), num_inducing=4, input_names=["w", "height"])
 
 
 # ---- starts ----
@@ -566,7 +570,7 @@ def test_gpy_names_of_optimisers():
 
 @pytest.mark.parametrize("method", ["profile", "lbfgsb"])
 def test_methods_raise_the_bound_and_keep_the_best(method):
-    m = simple(60)
+    m = simple(60, priors=None)
     start = m.log_likelihood()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -582,7 +586,7 @@ def test_methods_raise_the_bound_and_keep_the_best(method):
 def test_profile_and_plain_gradients_agree_on_what_is_an_optimum():
     """Neither method gains where the other ended (there may be several optima)."""
     for first, second in (("profile", "lbfgsb"), ("lbfgsb", "profile")):
-        m = simple(40, num_inducing=5)
+        m = simple(40, num_inducing=5, priors=None)
         m.Z.fix()
         bound = m.optimize(first).bound
         assert bound - 1e-6 <= m.optimize(second).bound < bound + 0.02
@@ -833,14 +837,19 @@ def test_user_likelihood_has_a_predictive_distribution(user_model):
     X, shift = np.array([[-1.0], [0.3]]), np.array([0.5, -0.5])
     metadata = {"offset": shift}
     mean, variance = user_model.predict_latents(X)
+    predictor = user_model._predictor()
+    assert user_model.posterior == "joint"
+    V = marginals_at(predictor.priors, predictor.q, predictor.family, X)[1]
+    root = np.linalg.cholesky(V)
     tau = user_model.likelihood.tau.values[0]
     z, w = np.polynomial.hermite_e.hermegauss(60)
     w = w / w.sum()
-    f = mean[:, :1] + np.sqrt(variance[:, :1]) * z  # (2, 60)
-    g = mean[:, 1:] + np.sqrt(variance[:, 1:]) * z
+    f = mean[:, :1] + root[:, 0, :1] * z  # (2, 60)
+    g = mean[:, 1, None, None] + root[:, 1, 0, None, None] * z[:, None]
+    g = g + root[:, 1, 1, None, None] * z  # (2, 60, 60)
 
     def expect(i, function):
-        law = stats.logistic(f[i][:, None] + shift[i], tau * np.exp(g[i])[None, :])
+        law = stats.logistic(f[i][:, None] + shift[i], tau * np.exp(g[i]))
         return w @ function(law) @ w
 
     distribution = user_model.predictive(X, metadata)

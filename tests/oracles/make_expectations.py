@@ -243,6 +243,15 @@ def laplace(q, coarse, y):
     yield scaled(-1, times(distance(q, 0, y, coarse), one(q, 1, lambda t: exp(-t), coarse)))
 
 
+def check_loss(q, coarse, y):
+    """τ = ¾: ρ(u) = u/4 + |u|/2, of which the mean of |u| is closed."""
+    yield number(log(mp.mpf(3) / 16))
+    yield scaled(-1, one(q, 1, identity, coarse))
+    inverse = one(q, 1, lambda t: exp(-t), coarse)
+    yield scaled(-mp.mpf(1) / 2, times(distance(q, 0, y, coarse), inverse))
+    yield scaled(-mp.mpf(1) / 4, times(one(q, 0, lambda f: y - f, coarse), inverse))
+
+
 def gamma(q, coarse, y):
     shape = one(q, 1, exp, coarse)
     yield one(q, 1, lambda g: exp(g) * (g + log(y)) - mp.loggamma(exp(g)), coarse)
@@ -306,6 +315,18 @@ def binomial(q, coarse, y, trials):
     yield number(mp.loggamma(trials + 1) - mp.loggamma(y + 1) - mp.loggamma(trials - y + 1))
     yield scaled(-y, one(q, 0, lambda f: softplus(-f), coarse))
     yield scaled(y - trials, one(q, 0, softplus, coarse))
+
+
+def beta_binomial(q, coarse, y, trials):
+    yield number(mp.loggamma(trials + 1) - mp.loggamma(y + 1) - mp.loggamma(trials - y + 1))
+    yield one(q, 1, lambda g: mp.loggamma(exp(g)) - mp.loggamma(trials + exp(g)), coarse)
+    for sign, k in ((1, y), (-1, trials - y)):
+        yield two(q, 0, 1, partial(rising_part, sign, k), coarse)
+
+
+def rising_part(sign, k, f, g):
+    shape = exp(g) / (1 + exp(-sign * f))
+    return mp.loggamma(k + shape) - mp.loggamma(shape)
 
 
 def bernoulli(q, coarse, y):
@@ -446,6 +467,12 @@ def zero_inflated(q, coarse, y, exposure, atoms=1):
         yield from poisson(q, coarse, y, exposure)
 
 
+def inflated_negative_binomial(q, coarse, y, exposure):
+    """Of y > 0; that of a zero is a triple integral, and is compared with a fine grid elsewhere."""
+    yield log_z(q, coarse, 2, 1)
+    yield from negative_binomial(q, coarse, y, exposure)
+
+
 def share_of_zero(exposure, f, h):
     rate = exposure * exp(f)
     return softplus(h + rate) - rate
@@ -491,8 +518,9 @@ def logistic(q, coarse, y):
 
 
 COUNTS = dict.fromkeys((student_t, beta, negative_binomial, probit, log_logistic), DOUBLE)
-COUNTS |= dict.fromkeys((student_t_nu, beta_mean, softmax, log_normal, zero_inflated,
-                         inflated_poisson, inflated_beta, logistic), SLOW)  # fmt: skip
+COUNTS |= dict.fromkeys((student_t_nu, beta_mean, softmax, log_normal, zero_inflated, beta_binomial,
+                         inflated_poisson, inflated_beta, logistic, inflated_negative_binomial),
+                        SLOW)  # fmt: skip
 
 # likelihood: function, targets, (means, variances) of each latent, parameters, metadata
 SMALL, WIDE = (1e-6, 0.04, 0.5), (0.04, 0.7, 3.0, 9.0, 18.0)
@@ -531,6 +559,13 @@ CASES = {
         {},
     ),
     "HetLaplace()": (laplace, (0.1, 0.3, 40.0), [((0.1, 5.0), WIDE), ((-4.0, 1.0), WIDE)], {}, {}),
+    "AsymmetricLaplace(0.75)": (
+        check_loss,
+        (0.1, 0.3, 40.0),
+        [((0.1, 5.0), WIDE), ((-4.0, 1.0), WIDE)],
+        {},
+        {},
+    ),
     "HetGamma()": (
         gamma,
         (1e-4, 0.7, 80.0),
@@ -580,6 +615,13 @@ CASES = {
         [((-6.0, 0.2, 30.0), WIDE)],
         {},
         {"trials": (9.0, 1000.0)},
+    ),
+    "BetaBinomial()": (
+        beta_binomial,
+        (0.0, 2.0, 9.0),
+        [((-2.0, 0.4), (0.04, 0.7, 3.0)), ((0.5, 3.0), (0.04, 0.7, 3.0))],
+        {},
+        {"trials": (9.0, 60.0)},
     ),
     "Bernoulli()": (bernoulli, (0.0, 1.0), [((-30.0, -2.0, 0.3, 6.0), WIDE)], {}, {}),
     "HetProbit()": (
@@ -656,6 +698,13 @@ CASES = {
         zero_inflated,
         (0.0, 0.0, 4.0),
         [((-3.0, 0.4, 2.0), (0.04, 0.7, 3.0)), ((-4.0, 0.2), (0.04, 3.0, 12.0))],
+        {},
+        {"exposure": (0.3, 2.0)},
+    ),
+    "ZeroInflatedNegativeBinomial()": (
+        inflated_negative_binomial,
+        (1.0, 7.0),
+        [((-1.0, 2.0), (0.04, 0.7)), ((-1.0, 0.5), (0.04, 0.7)), ((-4.0, 0.2), (0.04, 3.0, 12.0))],
         {},
         {"exposure": (0.3, 2.0)},
     ),

@@ -342,7 +342,7 @@ def add(
             Z,
             [M.Constant(0.3 - 0.25 * j) for j in range(b)] if means is None else means,
             {key: value[:n] for key, value in given.items()},
-            **{"num_threads": 1, **(options or {})},
+            **{"num_threads": 1, "posterior": "mean_field", **(options or {})},
         )
         change(m)
         return set_q(m)
@@ -610,6 +610,7 @@ def other_models() -> None:
             M.Constant(0.1),
             {"weights": weights[:28]},
             num_threads=1,
+            posterior="mean_field",
         )
         return set_q(m)
 
@@ -632,6 +633,7 @@ def other_models() -> None:
             M.Constant(0.2),
             missing="drop" if missing else "raise",
             num_threads=1,
+            posterior="mean_field",
         )
         return set_q(m)
 
@@ -719,9 +721,8 @@ def measure_predictive(case: Case, p: Any) -> dict[str, Any]:
 def start(likelihood: cgp.Likelihood, case: Case) -> np.ndarray:
     """Free parameters of a model that is given this likelihood and the rows of a case alone."""
     m = case.build()
-    fresh = cgp.ChainedGP(
-        m.X, m.Y, likelihood, Y_metadata=m.Y_metadata, num_inducing=3, num_threads=1
-    )
+    options = {"num_inducing": 3, "num_threads": 1, "posterior": "mean_field"}
+    fresh = cgp.ChainedGP(m.X, m.Y, likelihood, Y_metadata=m.Y_metadata, **options)
     return fresh.optimizer_array
 
 
@@ -753,9 +754,8 @@ def make_starts() -> dict[str, Callable[[], np.ndarray]]:
     rows = make_rows(40, 2, seed=103)
 
     def whole(D: int, targets: np.ndarray, likelihood: cgp.Likelihood, **options: Any) -> Any:
-        return lambda: (
-            cgp.ChainedGP(rows.X[:, :D], targets, likelihood, num_threads=1, **options).param_array
-        )
+        options = {"num_threads": 1, "posterior": "mean_field", **options}
+        return lambda: cgp.ChainedGP(rows.X[:, :D], targets, likelihood, **options).param_array
 
     starts["two columns"] = whole(2, rows.real, L.HetGaussian(), num_inducing=6)
     starts["more inducing inputs than rows"] = whole(1, rows.real, L.Gaussian())
@@ -792,6 +792,7 @@ def fitted(
             Y_metadata=metadata(rows),
             num_inducing=5,
             num_threads=1,
+            posterior="mean_field",
         )
         with warnings.catch_warnings():
             # they are short on purpose

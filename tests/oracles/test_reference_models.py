@@ -13,15 +13,21 @@ import chainedgp as cgp
 STORED = json.loads(PATH.read_text("utf-8"))
 
 TOLERANCE = 1e-10  # of the largest entry of an array, or of 1
-# For the rows left out whose q is found anew, an iteration stops at 1e-9 nats of the bound.
-TOLERANCES = {"loo 3": 1e-7}
+# For the rows left out whose q is found anew, an iteration stops at 1e-9 nats of the bound. Few
+# nodes serve for a quantile where two rules agree to 3e-6 of logit F, and for the classes of Softmax.
+TOLERANCES = {"loo 3": 1e-7, "quantiles": 1e-6, "cdf": 1e-9}
+# A likelihood known by its density alone now has as many nodes as a trial asks for in each row, not
+# a fixed number: bound and gradient differ by what the trial tolerates.
+TRIED = {"bound": 1e-7, "objective": 1e-7, "gradient": 2e-6}
 # The search for these constants ends where the likelihood is flat in the dispersion: on another
 # processor it ends up to 1e-7 away.
 FLAT = ("Inflated NegativeBinomial", "Hurdle NegativeBinomial")
 START_TOLERANCES = dict.fromkeys(FLAT, 1e-5)
 FIT_TOLERANCE = 1e-5
 
-NEWER: frozenset[str] = frozenset()
+NEWER = frozenset(
+    {"AsymmetricLaplace", "BetaBinomial", "LogGaussian", "Rounded", "ZeroInflatedNegativeBinomial"}
+)
 """Public likelihoods, kernels, mean functions and priors that came after the collection."""
 
 
@@ -38,11 +44,12 @@ def difference(stored, found, tolerance):
     return largest / (tolerance * scale) if np.isfinite(largest) else np.inf
 
 
-def wrong(stored, found):
+def wrong(stored, found, tried=False):
     """Quantities of a model that differ from the stored ones, and by how many tolerances."""
     assert stored.keys() == found.keys()
+    tolerances = {**TOLERANCES, **(TRIED if tried else {})}
     each = {
-        name: difference(stored[name], found[name], TOLERANCES.get(name, TOLERANCE))
+        name: difference(stored[name], found[name], tolerances.get(name, TOLERANCE))
         for name in stored
     }
     return {name: value for name, value in each.items() if value > 1.0}
@@ -58,7 +65,8 @@ def test_file_holds_the_collection():
 @pytest.mark.parametrize("name", MODELS)
 def test_model(name):
     case = MODELS[name]
-    assert not wrong(STORED["models"][name], measure(case, case.build()))
+    m = case.build()
+    assert not wrong(STORED["models"][name], measure(case, m), m.likelihood.tries_nodes)
 
 
 @pytest.mark.parametrize("name", STARTS)

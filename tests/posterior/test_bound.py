@@ -9,6 +9,7 @@ import pytest
 from cases import (
     ALL,
     PAPER,
+    POSTERIORS,
     K,
     L,
     M,
@@ -24,13 +25,14 @@ from cases import (
     wrong_leaves,
 )
 from scipy import integrate, stats
+from scipy import linalg as linalg_
 
 import chainedgp as cgp
 from chainedgp import linalg
 from chainedgp.errors import NumericalError
 from chainedgp.inference import problem as problem_module
+from chainedgp.posterior import blocks, sparse
 from chainedgp.posterior import evaluator as evaluator_module
-from chainedgp.posterior import mean_field, sparse
 from chainedgp.posterior.gaussian import from_natural, root_of
 from chainedgp.posterior.mean_field import MeanField
 
@@ -164,6 +166,54 @@ def test_whitened_bound_equals_the_unwhitened_formula(kernels):
     np.testing.assert_allclose(variance.T, [vf, vg], rtol=1e-9)
 
 
+def stacked_marginals_and_kl(m, X):
+    """q(f) at X, covariances (b, b, n), and the KL, by the joint unwhitened q(u_1, …, u_b)."""
+    priors = []
+    for k, mean, Z in zip(m.kernels, m.mean_functions, m._parts.theta().Z, strict=True):
+        Kuu = k.K(Z) + m.jitter * np.mean(np.diag(k.K(Z))) * np.eye(len(Z))
+        priors.append((Kuu, k.K(Z, X), k.K(X), mean.evaluate(X)[0]))
+    Kuu, Kuf, Kff = (linalg_.block_diag(*part) for part in list(zip(*priors, strict=True))[:3])
+    N, Lu = len(Kuu), linalg_.block_diag(*(np.linalg.cholesky(part[0]) for part in priors))
+    root = np.zeros((N, N))
+    (packed,) = m._parts.roots()[1]
+    root[np.tril_indices(N)] = packed
+    S_u, d = Lu @ root @ root.T @ Lu.T, Lu @ m._parts.roots()[0][0]
+    inverse = np.linalg.inv(Kuu)
+    b, n = len(priors), len(X)
+    means = np.concatenate([part[3] for part in priors]) + Kuf.T @ inverse @ d
+    whole = (Kff - Kuf.T @ inverse @ (Kuu - S_u) @ inverse @ Kuf).reshape(b, n, b, n)
+    kl = 0.5 * (np.trace(inverse @ S_u) + d @ inverse @ d - N)
+    kl += 0.5 * (np.linalg.slogdet(Kuu)[1] - np.linalg.slogdet(S_u)[1])
+    return means.reshape(b, n), np.einsum("jiki->jki", whole), kl
+
+
+@pytest.mark.parametrize("separate_Z", [False, True], ids=["shared_Z", "separate_Z"])
+def test_the_bound_of_a_joint_q_equals_the_unwhitened_formula(separate_Z):
+    m = small_model("HetGaussian", means="linear", separate_Z=separate_Z, posterior="joint")
+    m.num_nodes = 40
+    (mf, mg), V, kl = stacked_marginals_and_kl(m, m.X)
+    assert np.abs(V[0, 1]).max() > 0.05  # there are correlations
+    squares = (m.Y[:, 0] - mf + V[0, 1]) ** 2 + V[0, 0]
+    E = -0.5 * (np.log(2 * np.pi) + mg + squares * np.exp(V[1, 1] / 2 - mg))
+    assert m.log_likelihood() == pytest.approx(E.sum() - kl, rel=1e-9)
+    means, covariances = m.problem.evaluator.marginals(m._parts.q())
+    np.testing.assert_allclose(means.T, [mf, mg], rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(covariances.T, V, rtol=1e-8, atol=1e-11)
+
+
+def test_a_joint_q_without_correlations_is_the_mean_field():
+    mean_field = small_model("HetGaussian", means="linear", num_nodes=40)
+    joint = small_model("HetGaussian", means="linear", num_nodes=40, posterior="joint")
+    joint.q_mu[:] = mean_field.q_mu.values
+    roots = [linalg.unpack_lower(root, 4) for root in mean_field.q_sqrt.values.T]
+    joint.q_sqrt[:] = linalg.pack_lower(linalg_.block_diag(*roots))[:, None]
+    assert joint.log_likelihood() == pytest.approx(mean_field.log_likelihood(), rel=1e-9)
+    joint.objective_function_gradients(), mean_field.objective_function_gradients()
+    for name in ("kernels", "mean_functions", "Z", "q_mu"):
+        a, b = (np.asarray(getattr(m, name).gradient) for m in (joint, mean_field))
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
+
+
 def test_student_t_bound_equals_the_formula_with_adaptive_integration():
     m = small_model("HetStudentT", n=4)
     means, variances, kl = naive_marginals_and_kl(m, m.X)
@@ -242,13 +292,31 @@ def test_gradient_of_every_leaf(likelihood, separate_Z, kernels, means):
     assert not wrong_leaves(errors)
 
 
-def test_gradient_with_weights():
-    m = small_model("HetStudentT", means="linear")
+@pytest.mark.parametrize("separate_Z", [False, True], ids=["shared_Z", "separate_Z"])
+@pytest.mark.parametrize("likelihood", [*PAPER, "OffsetLogistic", "TwoMeans"])
+def test_gradient_of_every_leaf_with_a_joint_q(likelihood, separate_Z):
+    m = small_model(
+        likelihood,
+        n=10,
+        kernels="matern_linear_bias",
+        means="linear",
+        separate_Z=separate_Z,
+        num_nodes=FEW_NODES.get(likelihood, 12),
+        posterior="joint",
+    )
+    errors = bound_gradient_errors(m)
+    assert len(errors) == len(list(m.flattened_parameters))
+    assert not wrong_leaves(errors)
+
+
+@pytest.mark.parametrize("posterior", POSTERIORS)
+def test_gradient_with_weights(posterior):
+    m = small_model("HetStudentT", means="linear", posterior=posterior)
     m.set_data(m.X, m.Y, {"weights": np.linspace(0.0, 2.0, 14)})
     assert not wrong_leaves(bound_gradient_errors(m))
 
 
-_reverse_chunk, _reverse_sites = mean_field.reverse_chunk, mean_field.reverse_sites
+_reverse_chunk, _reverse_sites = blocks.reverse_chunk, blocks.reverse_sites
 
 
 def _negative_prior(prior, H):
@@ -266,24 +334,22 @@ def _jitter_is_constant(prior, H):
     return d_theta, d_Z
 
 
-def _double_variance(chunk, g_m, g_v, left, PA):
+def _double_variance(chunk, *rest):
     doubled = chunk._replace(pull_kff=lambda d: chunk.pull_kff(2.0 * d))
-    return _reverse_chunk(doubled, g_m, g_v, left, PA)
+    return _reverse_chunk(doubled, *rest)
 
 
-def _forgotten_factor_2(chunk, g_m, g_v, left, PA):
-    return _reverse_chunk(chunk, g_m, g_v, left, 0.5 * PA)
+def _forgotten_factor_2(chunk, i, g_m, g_V, alpha, PA):
+    return _reverse_chunk(chunk, i, g_m, g_V, alpha, [0.5 * product for product in PA])
 
 
-def _forgotten_mean(chunk, g_m, g_v, left, PA):
-    part = _reverse_chunk(chunk, g_m, g_v, left, PA)
+def _forgotten_mean(*given):
+    part = _reverse_chunk(*given)
     return part._replace(mean=0.0 * part.mean)
 
 
-def _forgotten_alpha(chunk, g_m, g_v, left, PA):
-    left = left.copy()
-    left[:, -1] = 0.0
-    return _reverse_chunk(chunk, g_m, g_v, left, PA)
+def _forgotten_alpha(chunk, i, g_m, g_V, alpha, PA):
+    return _reverse_chunk(chunk, i, g_m, g_V, 0.0 * alpha, PA)
 
 
 def _one_entry_of_Z(prior, H):
@@ -311,14 +377,14 @@ def _one_triangle(q, G):
 
 
 MUTANTS = {
-    "sign through L": (mean_field, "reverse_prior", _negative_prior, "kernels"),
-    "no Jacobian of L": (mean_field, "reverse_prior", _no_jacobian_of_cholesky, "Z"),
-    "jitter held fixed": (mean_field, "reverse_prior", _jitter_is_constant, "kernels"),
-    "factor 2 of kff": (mean_field, "reverse_chunk", _double_variance, "kernels"),
-    "no factor 2 of S": (mean_field, "reverse_chunk", _forgotten_factor_2, "Z"),
-    "forgotten mean": (mean_field, "reverse_chunk", _forgotten_mean, "mean_functions"),
-    "forgotten L⁻ᵀμ": (mean_field, "reverse_chunk", _forgotten_alpha, "Z"),
-    "one entry of Z by 1 %": (mean_field, "reverse_prior", _one_entry_of_Z, "Z"),
+    "sign through L": (blocks, "reverse_prior", _negative_prior, "kernels"),
+    "no Jacobian of L": (blocks, "reverse_prior", _no_jacobian_of_cholesky, "Z"),
+    "jitter held fixed": (blocks, "reverse_prior", _jitter_is_constant, "kernels"),
+    "factor 2 of kff": (blocks, "reverse_chunk", _double_variance, "kernels"),
+    "no factor 2 of S": (blocks, "reverse_chunk", _forgotten_factor_2, "Z"),
+    "forgotten mean": (blocks, "reverse_chunk", _forgotten_mean, "mean_functions"),
+    "forgotten L⁻ᵀμ": (blocks, "reverse_chunk", _forgotten_alpha, "Z"),
+    "one entry of Z by 1 %": (blocks, "reverse_prior", _one_entry_of_Z, "Z"),
     "one entry of q_sqrt by 1 %": (problem_module, "root_gradient", _one_entry_of_root, "q_sqrt"),
     "no log|S|": (problem_module, "root_gradient", _no_log_determinant, "q_sqrt"),
     "half of S": (problem_module, "root_gradient", _one_triangle, "q_sqrt"),
@@ -334,6 +400,24 @@ def test_wrong_gradients_are_caught(name, monkeypatch):
     assert any(where in leaf for leaf in wrong), wrong
 
 
+def _forgotten_covariance(chunk, i, g_m, g_V, alpha, PA):
+    g_V = [g if k == i else 0.0 * g for k, g in enumerate(g_V)]
+    return _reverse_chunk(chunk, i, g_m, g_V, alpha, PA)
+
+
+def _covariance_of_another_sign(chunk, i, g_m, g_V, alpha, PA):
+    g_V = [g if k == i else -g for k, g in enumerate(g_V)]
+    return _reverse_chunk(chunk, i, g_m, g_V, alpha, PA)
+
+
+@pytest.mark.parametrize("mutant", [_forgotten_covariance, _covariance_of_another_sign])
+def test_wrong_gradients_through_covariances_are_caught(mutant, monkeypatch):
+    monkeypatch.setattr(blocks, "reverse_chunk", mutant)
+    assert not wrong_leaves(bound_gradient_errors(small_model("HetGaussian")))  # it has none
+    wrong = wrong_leaves(bound_gradient_errors(small_model("HetGaussian", posterior="joint")))
+    assert any("kernels" in leaf for leaf in wrong) and any("Z" in leaf for leaf in wrong), wrong
+
+
 def _left_as_sums(self, priors, G, A_gm):
     return G, A_gm
 
@@ -342,8 +426,9 @@ def _whitened_once(self, priors, G, A_gm):
     return priors[0].L_inv @ G, priors[0].L_inv @ A_gm
 
 
+@pytest.mark.parametrize("posterior", POSTERIORS)
 @pytest.mark.parametrize("likelihood", ["HetGaussian", "HetStudentT", "AdditivePoisson"])
-def test_gradients_without_whitening(likelihood, monkeypatch):
+def test_gradients_without_whitening(likelihood, posterior, monkeypatch):
     """Where Kuu is well conditioned Kuf stands for A: the same bound and gradients."""
     asked = []
     well = evaluator_module.Evaluator._needs_no_whitening
@@ -352,7 +437,7 @@ def test_gradients_without_whitening(likelihood, monkeypatch):
         "_needs_no_whitening",
         lambda self: asked.append(well(self)) or asked[-1],
     )
-    m = small_model(likelihood, n=40, means="linear")
+    m = small_model(likelihood, n=40, means="linear", posterior=posterior)
     assert not wrong_leaves(bound_gradient_errors(m))
     assert asked and all(asked)
     ours, bound = m.objective_function_gradients(), m.log_likelihood()
@@ -436,19 +521,36 @@ def sites_fixed_errors(m, sites):
 
 def random_sites(m, seed=6):
     rng = np.random.default_rng(seed)
-    sites = rng.normal(size=(2, len(m.latents), len(m.X)))
-    sites[1] = 0.4 * np.abs(sites[1])
-    sites[1, :, ::5] = -0.05  # some negative
+    family, b, n = m.problem.evaluator.family, len(m.latents), len(m.X)
+    A = 0.5 * rng.normal(size=(n, b, b))
+    Lam = A @ A.swapaxes(1, 2)
+    Lam[::5] -= 0.1 * np.eye(b) + np.diagonal(Lam[::5], axis1=1, axis2=2)[:, :, None] * np.eye(b)
+    sites = np.empty((*family.site_shape(b), n))  # some precisions are negative
+    family.linear(sites)[:] = rng.normal(size=(b, n))
+    for j in range(b):
+        for k in range(j + 1) if m.posterior == "joint" else [j]:
+            family.precision(sites, j, k)[:] = Lam[:, j, k]
     return sites
 
 
 @pytest.mark.parametrize("separate_Z", [False, True], ids=["shared_Z", "separate_Z"])
 @pytest.mark.parametrize("kernels", ["rbf_ard", "matern_linear_bias"])
-@pytest.mark.parametrize("likelihood", [*PAPER, "Gaussian", "TwoMeans"])
-def test_sites_fixed_gradient_far_from_convergence(likelihood, kernels, separate_Z):
-    nodes = FEW_NODES.get(likelihood)
+@pytest.mark.parametrize(
+    ("likelihood", "posterior"),
+    [
+        *((name, "mean_field") for name in (*PAPER, "Gaussian", "TwoMeans")),
+        *((name, "joint") for name in ("HetGaussian", "Beta", "TwoMeans")),
+    ],
+)
+def test_sites_fixed_gradient_far_from_convergence(likelihood, posterior, kernels, separate_Z):
+    nodes = FEW_NODES.get(likelihood, None if posterior == "mean_field" else 12)
     m = small_model(
-        likelihood, kernels=kernels, means="linear", separate_Z=separate_Z, num_nodes=nodes
+        likelihood,
+        kernels=kernels,
+        means="linear",
+        separate_Z=separate_Z,
+        num_nodes=nodes,
+        posterior=posterior,
     )
     errors = sites_fixed_errors(m, random_sites(m))
     assert any(".Z" in name for name in errors)
@@ -480,33 +582,35 @@ def test_plain_gradient_is_not_the_sites_fixed_one(monkeypatch):
         assert any(part in leaf for leaf in wrong)
 
 
-def _sites_forget_mean(chunk, g_m, g_v, left, lam1, lam2, S_mu_bar):
-    lam1 = lam1 + lam2 * chunk.mean
-    return _reverse_sites(chunk, g_m, g_v, left, lam1, lam2, S_mu_bar)
+def _sites_forget_mean(chunks, i, g_m, g_V, r, Lam, *rest):
+    r = r + sum(own * chunk.mean for own, chunk in zip(Lam, chunks, strict=True))
+    return _reverse_sites(chunks, i, g_m, g_V, r, Lam, *rest)
 
 
-def _sites_do_not_move_the_mean(chunk, g_m, *rest):
-    part = _reverse_sites(chunk, g_m, *rest)
-    return part._replace(mean=chunk.pull_mean(g_m))
+def _sites_do_not_move_the_mean(*given):
+    *others, _ = given
+    return _reverse_sites(*others, d_mean=given[2])
 
 
-def _sites_factor_2(chunk, g_m, g_v, left, *rest):
-    M, left = left.shape[0], left.copy()
-    left[:, M + 1 : 2 * M + 1] *= 0.5
-    return _reverse_sites(chunk, g_m, g_v, left, *rest)
+def _sites_factor_2(chunks, i, g_m, g_V, r, Lam, left, d_mean):
+    half, left = left.shape[1] // 2, left.copy()
+    left[:, half:-1] *= 0.5
+    return _reverse_sites(chunks, i, g_m, g_V, r, Lam, left, d_mean)
 
 
+@pytest.mark.parametrize("posterior", POSTERIORS)
 @pytest.mark.parametrize(
     "mutant", [_sites_forget_mean, _sites_do_not_move_the_mean, _sites_factor_2]
 )
-def test_wrong_sites_fixed_gradients_are_caught(mutant, monkeypatch):
-    monkeypatch.setattr(mean_field, "reverse_sites", mutant)
-    m = small_model("HetGaussian", means="linear")
+def test_wrong_sites_fixed_gradients_are_caught(mutant, posterior, monkeypatch):
+    monkeypatch.setattr(blocks, "reverse_sites", mutant)
+    m = small_model("HetGaussian", means="linear", posterior=posterior)
     assert wrong_leaves(sites_fixed_errors(m, random_sites(m)))
 
 
-def test_at_the_optimal_q_the_two_gradients_agree():
-    m = small_model("HetGaussian", means="linear")
+@pytest.mark.parametrize("posterior", POSTERIORS)
+def test_at_the_optimal_q_the_two_gradients_agree(posterior):
+    m = small_model("HetGaussian", means="linear", posterior=posterior)
     m.optimize(only="variational")
     state_q = m.problem.parts.q()
     evaluator = m.problem.evaluator
@@ -595,9 +699,10 @@ def test_latents_side_by_side_are_as_one_after_the_other(M):
     assert bits[0][1] == bits[1][1]
 
 
+@pytest.mark.parametrize("posterior", POSTERIORS)
 @pytest.mark.parametrize("name", PAPER)
-def test_one_pass_gives_the_gradient_of_two(name):
-    m = randomise_q(small_model(name, n=40))
+def test_one_pass_gives_the_gradient_of_two(name, posterior):
+    m = randomise_q(small_model(name, n=40, posterior=posterior))
     both = -m.objective_function_gradients()
     value = m.log_likelihood()
     m._mark_stale()

@@ -27,7 +27,7 @@ from chainedgp.likelihoods import (
     StudentT,
     WeibullSurvival,
 )
-from chainedgp.predictive import Predictive, moments
+from chainedgp.predictive import Predictive, moments, quantiles, tables
 from chainedgp.predictive.mixtures import ScaleMixture
 from chainedgp.predictive.nodes import lattice
 
@@ -277,6 +277,7 @@ CONTINUOUS = [
     (LogLogistic(), 1),
     (Gaussian(), 1),
     (likelihoods.HetLaplace(), 2),
+    (likelihoods.AsymmetricLaplace(0.3), 2),
     (likelihoods.HetGamma(), 2),
     (likelihoods.HetStudentTNu(), 3),
     (likelihoods.SignalNoiseGaussian(), 3),
@@ -313,6 +314,7 @@ def test_no_continuous_likelihood_is_left_out():
     classes = {getattr(likelihoods, name) for name in likelihoods.__all__}
     ready = classes - {Likelihood, likelihoods.Survival, likelihoods.ConstantLatent}
     ready -= {likelihoods.Inflated, likelihoods.Hurdle, likelihoods.ScipyLikelihood}
+    ready -= {likelihoods.Rounded}
     made = [cls(3) if cls in (likelihoods.Softmax, likelihoods.Ordinal) else cls() for cls in ready]
     dense = {type(one) for one in made if one.support in ("real", "positive", "unit")}
     assert dense - {type(one) for one, _ in CONTINUOUS} == {likelihoods.ZeroOneInflatedBeta}
@@ -453,6 +455,20 @@ def test_joint_draws_have_the_covariance_of_q(monkeypatch):
         np.testing.assert_allclose(found[same], covariance[j][same], atol=0.03 * size)
         prior = m.kernels[j].K(X)
         assert np.abs(found - covariance[j])[~same].max() < np.abs(prior - covariance[j]).max()
+
+
+def test_latents_of_the_mean_field_have_no_covariance():
+    m = small_model("HetGaussian")
+    X = np.linspace([-1.0, 0.5], [1.0, -0.3], 5)
+    _, variance = m.predict_latents(X)
+    for full_cov in (False, True):
+        own, cross = (m.predict_latents(X, full_cov, cross_cov=cross) for cross in (False, True))
+        np.testing.assert_array_equal(own[0], cross[0])
+    np.testing.assert_array_equal(cross[1][[0, 1], [0, 1]], own[1])
+    np.testing.assert_array_equal(cross[1][[0, 1], [1, 0]], np.zeros((2, 5, 5)))
+    rows = m.predict_latents(X, cross_cov=True)[1]
+    np.testing.assert_array_equal(rows, variance[:, :, None] * np.eye(2))
+    np.testing.assert_allclose(np.diagonal(own[1], axis1=1, axis2=2).T, variance, rtol=1e-9)
 
 
 # ---- many rows ----------------------------------------------------------------------------------
@@ -845,3 +861,97 @@ def test_no_variance_is_infinite_whatever_the_scale():
     assert np.isposinf(variances).all()
     with pytest.warns(MomentWarning):
         assert np.isposinf(one(heavy, [0.0, -1e4], [1.0, 0.1]).variance).all()
+
+
+@pytest.mark.parametrize("kappa", [1e-3, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize(
+    "likelihood", [likelihoods.HetGamma(), likelihoods.HetLaplace(), likelihoods.HetStudentTNu()]
+)
+def test_quantiles_of_few_nodes_are_those_of_lattices(likelihood, kappa, monkeypatch):
+    """A lattice resolves F at the quantile to far below 1e-6, and judges few nodes by that."""
+    rng, b = np.random.default_rng(5), len(likelihood.latents)
+    n = 12 if b == 2 else 3
+    means, sds = 0.5 * rng.standard_normal((n, b)), rng.uniform(0.1, 0.4, (n, b))
+    sds[:, 0] *= min(kappa, 2.0)
+    p = Predictive(likelihood, means, sds**2)
+    levels = np.array([1e-3, 0.025, 0.5, 0.975])
+    few = p.ppf(levels)
+    monkeypatch.setattr(quantiles, "FEW", {})
+    assert np.abs(p.cdf(few) - levels).max() < 1e-6
+    slow = p.ppf(levels)
+    np.testing.assert_allclose(few, slow, atol=1e-5, rtol=1e-5)
+
+
+def test_few_nodes_that_disagree_are_not_taken(monkeypatch):
+    """Where q is ten times wider than the noise, nodes that are not compared give wrong answers."""
+    p = Predictive(likelihoods.HetGamma(), np.array([[0.3, 5.0]]), np.array([[1.0, 0.01]]))
+    levels = np.array([0.1, 0.6])
+    assert np.abs(p.cdf(p.ppf(levels)) - levels).max() < 1e-6
+    monkeypatch.setattr(quantiles, "SAME", np.inf)
+    monkeypatch.setattr(quantiles, "SAME_DENSITY", np.inf)
+    assert np.abs(p.cdf(p.ppf(levels)) - levels).max() > 1e-4
+
+
+class SkewLogistic(Likelihood):
+    """Three latents, and a density alone."""
+
+    latents = ("location", "log_scale", "log_skew")
+
+    def log_density(self, y, f, g, h):
+        z = (y - f) * np.exp(-g)
+        return h - z - g - (np.exp(h) + 1.0) * np.logaddexp(0.0, -z)
+
+
+class SkewLogisticWithCdf(SkewLogistic):
+    def cdf(self, y, f, g, h):
+        return expit((y - f) * np.exp(-g)) ** np.exp(h)
+
+
+class HetLogisticWithCdf(HetLogistic):
+    def cdf(self, y, f, g):
+        return expit((y - f) * np.exp(-g))
+
+
+class Spread(Likelihood):
+    """Counts, and their probabilities alone."""
+
+    latents = ("log_mean", "log_dispersion")
+    support = "counts"
+
+    def log_density(self, y, f, g):
+        return likelihoods.NegativeBinomial().log_density(y, f, g)
+
+
+@pytest.mark.parametrize("sd", [0.02, 0.2, 1.5])
+@pytest.mark.parametrize(
+    ("alone", "known"),
+    [
+        (HetLogistic(), HetLogisticWithCdf()),
+        (SkewLogistic(), SkewLogisticWithCdf()),
+        (Spread(), likelihoods.NegativeBinomial()),
+    ],
+)
+def test_a_density_alone_has_the_quantiles_of_its_cdf(alone, known, sd):
+    b = len(alone.latents)
+    if sd > 1.0 and not isinstance(alone, HetLogistic):
+        pytest.skip("a lattice for thousands of targets takes seconds")
+    rng, n = np.random.default_rng(8), 4
+    given = 0.5 * rng.standard_normal((n, b)), (sd * rng.uniform(0.5, 1.0, (n, b))) ** 2
+    levels = np.array([1e-3, 0.025, 0.5, 0.975])
+    y = Predictive(alone, *given).ppf(levels)
+    truth = Predictive(known, *given)
+    if known.target_support.continuous:
+        assert np.abs(truth.cdf(y) - levels).max() < 1e-6
+        assert np.abs(Predictive(alone, *given).cdf(y) - levels).max() < 1e-6
+    else:
+        assert np.array_equal(y, truth.ppf(levels))
+
+
+def test_few_nodes_of_a_density_alone_must_agree(monkeypatch):
+    """Where q is wide a table on few nodes that is not compared is wrong."""
+    given = np.array([[0.3, -3.0]]), np.array([[1.0, 0.04]])
+    levels, truth = np.array([0.1, 0.6]), Predictive(HetLogisticWithCdf(), *given)
+    assert np.abs(truth.cdf(Predictive(HetLogistic(), *given).ppf(levels)) - levels).max() < 1e-6
+    monkeypatch.setattr(tables, "SAME", np.inf)
+    wrong = Predictive(HetLogistic(), *given).ppf(levels)
+    assert np.abs(truth.cdf(wrong) - levels).max() > 1e-3

@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import chainedgp as cgp
 from chainedgp import likelihoods as lik
-from chainedgp.errors import InputError
+from chainedgp.errors import ConvergenceWarning, InputError
 from chainedgp.kernels import RBF
 from chainedgp.sklearn import ChainedGPClassifier, ChainedGPRegressor, ChainedGPSurvival
 from chainedgp.sklearn.base import named_likelihood
@@ -367,3 +367,10 @@ def test_the_model_of_a_standardised_fit_refuses_frames_in_other_units():
     assert kernels[0].active_dims.tolist() == ["depth"]  # parameters of an estimator stay
     with pytest.raises(InputError, match=r"depth \(standardised\)"):
         estimator.model_.predict_frame(frame)
+
+
+def test_a_fit_that_stops_early_tells_what_an_estimator_can_do():
+    X, y = np.linspace(0, 6, 40)[:, None], np.sin(np.linspace(0, 6, 40))
+    with pytest.warns(ConvergenceWarning, match="ChainedGPRegressor stopped .* max_iter") as found:
+        ChainedGPRegressor(max_iter=1, num_inducing=5).fit(X, y)
+    assert not any("optimize()" in str(one.message) for one in found)

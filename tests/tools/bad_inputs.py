@@ -149,7 +149,13 @@ BAD = {
     "jitter is large": ({"jitter": 1.0}, ["jitter"]),
     "jitter is a name": ({"jitter": "small"}, ["jitter", "small"]),
     "num_nodes is 0": ({"num_nodes": 0}, ["num_nodes", "at least 1"]),
+    "posterior is unknown": (
+        {"posterior": "full"},
+        ["posterior", "'auto'", "'mean_field'", "'joint'", "'full'"],
+    ),
     "num_threads is 0": ({"num_threads": 0}, ["num_threads", "at least 1"]),
+    "ties are unknown": ({"ties": "some"}, ["ties", "'auto'", "'spread'"]),
+    "priors are unknown": ({"priors": "weak"}, ["priors", "'auto'", "'default'"]),
     "missing is unknown": ({"missing": "impute"}, ["missing", "'raise'", "'drop'"]),
     "all Y missing": ({"Y": np.full(N, np.nan), "missing": "drop"}, ["Y", "NaN"]),
     # names
@@ -285,6 +291,10 @@ PARTS = {
     "RBF on a column twice": (lambda: K.RBF(2, active_dims=[1, 1]), ["active_dims", "twice"]),
     "kernel plus a number": (lambda: K.RBF(1) + 3.0, ["kernel", "float"]),
     "mean of text": (lambda: M.Constant("zero"), ["value", "numeric"]),
+    "prior of a median that is none": (
+        lambda: cgp.priors.LogGaussian((1.0, 0.0)),
+        ["median", "positive", "0.0"],
+    ),
     "prior of negative sd": (lambda: cgp.priors.LogNormal(0.0, -1.0), ["sd", "positive"]),
 }
 

@@ -65,6 +65,7 @@ def problem(name: str, X: np.ndarray, seed: int = 1) -> tuple[Likelihood, np.nda
     return table[name]
 
 
+POSTERIORS = ("mean_field", "joint")
 PAPER = ("HetGaussian", "HetStudentT", "Beta", "LogLogisticSurvival", "AdditivePoisson")
 ONE_LATENT = ("Gaussian", "StudentT", "Poisson", "Bernoulli", "LogLogistic")
 ALL = (*PAPER, *ONE_LATENT, "OffsetLogistic", "TwoMeans")
@@ -92,8 +93,9 @@ def randomise_q(m: cgp.ChainedGP, seed: int = 2) -> cgp.ChainedGP:
     rng = np.random.default_rng(seed)
     for leaf in leaves(m.q_mu):
         leaf[:] = 0.3 * rng.normal(size=leaf.shape)
+    spread = 0.05 if m.posterior == "mean_field" else 0.3  # correlations that matter
     for leaf in leaves(m.q_sqrt):
-        leaf[:] = 0.6 * leaf.values + 0.05 * rng.normal(size=leaf.shape)
+        leaf[:] = 0.6 * leaf.values + spread * rng.normal(size=leaf.shape)
     return m
 
 
@@ -122,7 +124,7 @@ def small_model(
         Z=Z,
         mean_functions=mean_function(means),
         Y_metadata=metadata,
-        **{"num_threads": 1, "jitter": 1e-3, **keywords},
+        **{"num_threads": 1, "jitter": 1e-3, "posterior": "mean_field", **keywords},
     )
     return randomise_q(m)
 

@@ -43,6 +43,7 @@ from chainedgp.errors import ChainedGPWarning, InputError, MomentWarning, Numeri
 
 LIMIT = 60.0  # seconds
 WORSE = 0.05  # nats a row that a fit may score below constant latents
+PRIORS_COST = 0.5  # Priors may cost the rows of a model so many nats in all.
 
 
 @dataclass
@@ -217,11 +218,12 @@ def _check_score(m: Any, case: Case, start: Array, out: Outcome) -> bool:
         out.name += ", no finite optimum of constants"
         return True
     out.gap = round(float(flat - (w @ log_p) / w.sum()), 6)
-    if out.gap > WORSE and out.method in (*STEP_RULES, "natgrad"):
+    worse = WORSE + (PRIORS_COST / w.sum() if m.hyperpriors else 0.0)
+    if out.gap > worse and out.method in (*STEP_RULES, "natgrad"):
         out.name += " before it reached constants"  # after a given number of small steps
-    elif out.gap > WORSE and out.method == "variational":
+    elif out.gap > worse and out.method == "variational":
         out.name += ", q alone"  # at hyperparameters that were drawn
-    elif out.gap > WORSE:
+    elif out.gap > worse:
         raise Broken("worse than constant latents", f"{out.gap:.3f} ({m.last_result})")
     return True
 

@@ -3,6 +3,7 @@
 from .data import scaling
 from .fit import convergence, negative_sites, quadrature
 from .parameters import hyperparameters, inducing_inputs
+from .posterior import posterior
 from .rows import calibration, noise, outliers, pareto_k
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "noise",
     "outliers",
     "pareto_k",
+    "posterior",
     "quadrature",
     "scaling",
 ]

@@ -91,11 +91,8 @@ class Evidence:
     @cached_property
     def _cavities(self) -> tuple[Array, Array]:
         means, variances, proper = self.left.without_sites()
-        keep = proper[:, None]
-        return (
-            np.where(keep, means, self.left.means),
-            np.where(keep, variances, self.left.variances),
-        )
+        means[~proper], variances[~proper] = self.left.means[~proper], self.left.variances[~proper]
+        return means, variances
 
     def left_out(self, rows: np.ndarray) -> Predictive:
         """The predictive distribution of some rows, each without its own target."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...inference.inducing import more_inducing
 from ...inference.natural_gradients import find_q, start_from_q
+from ...inference.starts import is_location
 from ...kernels import Kernel
 from ...likelihoods import Likelihood
 from ...linalg import Array, one_blas_thread
@@ -118,13 +119,14 @@ def _latent_notes(e: Evidence) -> list[tuple[str, str, str]]:
     kw = e.left.rows.keywords(many, **lik.parameter_values())
     scales = _usual_scales(lik, e.y[many], e.left.means.mean(axis=0), kw)
     X = [rows.inputs(some) for some in (few, many)]
+    q = e.problem.parts.family.by_latent(e.left.q, e.problem.parts.sizes)
     for j, (latent, kernel) in enumerate(zip(lik.latents, kernels, strict=True)):
         sd = [np.sqrt(kernel.evaluate_diag(part)[0]) for part in X]
         if not all((part > 0.0).all() for part in sd):
             continue
         R = kernel.evaluate(*X)[0] / np.outer(*sd)
         R_near = np.where(few[:, None] == many, -1.0, R).max(axis=1)
-        if R.min() > 0.999 or e.left.q[j].kl < 0.5:
+        if R.min() > 0.999 or q[j].kl < 0.5:
             notes.append((
                 f"The latent {latent} does not vary.",
                 "The data do not ask for it: an infinite lengthscale or a variance of 0.",
@@ -149,19 +151,5 @@ def _latent_notes(e: Evidence) -> list[tuple[str, str, str]]:
 
 
 def _usual_scales(lik: Likelihood, y: Array, values: Array, kw: Mapping[str, Any]) -> Array:
-    """Standard deviations (b,) that latents usually have: that of y for a location, else 1.
-
-    A latent is a location, in the units of y, if p(y + c | f + c) = p(y | f). Others are
-    logarithms or log-odds, to which the unit of y adds a constant.
-    """
-    scales, spread = np.ones(values.size), float(y.std())
-    if not lik.target_support.whole_line or spread == 0.0:
-        return scales
-    latents = [np.full(y.size, value) for value in values]
-    log_p = lik.log_density(y, *latents, **kw)
-    for j in range(values.size):
-        moved = [f + spread if k == j else f for k, f in enumerate(latents)]
-        change = lik.log_density(y + spread, *moved, **kw) - log_p
-        if np.max(np.abs(change)) <= 1e-6 * (1.0 + np.max(np.abs(log_p))):
-            scales[j] = spread
-    return scales
+    """Standard deviations (b,) that latents usually have: that of y for a location, else 1."""
+    return np.where(is_location(lik, y, values, kw), y.std(), 1.0)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...data.rows import rows_of
 from ...data.types import Keywords
-from ...expectations import quadrature, reduced
+from ...expectations import reduced, special
 from ...expectations.closed import expected_softplus
 from ...linalg import Array, Booleans, Indices
 
@@ -167,11 +167,33 @@ class ZeroTruncated(WithMoments):
         return np.maximum(self.rest.ppf(1.0 - share + q * share), 1.0)
 
 
-def expected_total(means: Array, variances: Array, nodes: int) -> tuple[Array, ...]:
-    """E log Σ e^{h_k} of one h or more: value (n,), d/dmeans and d/dvariances (k, n)."""
+def expected_total(
+    means: Array, variances: Array, nodes: int, *, one: bool = False
+) -> tuple[Array, ...]:
+    """E log Σ e^{h_k} of one h or more: value (n,), d/dmeans (k, n), d/dvariances, rows last.
+
+    variances (n, k), or covariances (n, k, k). one: with 1 in the sum, E log(1 + Σ e^{h_k}).
+    """
     if means.shape[1] == 1:
-        return means[:, 0], np.ones(means.T.shape), np.zeros(means.T.shape)
-    return reduced.expected_log_sum_exp(means, variances, nodes)
+        m, v = means[:, 0], variances.reshape(-1)
+        if one:
+            value, slope, bend = expected_softplus(m, v)
+        else:
+            value, slope, bend = m, np.ones(m.size), np.zeros(m.size)
+        return value, slope[None], bend.reshape(variances.T.shape)
+    if not one:
+        return reduced.expected_log_sum_exp(means, variances, nodes)
+    if variances.ndim == 3:
+
+        def with_one(rows: slice, *h: Array) -> tuple[Array, ...]:
+            total, shares = special.log_total([np.zeros(1), *h])
+            return total, *shares[1:]
+
+        averages = reduced.expected_log_sum(with_one, means, variances, nodes)
+        return tuple(np.moveaxis(part, 0, -1) for part in averages[:3])
+    m, v = (np.insert(a.T, 0, 0.0, axis=0).T for a in (means, variances))  # log 1 = 0
+    value, *slopes = reduced.expected_log_sum_exp(m, v, nodes)
+    return value, *(d[1:] for d in slopes)
 
 
 def expected_share(
@@ -179,43 +201,29 @@ def expected_share(
 ) -> tuple[Array, ...]:
     """E log(p(y | f) + Σ_k e^{h_k}), p of the likelihood `rest`, for one h_k or more.
 
-    Exact in the last h, nodes in f and in the others. means, variances (n, c + k) of f, then all h.
-    Returns value (n,), d/dmeans, d/dvariances (c + k, n) and d/dθ (p, n).
+    Exact in the last h, nodes in f and in the others. means (n, c + k) of f, then all h, variances
+    (n, c + k) or covariances (n, c + k, c + k).
+    Returns value (n,), d/dmeans (c + k, n), d/dvariances with rows last, and d/dθ (p, n).
     """
     c, p = len(rest.latents), len(rest.parameter_keys)
-    m_h, v_h = means[:, -1], variances[:, -1]
 
-    def at(rows: slice, *latents: Array) -> tuple[Array, Array, tuple[Array, Array, Array]]:
-        log_p = rest.log_density(y[rows], *latents[:c], **rows_of(kw, rows))
-        log_p = total = np.maximum(log_p, -1e300)
+    def log_a(rows: slice, *latents: Array) -> tuple[Array, ...]:
+        """log a = log(p(y | f) + Σ e^h) without the last h, and its slopes in all latents and θ."""
+        own, kw_rows = latents[:c], rows_of(kw, rows)
+        log_p = np.maximum(rest.log_density(y[rows], *own, **kw_rows), -1e300)
+        total = log_p
         for h in latents[c:]:
             total = np.logaddexp(total, h)
-        return log_p, total, expected_softplus(total - m_h[rows], v_h[rows])
-
-    def slopes(rows: slice, *latents: Array) -> tuple[Array, ...]:
-        log_p, total, (_, slope, bend) = at(rows, *latents)
-        own, kw_rows = latents[:c], rows_of(kw, rows)
-        share = slope * np.exp(log_p - total)
-        first, theta = (
-            [np.where(share > 0.0, share * d, 0.0) for d in slopes]
-            for slopes in (
-                rest.dlog_density(y[rows], *own, **kw_rows),
-                rest.dlog_density_dtheta(y[rows], *own, **kw_rows) if p else (),
-            )
+        share = np.exp(log_p - total)
+        slopes = rest.dlog_density(y[rows], *own, **kw_rows)
+        theta = rest.dlog_density_dtheta(y[rows], *own, **kw_rows) if p else ()
+        first, last = (
+            [np.where(share > 0.0, share * d, 0.0) for d in ds] for ds in (slopes, theta)
         )
-        others = [slope * np.exp(h - total) for h in latents[c:]]
-        return (*first, *others, *theta, 1.0 - slope, bend)
+        return total, *first, *(np.exp(h - total) for h in latents[c:]), *last
 
-    value, dm, dv, extra = quadrature.expectation(
-        lambda rows, *f: at(rows, *f)[2][0],
-        slopes,
-        means[:, :-1],
-        variances[:, :-1],
-        quadrature.rule_for(means.shape[1] - 1, nodes),
-        p + 2,
-    )
-    dmeans, dvariances = (np.vstack([d.T, e]) for d, e in ((dm, extra.T[p]), (dv, extra.T[-1])))
-    return m_h + value, dmeans, dvariances, extra.T[:p]
+    averages = reduced.expected_log_sum(log_a, means, variances, nodes, p)
+    return tuple(np.moveaxis(part, 0, -1) for part in averages)
 
 
 def alike(flags: Booleans) -> list[Indices]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...data.types import Keywords, Value
 from ...errors import InputError
+from ...expectations.forms import OneForm
 from ...linalg import Booleans, Indices
 from ..contract import Array, Arrays, Averages, Likelihood, makers
 
@@ -44,7 +45,9 @@ class Wrapper(Likelihood):
                 f"{type(self).__name__} needs a likelihood object; got {type(base).__name__}."
             )
         self.base, self.support, self.atoms = base, base.support, base.atoms
-        self.num_categories = base.num_categories
+        self.num_categories, self.coupled = base.num_categories, base.coupled
+        self.ordered_classes = base.ordered_classes
+        self.default_priors = base.default_priors
         self.positive_metadata = base.positive_metadata
         self.unbounded_metadata = base.unbounded_metadata
 
@@ -88,7 +91,7 @@ class Wrapper(Likelihood):
         return self.base.impossible(y, **metadata)
 
 
-class ConstantLatent(Wrapper):
+class ConstantLatent(OneForm, Wrapper):
     """p(y | f; θ) = p_base(y | f, g = c; θ): latent g of the base is a constant parameter.
 
     The parameter is c itself (real, named as the latent was), or, with `positive="scale"`, e^c
@@ -117,7 +120,7 @@ class ConstantLatent(Wrapper):
         index = _latent_index(base, latent)
         self._wrap(base)
         self._index, self._open = index, value is None
-        self._positive = positive is not None
+        self._positive, self.trends = positive is not None, base.trends
         self._key = positive or base.latents[index]
         self._start = float(self._positive) if value is None else value
         self.latents = base.latents[:index] + base.latents[index + 1 :]
@@ -150,28 +153,36 @@ class ConstantLatent(Wrapper):
         slope = self.base.dlog_density(y, *full, **base_kw)[self._index] * self._slope(kw)
         return (*self.base.dlog_density_dtheta(y, *full, **base_kw), slope)
 
-    def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Value
+    def _averages(
+        self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
     ) -> Averages:
         """The base's expectation at zero variance of the constant; see `Likelihood`."""
-        if not self.base.own_expectation:
+        if not self.base.has_form(variances):
             return self._quadrature(y, means, variances, nodes=nodes, **kw)  # one dimension fewer
         if self.exact_expectation:
             nodes = 1
         means, variances, base_kw = self._moments(means, variances, kw)
-        value, dmeans, dvariances, dtheta = self.base.expected_log_density(
-            y, means, variances, nodes=nodes, **base_kw
+        value, dmeans, dvariances, dtheta = self.base.expectation(
+            y, means, variances, nodes, **base_kw
         )
         slope = dmeans[:, self._index] * self._slope(kw)
         dtheta = np.concatenate([dtheta.T, slope[None]]).T
         keep = [j for j in range(dmeans.shape[1]) if j != self._index]
-        return value, dmeans.T[keep].T, dvariances.T[keep].T, dtheta
+        dvariances = dvariances.T[keep] if dvariances.ndim == 2 else dvariances.T[keep][:, keep]
+        return value, dmeans.T[keep].T, dvariances.T, dtheta
+
+    def is_exact(self, variances: Array) -> bool:
+        """Whether it has no nodes: the base has a form, with nodes in the constant at most."""
+        form = variances.shape[-1] == 1 or self.base.has_form(variances)
+        return self.exact_expectation and form
 
     def _levels(
         self, y: Array, means: Array, variances: Array, kw: Keywords
     ) -> tuple[Indices, Booleans]:
         """The nodes that the base needs where the constant is a latent without variance."""
-        return self.base._levels(y, *self._moments(means, variances, kw))
+        return self.base._levels_of(variances)(y, *self._moments(means, variances, kw))
+
+    _joint_levels = _levels
 
     @property
     def tries_nodes(self) -> bool:
@@ -181,10 +192,12 @@ class ConstantLatent(Wrapper):
     def _moments(
         self, means: Array, variances: Array, kw: Keywords
     ) -> tuple[Array, Array, dict[str, Any]]:
-        """Moments (n, b) of the base's latents, the constant with zero variance."""
+        """Moments of the base's latents, the constant with zero variance and covariances."""
         full, base_kw = self._full(tuple(means.T), kw)
         means = np.stack(np.broadcast_arrays(*full))  # (b, n)
-        return means.T, np.insert(variances.T, self._index, 0.0, axis=0).T, base_kw
+        for axis in range(variances.ndim - 1):
+            variances = np.insert(variances.T, self._index, 0.0, axis=axis).T
+        return means.T, variances, base_kw
 
     log_density = _of_base(lambda base: base.log_density, 1)
     dlog_density = _of_base(lambda base: base.dlog_density, 1, per_latent=True)
@@ -197,6 +210,13 @@ class ConstantLatent(Wrapper):
     log_survival = _of_base(lambda base: base.log_survival, 1)
     log_cdf = _of_base(lambda base: base.log_cdf, 1)
     log_hazard = _of_base(lambda base: base.log_hazard, 1)
+    log_tails = _of_base(lambda base: base.log_tails, 1)
+
+    def quantile_slopes(self, y: Array, *latents: Array, **kw: Value) -> Arrays | None:
+        """Those of the base, without that in the constant."""
+        full, base_kw = self._full(latents, kw)
+        slopes = self.base.quantile_slopes(y, *full, **base_kw)
+        return None if slopes is None else self._without(tuple(slopes))
 
     def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
         """The base's natural parameters, constants included, broadcast to a common shape."""

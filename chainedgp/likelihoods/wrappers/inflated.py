@@ -11,20 +11,27 @@ from ...data.rows import rows_of
 from ...data.types import Keywords, Value
 from ...errors import InputError
 from ...expectations import quadrature, reduced, special
+from ...expectations.forms import OneForm
 from ...linalg import Booleans, Indices
 from .. import observation
 from ..beta import Beta
 from ..contract import Array, Arrays, Averages, Likelihood
-from ..counts import Poisson
+from ..counts import NegativeBinomial, Poisson
 from ..from_density import constant_fit
 from ..observation import TINY, Event, of_event
 from .atoms import GivenLatents, WithAtoms, ZeroTruncated, alike, expected_share, expected_total
 from .constant import Wrapper
 
-__all__ = ["Hurdle", "Inflated", "ZeroInflatedPoisson", "ZeroOneInflatedBeta"]
+__all__ = [
+    "Hurdle",
+    "Inflated",
+    "ZeroInflatedNegativeBinomial",
+    "ZeroInflatedPoisson",
+    "ZeroOneInflatedBeta",
+]
 
 
-class Inflated(Wrapper):
+class Inflated(OneForm, Wrapper):
     """p(y) = (p_base(y) + Σ_k e^{h_k} [y = a_k]) / Z, Z = 1 + Σ_k e^{h_k}: point masses at a_k.
 
     Latents are those of the base, then h_k = `log_odds_<a_k>`, the log-odds of atom k against the
@@ -59,7 +66,18 @@ class Inflated(Wrapper):
         self.latents = (*base.latents, *(f"log_odds_{tag}" for tag in self._tags))
         if support.continuous:
             self.atoms = tuple(dict.fromkeys((*base.atoms, *self.at)))
+        self.coupled = self._is_coupled()
         super().__init__(name)
+
+    def _is_coupled(self) -> bool | None:
+        """As the base, where every row tells of one atom whether it is of that; else not known.
+
+        log p is then a sum of one term in the base's latents and one in the log-odds.
+        """
+        own = self.base.coupled if len(self.base.latents) > 1 else False
+        censored = "censored" in self.base.metadata_names
+        told = len(self.at) == 1 and not self._shared.any() and not censored
+        return own if own or told else None
 
     def _rest(self, base: Likelihood) -> Likelihood:
         """What the atoms are mixed with."""
@@ -179,15 +197,15 @@ class Inflated(Wrapper):
         """The base's derivatives times its posterior probability."""
         return tuple(self._all_slopes(self._part.dlog_density_dtheta, y, latents, kw)[0])
 
-    def expected_log_density(
-        self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Value
+    def _averages(
+        self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
     ) -> Averages:
         """A sum of expectations, one more where atoms and the base share the event."""
         n, b = means.shape
         whole = (
             np.zeros(n),
             np.zeros((b, n)),
-            np.zeros((b, n)),
+            np.zeros((*variances.shape[1:], n)),
             np.zeros((len(self.parameter_keys), n)),
         )
         self._add(whole, 1.0, observation.seen(y, kw), means, variances, nodes)
@@ -196,8 +214,8 @@ class Inflated(Wrapper):
             ends = np.full(n, np.inf)
             before = Event(-ends, ends, y, {})
         self._add(whole, -1.0, before, means, variances, nodes)
-        value, dmeans, dvariances, dtheta = whole
-        return value, dmeans.T, dvariances.T, dtheta.T
+        value, dmeans, dvariances, dtheta = (np.moveaxis(part, -1, 0) for part in whole)
+        return value, dmeans, dvariances, dtheta
 
     def _add(
         self,
@@ -208,28 +226,28 @@ class Inflated(Wrapper):
         variances: Array,
         nodes: int,
     ) -> None:
-        """Add sign · E log(P(event) Z), its derivatives in means, variances (b, n), θ (p, n)."""
+        """Add sign · E log(P(event) Z), its derivatives in means (b, n), variances, θ (p, n).
+
+        variances (n, b) or covariances (n, b, b), their derivatives with rows last.
+        """
         c = len(self.base.latents)
         hit, none, y = self._asked(event)
         for rows in alike(np.vstack([hit, none, event.certain])):
             i = rows[0]
             atoms, kw = c + np.flatnonzero(hit[:, i]), rows_of(event.kw, rows)
             columns = atoms if none[i] or event.certain[i] else np.r_[:c, atoms]
-            m, v = means[np.ix_(rows, columns)], variances[np.ix_(rows, columns)]
-            if event.certain[i]:
-                m, v = (np.insert(a.T, 0, 0.0, axis=0).T for a in (m, v))  # the base has log 1 = 0
-                total, *slopes = expected_total(m, v, nodes)
-                parts = [total, *(d[1:] for d in slopes)]
-            elif none[i]:
-                parts = [*expected_total(m, v, nodes)]
+            block = (columns,) * (variances.ndim - 1)
+            m, v = means[np.ix_(rows, columns)], variances[np.ix_(rows, *block)]
+            if event.certain[i] or none[i]:
+                parts = [*expected_total(m, v, nodes, one=bool(event.certain[i]))]
             elif atoms.size:
                 parts = [*expected_share(self._part, y[rows], m, v, nodes, kw)]
             else:
-                total, *slopes = self._part.expected_log_density(y[rows], m, v, nodes=nodes, **kw)
-                parts = [total, *(d.T for d in slopes)]
+                averages = self._part.expectation(y[rows], m, v, nodes, **kw)
+                parts = [np.moveaxis(part, 0, -1) for part in averages]
             whole[0][rows] += sign * parts[0]
-            for target, part in zip(whole[1:3], parts[1:3], strict=True):
-                target[np.ix_(columns, rows)] += sign * part
+            whole[1][np.ix_(columns, rows)] += sign * parts[1]
+            whole[2][np.ix_(*block, rows)] += sign * parts[2]
             if len(parts) == 4:
                 whole[3][:, rows] += sign * parts[3]
 
@@ -243,9 +261,15 @@ class Inflated(Wrapper):
         event, before = observation.seen(y, kw), observation.entered(y, kw)
         hit, none, safe = self._asked(event)
         c = len(self.base.latents)
-        nodes, unmet = self._part._levels(safe, means[:, :c], variances[:, :c], event.kw)
+        own = variances[:, :c] if variances.ndim == 2 else variances[:, :c, :c]
+        nodes, unmet = self._part._levels_of(own)(safe, means[:, :c], own, event.kw)
         if len(self.at) > 1:
-            widest = variances[:, c:].max(axis=1)
+            single = variances.ndim == 2
+            widest = (
+                variances[:, c:].max(axis=1)
+                if single
+                else reduced.widest_of_sum(variances[:, c:, c:])
+            )
             least, beyond = quadrature.choose(widest, reduced.LOG_SUM_LIMITS)
             nodes, unmet = np.maximum(nodes, least), unmet | beyond
         mixed = hit.any(axis=0) & ~none
@@ -256,6 +280,8 @@ class Inflated(Wrapper):
             nodes[tried] = quadrature.tried(self._trial(y, means, variances, kw), tried)
             unmet[tried] = nodes[tried] == quadrature.LEVELS[-1]
         return nodes, unmet
+
+    _joint_levels = _levels
 
     @property
     def tries_nodes(self) -> bool:
@@ -304,17 +330,22 @@ class Inflated(Wrapper):
     def initial_latents(self, y: Array, **kw: Value) -> Array:
         """The base's start from the rows off the atoms; log-odds from what it leaves over.
 
-        Where atoms and the base share a censored row, or rows are truncated, that is improved
-        towards the maximum likelihood of constants.
+        With the share P_k of an atom among the targets and the base's own probability p_k of it,
+        the weights w solve P_k = w_k + (1 − Σw) p_k. Where atoms and the base share a censored row,
+        or rows are truncated, that is improved towards the maximum likelihood of constants.
         """
         rows, targets = self._off_atoms(y, kw)
         base = self._part.initial_latents(targets, **rows_of(kw, rows))
         event = observation.seen(y, kw)
-        hit, none, safe = self._asked(event)
+        hit, none, _ = self._asked(event)
         mixed = ~event.exact & ~none & hit.any(axis=0)
-        expected = np.exp(self._part.log_density(safe, *base, **event.kw))
-        taken = np.where(mixed, 0.5 * hit, self._shared[:, None] * expected)  # the base's share
-        share = np.clip(np.mean(hit - taken, axis=1), 0.02, 0.9)
+        seen = np.mean(np.where(mixed, 0.5 * hit, hit), axis=1)  # P
+        own = np.zeros(len(self.at))  # p
+        for k in np.flatnonzero(self._shared):
+            log_p = self._part.log_density(np.full(len(y), self.at[k]), *base, **of_event(kw))
+            own[k] = np.mean(np.exp(log_p))
+        rest = (1.0 - seen.sum()) / max(1.0 - own.sum(), 1e-3)
+        share = np.clip(seen - rest * own, 0.02, 0.9)
         start = np.concatenate([base, np.log(share) - np.log(max(1.0 - share.sum(), 0.05))])
         if mixed.any() or observation.entered(y, kw) is not None:
             return constant_fit(self, y, kw, start)
@@ -375,6 +406,17 @@ class ZeroInflatedPoisson(Inflated):
     def __init__(self, name: str | None = None) -> None:
         super().__init__(Poisson(), (0.0,), name)
 
+    def _is_coupled(self) -> bool:
+        """Not so: without correlations no standard deviation is below 0.99 of the posterior's."""
+        return False
+
+
+class ZeroInflatedNegativeBinomial(Inflated):
+    """y = 0 with log-odds h = `log_odds_0`, else `NegativeBinomial` with mean exposure e^f."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(NegativeBinomial(), (0.0,), name)
+
 
 class ZeroOneInflatedBeta(Inflated):
     """Beta(e^f, e^g), y = 0 and y = 1 with the log-odds `log_odds_0`, `log_odds_1` against it."""
@@ -396,7 +438,7 @@ class _ZeroTruncated(Wrapper):
     def _zero(self, latents: Sequence[Array], kw: Keywords) -> tuple[Array, Array]:
         """log(1 − p₀) and p₀/(1 − p₀)."""
         log_p = np.minimum(self.base.log_density(np.zeros(()), *latents, **kw), 0.0)
-        log_rest = np.maximum(special.log1mexp(log_p), -745.0)
+        log_rest = np.maximum(special.log1mexp(log_p), -690.0)  # Its inverse is finite.
         return log_rest, np.exp(log_p - log_rest)
 
     def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:

@@ -17,6 +17,7 @@ from ...linalg import Array
 from ...means import MeanFunction
 from ...parameters.leaves import named_leaves
 from ...parameters.priors import Prior
+from ...posterior.choice import PosteriorName
 from .archive import FileFormatError
 
 __all__ = ["Contents", "StoredLeaf", "StoredRows", "leaves_of", "restore_leaves"]
@@ -49,10 +50,13 @@ class Contents:
     Parameters
     ----------
     input_names, column_names, target_name : for prints and plots, and those of frames.
+    class_names : labels of the classes, where targets were given by these.
     Z : (M, D) inducing inputs of all latents, or an array for each.
     leaves : values and constraints of all parameters, q included.
     hyperpriors : by name of the leaf.
-    rows, sites : None where the model was stored without its data; sites are (2, b, N).
+    posterior : the family of q.
+    ties : whether targets that several rows share are spread.
+    rows, sites : None where the model was stored without its data; the last axis of sites are rows.
     result : how the last optimisation ended, if there was one.
     """
 
@@ -60,8 +64,11 @@ class Contents:
     input_names: list[str] | None
     column_names: tuple[str, ...] | None
     target_name: str | None
+    class_names: tuple[str, ...] | None
     jitter: float
     num_nodes: int | None
+    posterior: PosteriorName
+    ties: bool
     likelihood: Likelihood
     kernels: Sequence[Kernel]
     means: Sequence[MeanFunction]

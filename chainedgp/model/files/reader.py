@@ -16,6 +16,7 @@ from ...linalg import Array
 from ...means import MeanFunction
 from ...parameters.parts import Part, name_after
 from ...parameters.priors import Prior
+from ...posterior.choice import family_of
 from .archive import FileFormatError, Header, Json
 from .classes import MOST_LEAVES, MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, signature_of
 from .contents import Contents, StoredLeaf, StoredRows, restore_leaves
@@ -57,8 +58,13 @@ class Reader:
         for parts, kind in ((kernels, Kernel), (means, MeanFunction)):
             if len(parts) != b or not all(isinstance(part, kind) for part in parts):
                 raise FileFormatError(f"it does not have a {kind.__name__} for each latent.")
+        posterior = header.get("posterior", "mean_field")  # Format 1 had no other.
+        if posterior not in ("mean_field", "joint"):
+            raise FileFormatError(f"its posterior is {posterior!r}.")
+        family = family_of(posterior, likelihood)
         sizes = [len(z) for z in (Z if isinstance(Z, list) else [Z] * b)]
-        if sum(M * (M + 1) // 2 for M in sizes) > sum(a.size for a in self.arrays.values()):
+        totals = [sum(group) for group in family.grouped(sizes)]
+        if sum(M * (M + 1) // 2 for M in totals) > sum(a.size for a in self.arrays.values()):
             raise FileFormatError("q_sqrt is smaller than Z needs.")
         unknown = next((name for name in header["priors"] if name not in leaves), None)
         if unknown is not None:
@@ -68,21 +74,24 @@ class Reader:
         if header["data"] is not None:
             rows = StoredRows(**self._decode(header["data"]))
             if header["sites"] is not None:
-                sites = self._array(header["sites"], (2, b, len(rows.X)))
+                sites = self._array(header["sites"], (*family.site_shape(b), len(rows.X)))
         names = self._names(columns.get("_column_names"))
         return Contents(
             name=_of_type(header["name"], str, "name"),
             input_names=self._names(columns.get("input_names")),
             column_names=None if names is None else tuple(names),
             target_name=None if target is None else _of_type(target, str, "target_name"),
+            class_names=_class_names(header.get("class_names"), likelihood),
             jitter=header["jitter"],
             num_nodes=header["num_nodes"],
+            posterior=posterior,
+            ties=_of_type(header.get("ties", False), bool, "ties"),
             likelihood=likelihood,
             kernels=kernels,
             means=means,
             Z=Z,
             leaves=self._leaves(header["leaves"]),
-            hyperpriors={name: self._prior(prior) for name, prior in header["priors"].items()},
+            hyperpriors=self._priors(header["priors"], leaves),
             rows=rows,
             sites=sites,
             result=None if header["result"] is None else self._result(header["result"]),
@@ -202,12 +211,24 @@ class Reader:
             raise FileFormatError(f"the bounds of a constraint are out of order: {bounds}.")
         return cls(*bounds)
 
-    def _prior(self, node: dict[str, Any]) -> Prior:
-        """A hyperprior."""
+    def _priors(self, nodes: dict[str, Any], leaves: dict[str, Any]) -> dict[str, Prior]:
+        """The hyperpriors by the names of their parameters."""
+        priors = {}
+        for name, node in nodes.items():
+            values = self._array(leaves[name]["values"])
+            priors[name] = self._prior(node, values)
+        return priors
+
+    def _prior(self, node: dict[str, Any], values: Array) -> Prior:
+        """A hyperprior, of a parameter of these values."""
         cls = self._find(node)
         if not issubclass(cls, Prior):
             raise FileFormatError(f"{node['class']!r} is no prior.")
         prior: Prior = cls(**self._decode(node["args"]))
+        with np.errstate(all="ignore"):
+            shape = np.shape(prior.log_density(values))
+        if shape != values.shape and not node["own"]:
+            raise FileFormatError(f"a prior {prior!r} stands where one of {values.size} belongs.")
         return prior
 
     def _result(self, node: dict[str, Any]) -> OptimizationResult:
@@ -228,6 +249,16 @@ def _identifier(name: Any) -> str:
     if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
         raise FileFormatError(f"a part has the name {name!r}.")
     return name
+
+
+def _class_names(names: Any, likelihood: Any) -> tuple[str, ...] | None:
+    """Labels of the classes; a file without them has codes alone."""
+    if names is None:
+        return None
+    strings = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if not strings or len({*names}) != likelihood.target_support.num_classes:
+        raise FileFormatError(f"its classes have the names {names!r}.")
+    return tuple(names)
 
 
 def _of_type(value: Any, kind: type, name: str) -> Any:

@@ -22,7 +22,9 @@ from .contents import Contents, StoredLeaf, leaves_of
 
 __all__ = ["FORMAT", "Writer"]
 
-FORMAT = 1  # version of the header; a reader refuses a newer one
+# The version of the header: a reader refuses a newer one. Files of a mean field have 1, and every
+# version reads them; a joint posterior needs 2.
+FORMAT = 2
 
 
 class Writer:
@@ -112,8 +114,10 @@ class Writer:
 
     def model(self, model: Contents) -> Header:
         """The header."""
+        # Files of other models stay as they were, to the last byte.
+        named = {} if model.class_names is None else {"class_names": list(model.class_names)}
         return {
-            "format": FORMAT,
+            "format": 1 if model.posterior == "mean_field" else FORMAT,
             "version": __version__,
             "name": model.name,
             "columns": {
@@ -121,8 +125,11 @@ class Writer:
                 "_column_names": _names(model.column_names),
             },
             "target_name": None if model.target_name is None else str(model.target_name),
+            **named,
             "jitter": model.jitter,
             "num_nodes": model.num_nodes,
+            "posterior": model.posterior,
+            "ties": model.ties,
             "likelihood": self._node(model.likelihood),
             "kernels": [self._node(kernel) for kernel in model.kernels],
             "means": [self._node(mean) for mean in model.means],

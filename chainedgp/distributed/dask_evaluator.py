@@ -39,6 +39,7 @@ ATTEMPTS = 5  # So often in one pass the rows of a lost worker are given to anot
 # A lost worker may be replaced within this time; after it, another one takes its rows as well.
 RESTART_SECONDS = 10.0
 LOOK_SECONDS = 1.0  # The head looks this often whether the worker of a running call is alive.
+IDLE_LOOKS = 5  # So many times in a row nobody works on the cluster: what is awaited is lost.
 # Where the cluster has no worker at all, the head waits so many seconds for one.
 ABSENT_SECONDS = 300.0
 
@@ -235,12 +236,18 @@ class DaskEvaluator(Evaluator):
         raise ValueError("at least one attempt is needed")
 
     def _read(self, k: int) -> Any:
-        """The actor of part k; OSError where its worker is lost, InputError for bad blocks."""
+        """The actor of part k; OSError where its worker is lost, InputError for bad blocks.
+
+        A worker may come back under its old address without what it had been asked for: nobody then
+        works, and nothing will ever arrive.
+        """
+        idle = 0
         while True:
             try:
                 return self._futures[k].result(timeout=LOOK_SECONDS)
             except TimeoutError:
-                if self._homes[k] not in self.client.nthreads():
+                idle = 0 if any(self.client.processing().values()) else idle + 1
+                if self._homes[k] not in self.client.nthreads() or idle == IDLE_LOOKS:
                     raise OSError("the worker is lost") from None
             except (InputError, *_lost()):
                 raise

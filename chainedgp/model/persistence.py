@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .data.types import FilePath
-from .errors import InputError
-from .model import ChainedGP
-from .model.files import FORMAT, FileFormatError, read_model
+from ..data.types import FilePath
+from ..errors import InputError
+from .chained_gp import ChainedGP
+from .files import FORMAT, FileFormatError, read_model
 
 __all__ = ["FORMAT", "FileFormatError", "load", "save"]
 

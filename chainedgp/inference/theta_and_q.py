@@ -7,13 +7,14 @@ mean functions and the likelihood and the inducing inputs Z; q(u_j) has its mean
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from paramz import Param, Parameterized
 
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
+from ..likelihoods.ties import Ties
 from ..linalg import Array
 from ..means import MeanFunction
 from ..posterior.evaluator import Gradient, Hyperparameters
@@ -40,6 +41,8 @@ class Parts:
         one for each group of latents that q correlates.
     jitter : is added to the diagonal of Kuu, relative to its mean.
     family : what q may be.
+    ties : what stands for targets that several rows share.
+    given_kernels : whether a user chose the kernels, whose values are then a start to respect.
     """
 
     kernels: Sequence[Kernel]
@@ -50,9 +53,18 @@ class Parts:
     q_mu: Sequence[Param] = field(default=())
     q_root: Sequence[Param] = field(default=())
     family: PosteriorFamily = field(default=MEAN_FIELD, kw_only=True)
+    ties: Ties | None = field(default=None, kw_only=True)
+    given_kernels: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         self.num_gradients = 0  # how often the leaves were given gradients, by whichever problem
+
+    def with_inducing(self, Z: Sequence[Array]) -> Parts:
+        """The same hyperparameters at other inducing inputs, with a q of its own at the prior."""
+        sizes = [len(z) for z in Z] * (len(self.kernels) // len(Z))
+        means, roots = self.family.packed(self.family.prior(sizes), sizes)
+        own = [[Param("own", value) for value in values] for values in (Z, means, roots)]
+        return replace(self, Z=own[0], q_mu=own[1], q_root=own[2])
 
     @property
     def leaves(self) -> list[Param]:
@@ -75,6 +87,7 @@ class Parts:
             self.likelihood,
             self.likelihood.parameter_values(),
             self.jitter,
+            self.ties,
         )
 
     def roots(self) -> tuple[list[Array], list[Array]]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import pytest
+from chainedgp.persistence import FORMAT, FileFormatError, load, save
 from fake_gpy import FakeGPyRBF
 from paramz import Param
 from paramz.transformations import Exponent, Logexp, Square
@@ -29,7 +30,6 @@ from chainedgp import means, priors
 from chainedgp.errors import InputError, MomentWarning
 from chainedgp.inference.result import OptimizationResult, TracePoint
 from chainedgp.model.files import archive
-from chainedgp.persistence import FORMAT, FileFormatError, load, save
 
 N, D, M = 23, 2, 4
 XNEW = np.random.default_rng(5).uniform(-2, 2, (7, D))
@@ -109,11 +109,12 @@ WRAPPED = {
     "Hurdle": lambda: lik.Hurdle(lik.Poisson()),
     "Inflated": lambda: lik.Inflated(lik.StudentT(nu=5.0), at=(0.0, 0.5)),
     "Ordinal": lambda: lik.Ordinal(5),
+    "Rounded": lambda: lik.Rounded(lik.StudentT(nu=5.0), 0.5),
     "Softmax": lambda: lik.Softmax(4),
     "ScipyLikelihood": lambda: lik.Likelihood.from_scipy("norm", loc="identity", scale="exp"),
 }
 ABSTRACT = {"Likelihood", "Survival"}
-NEED_METADATA = {"Binomial"}  # see test_family
+NEED_METADATA = {"BetaBinomial", "Binomial"}  # see test_family
 
 
 @pytest.mark.parametrize("name", sorted(set(lik.__all__) - ABSTRACT - NEED_METADATA))
@@ -237,7 +238,7 @@ def test_names(tmp_path):
 
 
 def test_options(tmp_path):
-    m = make(jitter=1e-6 / 3, num_nodes=13, name="my_model")
+    m = make(jitter=1e-6 / 3, num_nodes=13, name="my_model", priors=None)
     m.set_prior(".*lengthscale", priors.LogNormal(0.1, 2.0))
     m.set_prior(m.kernels[0].variance, priors.Gamma(2.5, 0.5))
     again = round_trip(m, tmp_path)
@@ -293,7 +294,7 @@ def test_bytes_are_reproducible_and_numpy_reads_them(tmp_path):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     with np.load(tmp_path / "a", allow_pickle=False) as arrays:
         header = json.loads(arrays["header"].tobytes())
-        assert header["format"] == FORMAT
+        assert header["format"] == 1 and header["posterior"] == m.posterior
         assert (arrays[header["data"]["dict"]["X"]["array"]] == m.X).all()
 
 
@@ -378,7 +379,45 @@ def test_the_file_of_format_1():
     expected = [0.1484848459246524, 0.41005845114047157, 0.05764166944412597, 0.2917994382807338]
     np.testing.assert_allclose(variance.ravel(), expected, rtol=1e-9)
     assert m.last_result.iterations == 5 and len(m.hyperpriors) == 2
-    assert FORMAT == 1, "store a file of the new format too, and test it here"
+    assert m.posterior == "mean_field"
+
+
+def test_the_file_of_format_2():
+    """Written when format 2, of joint posteriors, was released; it must load for ever."""
+    m = load(STORED / "format_2.cgp")
+    assert (m.name, m.posterior, m.X.shape) == ("stored", "joint", (12, 2))
+    assert m.q_sqrt.shape == (6 * 7 // 2, 1) and m.q_mu.shape == (3, 2)
+    assert m.log_likelihood() == pytest.approx(0.4190888365575922, rel=1e-6)
+    means, covariances = m.problem.evaluator.marginals(m.problem.parts.q())
+    np.testing.assert_allclose(means[0], [0.223947227420027, 0.6399474777090945], rtol=1e-9)
+    expected = [0.002592634985571557, 0.0004766831718840175, 0.002738902191817834]
+    np.testing.assert_allclose(covariances[0][np.tril_indices(2)], expected, rtol=1e-9)
+    assert FORMAT == 2, "store a file of the new format too, and test it here"
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_joint_posteriors(separate, tmp_path):
+    X = np.random.default_rng(3).normal(size=(5, D))
+    m = make(lik.Beta(), Z=[X, X[:3]] if separate else X, posterior="joint")
+    for leaf in m.problem.parts.q_root:
+        leaf[...] = leaf.values + 0.2 * np.random.default_rng(4).normal(size=leaf.shape)
+    m.optimize(only="variational")
+    again = round_trip(m, tmp_path)
+    assert again.posterior == "joint"
+    np.testing.assert_array_equal(again.param_array, m.param_array)
+    (shard,), (other,) = m.problem.evaluator.shards, again.problem.evaluator.shards
+    np.testing.assert_array_equal(other.sites.current, shard.sites.current)
+    assert again.log_likelihood() == m.log_likelihood()
+    assert round_trip(m, tmp_path, data=False).posterior == "joint"
+    with np.load(tmp_path / "model.cgp", allow_pickle=False) as arrays:
+        assert json.loads(arrays["header"].tobytes())["format"] == 2
+
+
+def test_a_posterior_that_there_is_not(tmp_path):
+    save(make(posterior="mean_field"), tmp_path / "good")
+    good = (tmp_path / "good").read_bytes()
+    refused(change(good, posterior="full"), tmp_path, "posterior is 'full'")
+    refused(change(good, posterior="joint"), tmp_path)  # its q is that of a mean field
 
 
 # ---- without data -------------------------------------------------------------------------------
@@ -568,7 +607,7 @@ def test_what_cannot_be_loaded_is_not_saved(tmp_path):
 
 def test_too_many_parts(tmp_path, monkeypatch):
     monkeypatch.setattr("chainedgp.model.files.writer.MOST_PARTS", 5)
-    save(make(), tmp_path / "m")
+    save(make(kernels=kern.RBF(2)), tmp_path / "m")
     with pytest.raises(InputError, match="5 parts"):
         save(make(kernels=kern.RBF(2) + kern.Bias(2)), tmp_path / "m")
 
@@ -783,7 +822,11 @@ def change(content, **fields):
 
 
 def test_newer_format(good, tmp_path):
-    refused(change(good, format=FORMAT + 1, version="9.9"), tmp_path, r"format 2.*9\.9.*update")
+    refused(
+        change(good, format=FORMAT + 1, version="9.9"),
+        tmp_path,
+        rf"format {FORMAT + 1}.*9\.9.*update",
+    )
     for bad in (0, "1", None, 1.5):
         refused(change(good, format=bad), tmp_path)
     refused(with_header(good, [1, 2]), tmp_path, "header")

@@ -7,20 +7,25 @@ from scipy.special import logsumexp
 
 from ..linalg import Array
 
-__all__ = ["fit_pareto", "tail_shape"]
+__all__ = ["fit_pareto", "smoothed_weights", "tail_shape"]
 
 PRIOR_SCALE = 3.0  # The grid of Zhang & Stephens for θ spans so many quartiles of the draws.
 PRIOR_ROWS, PRIOR_SHAPE = 10.0, 0.5  # k is shrunk to ½ as if by ten more tail draws.
 
 
+def _tail_length(S: int) -> int:
+    """How many of S ratios are its tail: M = ceil(min(S/5, 3 sqrt(S)))."""
+    return int(np.ceil(min(S / 5.0, 3.0 * np.sqrt(S))))
+
+
 def tail_shape(log_ratios: Array) -> Array:
     """Shape k (n,) of the tail of each row's importance ratios, whose logarithms are (n, S).
 
-    The M = ceil(min(S/5, 3 sqrt(S))) largest ratios, less the next smaller one, are taken as draws
-    of a generalised Pareto distribution. −inf where they are all the same.
+    The largest ratios, less the next smaller one, are taken as draws of a generalised Pareto
+    distribution. −inf where they are all the same.
     """
     n, S = log_ratios.shape
-    M = int(np.ceil(min(S / 5.0, 3.0 * np.sqrt(S))))
+    M = _tail_length(S)
     top = np.sort(log_ratios - log_ratios.max(axis=1, keepdims=True), axis=1)[:, -M - 1 :]
     tail = np.exp(top[:, 1:]) - np.exp(np.maximum(top[:, :1], np.log(np.finfo(float).tiny)))
     k = np.full(n, -np.inf)
@@ -28,6 +33,25 @@ def tail_shape(log_ratios: Array) -> Array:
     if varied.any():
         k[varied] = fit_pareto(tail[varied])[0]
     return k
+
+
+def smoothed_weights(log_ratios: Array) -> tuple[Array, float]:
+    """Importance weights (S,) that sum to 1 from log-ratios (S,), and the shape k of their tail.
+
+    The largest M ratios are replaced by the quantiles (z − ½)/M, z = 1 … M, of the generalised
+    Pareto distribution fitted to them, in their order, but for none above the largest (Vehtari et
+    al. 2024): a few draws then do not decide alone.
+    """
+    ratios = np.exp(log_ratios - log_ratios.max())
+    k = float(tail_shape(log_ratios[None])[0])
+    M = _tail_length(len(ratios))
+    order = np.argsort(ratios, kind="stable")
+    least, top = ratios[order[-M - 1]], order[-M:]
+    if np.isfinite(k):
+        shape, scale = (float(part[0]) for part in fit_pareto((ratios[top] - least)[None]))
+        survival = 1.0 - (np.arange(1, M + 1) - 0.5) / M
+        ratios[top] = np.minimum(least + scale * np.expm1(-shape * np.log(survival)) / shape, 1.0)
+    return ratios / ratios.sum(), k
 
 
 def fit_pareto(x: Array) -> tuple[Array, Array]:

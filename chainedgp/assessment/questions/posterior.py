@@ -1,0 +1,134 @@
+"""The question about q: how far is it from the posterior that it stands for?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...linalg import Array
+from ...sampling.density import LogJoint, whitened_q
+from ...sampling.pareto import smoothed_weights
+from ...sampling.tempering import tempered_draws
+from .evidence import Evidence, Finding, graded, worst
+
+__all__ = ["posterior"]
+
+# Up to this Pareto k weights of draws from q tell standard deviations to some percent; above the
+# second they say nothing about the posterior.
+GOOD_K, HIGH_K = 0.5, 0.7
+# At most MOST_DRAWS draws of q are weighted, and so many that they and the rows make at most PAIRS
+# pairs, of each of which log p is evaluated once: some seconds at most. Fewer than FEWEST will not
+# do: with more rows the question is not asked.
+MOST_DRAWS, FEWEST, PAIRS = 4000, 100, 2_000_000
+# Where weights fail, draws are led from the prior to the posterior, which takes about MOVES
+# evaluations of each: at most so many pairs in all, in at most so many dimensions.
+TEMPERED, TEMPERED_FEWEST, MOVES, TEMPERED_PAIRS, DIMENSIONS = 300, 60, 250, 10_000_000, 600
+STORED = 10_000_000  # The projections of all rows have at most so many numbers.
+SOME_ROWS = 200  # At so many rows, at most, q is compared with the posterior.
+
+
+def posterior(e: Evidence) -> Finding:
+    """Means and sds of the latents under q against those of draws from the posterior of q's model.
+
+    The posterior is that at the current hyperparameters, p̂(v) of `sampling.density`. Draws of q are
+    weighted by p̂/q, the largest weights smoothed (PSIS). The shape k of their tail says whether
+    that is enough; if not, draws come from `sampling.tempering`.
+    """
+    draws = min(MOST_DRAWS, PAIRS // e.N)
+    if draws < FEWEST or e.N * sum(e.problem.parts.sizes) > STORED:
+        e.capped.append(f"posterior: not asked, for {e.N} rows are too many to draw from it")
+        return Finding("posterior", "ok", "Not asked: too many rows.")
+    density, (mean, root) = LogJoint(e.problem), whitened_q(e.problem)
+    z = e.rng.standard_normal((len(mean), draws))
+    V = mean[:, None] + root @ z
+    weights, k = smoothed_weights(density(V)[0] + 0.5 * np.sum(z * z, axis=0))
+    rows = e.rows[:: -(-len(e.rows) // SOME_ROWS)]
+    how = "weighted draws of q"
+    if not k <= GOOD_K:
+        found = _tempered(e, density, root @ root.T)
+        if found is None and not k <= HIGH_K:
+            return _unknown(e, k)
+        if found is not None:
+            how = "draws that were led to it from the prior"
+            V, weights = found, np.full(found.shape[1], 1.0 / found.shape[1])
+    return _compared(e, rows, _moments(density, V, weights, rows), how, k)
+
+
+def _tempered(e: Evidence, density: LogJoint, S: Array) -> Array | None:
+    """Draws of the posterior that do not start from q; None where they cost too much."""
+    size = min(TEMPERED, TEMPERED_PAIRS // (MOVES * e.N))
+    if size < TEMPERED_FEWEST or len(S) > DIMENSIONS:
+        return None
+    return tempered_draws(density, S, size, e.rng, TEMPERED_PAIRS // e.N)
+
+
+def _moments(density: LogJoint, V: Array, weights: Array, rows: np.ndarray) -> tuple[Array, Array]:
+    """Means and sds (b, n) of the latents at some rows, of weighted draws V (D, S)."""
+    f = density.latents(V, rows)
+    mean = f @ weights
+    between = ((f - mean[..., None]) ** 2) @ weights
+    return mean, np.sqrt(between + density.variances[rows].T)
+
+
+def _compared(
+    e: Evidence, rows: np.ndarray, moments: tuple[Array, Array], how: str, k: float
+) -> Finding:
+    """What the moments (b, n) of the posterior say about those of q."""
+    mean, sd = moments
+    q_mean, q_V = e.left.means[rows].T, e.left.variances[rows].T  # A covariance has its diagonal.
+    q_sd = np.sqrt(q_V if q_V.ndim == 2 else np.einsum("jjn->jn", q_V))
+    ratios, errors = np.median(q_sd / sd, axis=1), np.abs(q_mean - mean) / sd
+    j = int(np.argmax(np.abs(np.log(ratios))))
+    name = e.likelihood.latents[j]
+    error = float(np.median(errors, axis=1).max())
+    least = float((q_sd / sd)[j].min())
+    values = {"pareto_k": k, "rows": rows, "mean": mean.T, "sd": sd.T, "q_mean": q_mean.T}
+    values |= {"q_sd": q_sd.T, "sd_ratio": ratios}
+    message = (
+        f"At {len(rows)} rows the standard deviation of {name} under q is {ratios[j]:.2f} of the "
+        f"posterior's in the median ({least:.2f} at the least), and means are off by {error:.2f} "
+        f"standard deviations in the median ({errors.max():.2f} at the most). The posterior is "
+        f"that of the latents at these hyperparameters, by {how}; the weights that would correct "
+        f"q have a Pareto k of {k:.2f}{', too high to be used' if k > HIGH_K else ''}."
+    )
+    off = abs(float(np.log(ratios[j])))
+    level = worst([graded(off, np.log(1.3), np.log(2.0)), graded(error, 0.3, 1.0)])
+    sure = "Bands of latents are too narrow" if ratios[j] < 1.0 else "Bands of latents are too wide"
+    return Finding("posterior", level, message, f"{sure}. {_cause(e)}", _remedy(e), values)
+
+
+def _unknown(e: Evidence, k: float) -> Finding:
+    """Where q is not the posterior, and how far it is would cost too much to find out."""
+    e.capped.append(
+        f"posterior: {e.N} rows are too many to find the standard deviations that q should have"
+    )
+    return Finding(
+        "posterior",
+        "look",
+        f"q is not the posterior of the latents: the weights that would correct it have a Pareto k "
+        f"of {k:.2f}. In many dimensions that may be harmless, as many small deviations add up.",
+        _cause(e),
+        _remedy(e),
+        {"pareto_k": k},
+    )
+
+
+def _cause(e: Evidence) -> str:
+    family, b = e.problem.parts.family, len(e.likelihood.latents)
+    if len(family.groups(b)) > 1:
+        return (
+            "q is Gaussian without correlations between latents, and the posterior has these where "
+            "one latent can take what another gives."
+        )
+    return "q is Gaussian, and the posterior is skewed or bent."
+
+
+def _remedy(e: Evidence) -> str:
+    family, b = e.problem.parts.family, len(e.likelihood.latents)
+    joint = (
+        'Build the model with posterior="joint", or draw' if len(family.groups(b)) > 1 else "Draw"
+    )
+    return (
+        f"{joint} from the posterior: m.sample(hyperparameters=False). The values of this finding "
+        "have corrected means and standard deviations, where they could be had. Predictions of "
+        "targets suffer less than bands of single latents, in which errors do not cancel."
+    )

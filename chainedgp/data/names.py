@@ -1,0 +1,102 @@
+"""Names of arguments: one that is nearly right, or another library's, is answered with ours."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection
+from difflib import get_close_matches
+from functools import wraps
+from typing import Any, TypeVar
+
+from ..errors import ArgumentError
+
+__all__ = ["checks_names", "meant"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+# What others, or habit, call the arguments here. The first that a function has is meant.
+SYNONYMS = {
+    "alpha": ("nu", "shape"),
+    "ard": ("ARD",),
+    "censoring": ("Y_metadata",),
+    "censored": ("Y_metadata",),
+    "data": ("X",),
+    "deg_free": ("nu",),
+    "degrees_of_freedom": ("nu",),
+    "df": ("nu",),
+    "dof": ("nu",),
+    "exposure": ("Y_metadata",),
+    "inducing": ("Z",),
+    "inducing_points": ("Z",),
+    "inducing_variable": ("Z",),
+    "iterations": ("max_iters", "max_iter"),
+    "kern": ("kernels", "kernel"),
+    "kernel": ("kernels",),
+    "kernels": ("kernel",),
+    "length_scale": ("lengthscale",),
+    "lengthscales": ("lengthscale",),
+    "lik": ("likelihood",),
+    "m": ("num_inducing",),
+    "maxiter": ("max_iters", "max_iter"),
+    "mean": ("mean_functions", "mean_function"),
+    "mean_function": ("mean_functions",),
+    "metadata": ("Y_metadata",),
+    "n_inducing": ("num_inducing",),
+    "n_iter": ("max_iters", "max_iter"),
+    "n_jobs": ("num_threads",),
+    "n_restarts": ("num_restarts",),
+    "n_samples": ("size", "draws"),
+    "num_samples": ("size", "draws"),
+    "percentiles": ("quantiles",),
+    "q": ("quantiles",),
+    "random_state": ("rng",),
+    "sample_weight": ("Y_metadata",),
+    "seed": ("rng",),
+    "tol": ("tolerance",),
+    "verbose": ("messages",),
+    "weights": ("Y_metadata",),
+    "x": ("X", "Xnew"),
+    "x_test": ("Xnew",),
+    "x_train": ("X",),
+    "xtest": ("Xnew",),
+    "y_train": ("Y",),
+    "y": ("Y", "Ynew"),
+}
+IN_METADATA = ("censored", "censoring", "exposure", "sample_weight", "weights")
+KEYS = {"censoring": "censored", "sample_weight": "weights"}  # other names of such values
+
+
+def meant(name: str, known: Collection[str]) -> str | None:
+    """The one of the known names that `name` stands for; None where nothing is near."""
+    same = [own for own in known if own.lower() == name.lower()]
+    others = [own for own in SYNONYMS.get(name.lower(), ()) if own in known]
+    near = get_close_matches(name, list(known), n=1, cutoff=0.7)
+    return next(iter([*same, *others, *near]), None)
+
+
+def checks_names(function: Function) -> Function:
+    """Decorate a function or constructor: an unknown keyword is an error with the right name."""
+    signature = inspect.signature(function)
+    known = [name for name in signature.parameters if name != "self"]
+
+    @wraps(function)
+    def checked(*args: Any, **kw: Any) -> Any:
+        for name in kw:
+            if name not in known:
+                init = function.__name__ == "__init__"
+                owner = type(args[0]).__name__ if init else function.__name__
+                raise ArgumentError(_message(owner, name, known))
+        return function(*args, **kw)
+
+    return checked  # type: ignore[return-value]
+
+
+def _message(owner: str, name: str, known: list[str]) -> str:
+    """What to write in the place of an unknown name."""
+    found = meant(name, known)
+    if found == "Y_metadata" and name in IN_METADATA:
+        way = f"give Y_metadata={{{KEYS.get(name, name)!r}: …}}, one value per row"
+    elif found is not None:
+        way = f"write {found}="
+    else:
+        way = f"it has {', '.join(known)}"
+    return f"unexpected keyword: {owner} has no argument {name!r}: {way}."

@@ -1,0 +1,191 @@
+"""Where the fit of a new model begins: candidates from different ideas, fitted roughly.
+
+The bound has local optima: noise may swallow a signal, a lengthscale may begin too long to see it,
+a latent that hardly matters may spoil the others. No single start is safe from all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+from paramz import Param
+
+from ..errors import NumericalError
+from ..kernels import Kernel
+from ..likelihoods.density_check import row_numbers
+from ..parameters.roles import Role
+from .lbfgs import Outcome
+from .problem import Best, Problem
+from .result import Monitor
+from .screen import Screen, screen_inputs
+from .starts import input_spread
+from .theta_and_q import leaves_below
+
+__all__ = ["choose_start"]
+
+# A rough fit has at most so many iterations.
+ROUGH_ITERATIONS = 12
+# A fit that may take fewer iterations than this begins where the model is.
+FEWEST_ITERATIONS = 50
+# Rough fits use at most so many rows and inducing inputs, evenly taken.
+ROUGH_ROWS, ROUGH_INDUCING = 300, 100
+# Latents that are held constant have prior standard deviations of this share of their scales; when
+# they are freed, of that share.
+HELD, FREED = 0.02, 0.5
+# An input that tells nothing of a latent begins with a lengthscale of so many standard deviations.
+LONG = 10.0
+# Where the latents of a likelihood play the same role, local optima differ by which latent takes
+# which part: lengthscales of the first latent and of all others are multiplied by such factors.
+FACTORS = ((0.5, 0.2), (1.5, 0.1), (0.15, 0.2), (4.0, 0.5))
+
+
+class RoughFit(Protocol):
+    """Maximises a problem roughly from where it is; its leaves hold θ and q of the end."""
+
+    def __call__(
+        self, problem: Problem, monitor: Monitor, max_iters: int, held: Collection[Param]
+    ) -> Outcome: ...
+
+
+def choose_start(problem: Problem, monitor: Monitor, max_iters: int, fit: RoughFit) -> None:
+    """Have the problem begin with the hyperparameters of the best of several rough fits.
+
+    These are made on a smaller problem, fast enough that no callback is needed to stop them.
+    """
+    if max_iters < FEWEST_ITERATIONS:
+        return
+    n = problem.rows_at_hand.num_rows
+    rows = np.unique(np.linspace(0, n - 1, min(n, ROUGH_ROWS)).astype(int))
+    small = problem.smaller(rows, ROUGH_INDUCING)
+    given, best = small.snapshot(), Best(small)
+    chosen = ""
+    values: dict[str, float] = {}
+    ideas = list(_ideas(small, values))
+    if len(ideas) == 1:
+        return
+
+    def rough(held: Collection[Param] = ()) -> Outcome:
+        return fit(small, Monitor("start"), ROUGH_ITERATIONS, [*small.parts.Z, *held])
+
+    with row_numbers(rows):
+        for name, idea in ideas:
+            small.restore(given)
+            monitor.say(f"start: {name}")
+            try:
+                value = idea(rough).value
+            except NumericalError:
+                continue
+            if np.isfinite(value):
+                values[name] = -value
+                chosen = name if best.offer(value) else chosen
+    monitor.say(monitor.method)
+    small.restore(given)
+    best.restore()
+    monitor.choose(chosen, values, small.counts[0] * small.num_rows / problem.num_rows)
+    passes, settings = small.counts
+    problem.evaluator.num_likelihood += passes * small.num_rows / problem.num_rows
+    problem.evaluator.num_theta += settings
+
+
+Idea = Callable[[Callable[..., Outcome]], Outcome]
+
+
+def _ideas(problem: Problem, values: dict[str, float]) -> Iterator[tuple[str, Idea]]:
+    """What is tried, by name: functions that take the problem from its given start to an end.
+
+    values : where bound + log prior after each rough fit will be; what comes later looks at them.
+    The values of kernels that a user gave are changed only where latents play the same role.
+    """
+    yield "as given", lambda rough: rough()
+    parts, starts = problem.parts, problem.starts
+    if not parts.given_kernels:
+        screen = screen_inputs(parts.likelihood, problem.rows, starts.constants)
+        if screen.relevant.any():
+            yield "inputs screened", partial(_screened, problem, screen)
+        if len(parts.kernels) > 1:
+            yield "one latent first", partial(_one_latent_first, problem, screen, values)
+    if parts.likelihood.symmetric:
+        for first, others in FACTORS:
+            name = f"lengthscales times {first:g} and {others:g}"
+            yield name, partial(_scaled, problem, first, others)
+
+
+def _screened(problem: Problem, screen: Screen, rough: Callable[..., Outcome]) -> Outcome:
+    """Lengthscales as the screen of the inputs found them."""
+    _set_lengthscales(problem, screen)
+    return rough()
+
+
+def _scaled(
+    problem: Problem, first: float, others: float, rough: Callable[..., Outcome]
+) -> Outcome:
+    """Lengthscales of the first latent times one factor, of all others times another."""
+    vector = problem.free_vector()
+    x = vector.read()
+    for j, kernel in enumerate(problem.parts.kernels):
+        for leaf in kernel.leaves_with(Role.LENGTHSCALE):
+            x = vector.with_values(x, leaf, leaf.values * (first if j == 0 else others))
+    vector.write(x)
+    return rough()
+
+
+def _one_latent_first(
+    problem: Problem, screen: Screen, values: dict[str, float], rough: Callable[..., Outcome]
+) -> Outcome:
+    """The first latent alone, all others constant; these are freed when it is found.
+
+    Lengthscales are those of the screen where these were better than the given ones before.
+    A constant latent is one with a small prior variance: every point on the way is one of the
+    model, whose special case is thus compared with the other starts.
+    """
+    plain, screened = (values.get(name, -np.inf) for name in ("as given", "inputs screened"))
+    if screened > plain:
+        _set_lengthscales(problem, screen)
+    others = list(zip(problem.parts.kernels, problem.starts.scales, strict=True))[1:]
+    for kernel, scale in others:
+        _set_spread(problem, kernel, HELD * scale)
+    rough(held=[leaf for kernel, _ in others for leaf in leaves_below(kernel)])
+    for kernel, scale in others:
+        _set_spread(problem, kernel, FREED * scale)
+    return rough()
+
+
+def _set_lengthscales(problem: Problem, screen: Screen) -> None:
+    """Lengthscales of the screen, long ones where an input tells nothing.
+
+    The lengthscales of k inputs that matter are √k times those of one: distances grow like that. A
+    latent of which no input tells anything keeps what it has.
+    """
+    vector, spread = problem.free_vector(), input_spread(problem.sample.X)
+    x = vector.read()
+    for kernel, relevant, found in zip(
+        problem.parts.kernels, screen.relevant, screen.lengthscales, strict=True
+    ):
+        if not relevant.any():
+            continue
+        lengths = np.where(relevant, np.sqrt(relevant.sum()) * found, LONG * spread)
+        for part in kernel.simple_parts:
+            if part.leaves_with(Role.PERIOD):
+                continue  # There a lengthscale is a share of a period.
+            of_columns = lengths[part.columns]
+            for leaf in part.leaves_with(Role.LENGTHSCALE):
+                each = leaf.size == of_columns.size
+                x = vector.with_values(x, leaf, of_columns if each else of_columns.min())
+    vector.write(x)
+
+
+def _set_spread(problem: Problem, kernel: Kernel, sd: float) -> None:
+    """Multiply the free variances of a kernel until its mean prior standard deviation is `sd`.
+
+    Steps go half of the way: the variances of a product multiply. What is fixed stays.
+    """
+    vector, rows = problem.free_vector(), np.asarray(problem.sample.X[:100], dtype=float)
+    half = np.where(vector.variances_of([kernel]), 0.5, 0.0)
+    for _ in range(20):
+        missing = np.log(sd * sd / float(np.mean(kernel.Kdiag(rows))))
+        if abs(missing) < 0.05:
+            break
+        vector.write(vector.read() + half * missing)

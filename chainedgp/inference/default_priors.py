@@ -1,0 +1,81 @@
+"""Weakly informative priors of a model that is given data alone, in the units of its data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from paramz import Param
+
+from ..kernels import Kernel
+from ..linalg import Array
+from ..parameters.priors import LogGaussian, Prior
+from ..parameters.roles import Role
+from .starts import input_spread
+from .theta_and_q import Parts
+
+__all__ = ["default_priors"]
+
+# The median lengthscale, in units of √D standard deviations of its input: typical distances of rows
+# grow with √D.
+LENGTHSCALE = 1.0
+# The logarithms of a latent's lengthscales have a common part of this standard deviation, and each
+# departs from that by the second one: by a factor of 2, one in three by more.
+COMMON_SD, OWN_SD = 1.5, 1.0
+# The logarithm of a kernel's variance has this standard deviation about that of the scale² on which
+# its latent varies: the prior sd of the latent is within a factor of e of the scale, mostly.
+VARIANCE_SD = 2.0
+# Mean variances are taken over about so many rows.
+ROWS = 1000
+TREND_SHARE = 0.3
+
+
+def default_priors(
+    parts: Parts, X: Array, scales: Sequence[float] | Array
+) -> Iterator[tuple[Param, Prior]]:
+    """The leaves of kernels and likelihood that get a prior, each with it.
+
+    Lengthscales : log(ℓ_d / (√D s_d)) ~ N(0, 0.7² I + 1.5² 11ᵀ) with the standard deviations s_d of
+        the D inputs that a kernel reads.
+    Variances : log(v / scale²) ~ N(0, 2²), where v is the variance that a part of a kernel gives
+        to its latent, on average over the rows.
+    Parameters of the likelihood : as its `default_priors` say.
+
+    X : (n, D) rows. scales : (b,) on which the latents vary.
+    """
+    spread = input_spread(X)
+    rows = np.asarray(X[:: max(1, X.shape[0] // ROWS)], dtype=float)
+    for kernel, scale in zip(parts.kernels, scales, strict=True):
+        for part in kernel.simple_parts:
+            for leaf in part.leaves_with(Role.LENGTHSCALE):
+                yield leaf, LogGaussian(_lengthscales(part, leaf, spread), OWN_SD, COMMON_SD)
+            for leaf in part.leaves_with(Role.VARIANCE):
+                yield leaf, _variances(part, leaf, rows, float(scale))
+    for name, prior in parts.likelihood.default_priors.items():
+        yield getattr(parts.likelihood, name), prior
+
+
+def _variances(part: Kernel, leaf: Param, rows: Array, scale: float) -> LogGaussian:
+    """The prior of the variances of a kernel that combines no others, in equal shares of scale²."""
+    slopes = part.evaluate_diag(rows)[1](np.full(len(rows), 1.0 / len(rows)))[0]
+    start = np.cumsum([0, *(other.size for other in part.parameters)])
+    k = next(k for k, other in enumerate(part.parameters) if other is leaf)
+    unit = slopes[start[k] : start[k + 1]]
+    # The variance of a slope in a constant column has no unit.
+    unit = np.where(unit > 1e-24 * np.square(rows).max(), unit, 1.0)
+    share = TREND_SHARE if leaf.size > 1 else 1.0
+    medians = tuple((share * scale**2 / leaf.size / unit).tolist())
+    if leaf.size == 1:
+        return LogGaussian(medians[0], VARIANCE_SD)
+    return LogGaussian(medians, OWN_SD, VARIANCE_SD)
+
+
+def _lengthscales(part: Kernel, leaf: Param, spread: Array) -> tuple[float, ...]:
+    """The medians of the lengthscales of a kernel that combines no others."""
+    if part.leaves_with(Role.PERIOD):
+        return (1.0,) * leaf.size  # It is measured in radians of the period, not in units of X.
+    own = spread[np.arange(part.input_dim) if part.active_dims is None else part.active_dims]
+    medians = LENGTHSCALE * np.sqrt(own.size) * own
+    if leaf.size != own.size:
+        medians = np.full(leaf.size, np.exp(np.log(medians).mean()))
+    return tuple(medians.tolist())

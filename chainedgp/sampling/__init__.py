@@ -1,0 +1,1 @@
+"""Draws from the posterior itself: what q stands for, by Monte Carlo."""

@@ -1,0 +1,182 @@
+"""Hyperparameter uncertainty at the price of some fits of q: a Gaussian around the fit, corrected.
+
+    p(θ | y) ∝ e^{L*(x)} p(θ) |∂θ/∂x|,    L*(x) = max_q L(θ(x), q),
+
+with the profiled bound in the place of log p(y | θ). Its logarithm has a gradient for the price of
+one q (at fixed sites), so that differences of gradients at the fit give its Hessian. Points are
+drawn from a Student-t with the Gaussian's curvature, q is found at each, and weights correct what
+it has wrong (importance sampling; the largest weights are smoothed).
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from ..data.arguments import as_generator, positive_int
+from ..data.types import Seed
+from ..errors import ChainedGPWarning, InputError
+from ..inference.problem import Problem
+from ..inference.profile import ProfiledBound, start_sites
+from ..inference.result import Monitor
+from ..linalg import Array
+from ..posterior.gaussian import Gaussian
+from .averaged import Averaged, Columns, Point
+from .hyper import jacobian_leaves
+from .pareto import smoothed_weights
+
+__all__ = ["Around", "around_the_fit"]
+
+STEP = 0.01  # Second derivatives are differences of gradients over this share of a reach in x.
+TOLERANCE = 1e-6  # q is found to within so many nats at every point.
+FREEDOM = 5.0  # Points are of a Student-t with these degrees of freedom: tails are reached.
+MOST_MOVES = 5  # The centre is moved uphill by at most so many steps of Newton.
+# Above this Pareto k weights are not to be trusted, if they are also worth fewer than this share
+# of the points: of few points k alone says little.
+HIGH_K, WORTH = 0.7, 0.3
+
+
+class Around(Averaged):
+    """Predictions that average over hyperparameters around a fit.
+
+    Attributes
+    ----------
+    points, weights : hyperparameters, each with its q, and their weights, which sum to 1.
+    ess : about how many points with equal weights these are worth, 1/Σ w².
+    pareto_k : how heavy the tail of the weights is; above 0.7, and with a small `ess`, they are not
+        to be trusted.
+    """
+
+    ess: float
+    pareto_k: float
+
+    def __repr__(self) -> str:
+        return (
+            f"<Predictions averaged over {len(self.points)} points around the fit, worth "
+            f"{self.ess:.0f} of equal weight; Pareto k {self.pareto_k:.2f}>"
+        )
+
+
+class _LogPosterior:
+    """L*(x) + log p(θ) + log |∂θ/∂x| of the free hyperparameters x (p,), with its gradient."""
+
+    def __init__(self, problem: Problem, monitor: Monitor) -> None:
+        start_sites(problem)
+        self.objective = ProfiledBound(problem, monitor)
+        self.objective.tolerance = TOLERANCE
+        self.vector = self.objective.vector
+        self.start, self.chosen = self.vector.read(), self.vector.groups[0]
+        self.leaves = jacobian_leaves(problem)
+        self.reach = self.vector.reach()[self.chosen]
+
+    def value(self, x: Array) -> float:
+        """The log-density, up to a constant; −inf where it cannot be evaluated."""
+        full = self.start.copy()
+        full[self.chosen] = x
+        value = -self.objective.value(full)
+        return value + self.vector.log_jacobian(self.leaves)[0] if np.isfinite(value) else -np.inf
+
+    def gradient(self) -> Array:
+        """The gradient (p,) at the last x given to `value`."""
+        slopes = -self.objective.gradient() + self.vector.log_jacobian(self.leaves)[1]
+        return slopes[self.chosen]
+
+    def q(self) -> tuple[Gaussian, ...]:
+        """Q at the last x given to `value`."""
+        if self.objective.inner is None:
+            raise RuntimeError("value comes first")
+        return self.objective.inner.state.q
+
+    def commit(self) -> None:
+        """Start the search for q at other points from that at the last one."""
+        self.objective.evaluator.commit()
+
+
+def around_the_fit(problem: Problem, columns: Columns, size: int, rng: Seed) -> Around:
+    """Average over hyperparameters around the fit; see `ChainedGP.over_hyperparameters`."""
+    size, generator = positive_int(size, "size"), as_generator(rng)
+    if size < 10:
+        raise InputError(f"size must be at least 10 points, to see their weights; got {size}.")
+    if not problem.is_local:
+        raise InputError(
+            "averages over hyperparameters find q again and again, and the rows are on a cluster: "
+            "build a model of some of the rows, such as X[:1000].compute()."
+        )
+    own = problem.copy()
+    with Monitor("hyperparameters") as monitor, np.errstate(all="ignore"):
+        density = _LogPosterior(own, monitor)
+        x = density.start[density.chosen]
+        top = density.value(x)
+        if not np.isfinite(top):
+            raise InputError("the model has no finite bound: fit it by m.optimize() first.")
+        if not x.size:
+            points, weights, k = [Point(None, density.q())], np.ones(1), -np.inf
+        else:
+            centre, C = _gaussian(density, x, top)
+            points, weights, k = _drawn(density, centre, C, size, generator)
+        own.evaluator.freeze_nodes(False)
+    found = Around(problem, points, weights, columns, problem.parts.family)
+    found.ess, found.pareto_k = float(1.0 / np.sum(weights**2)), k
+    if k > HIGH_K and found.ess < WORTH * size:
+        warnings.warn(
+            f"the posterior of the hyperparameters is not near a Gaussian: the weights that "
+            f"correct it have a Pareto k of {k:.2f}, and are worth {found.ess:.0f} of {size} "
+            "points. Take more points, give priors to parameters that run away, or draw from it "
+            "by m.sample().",
+            ChainedGPWarning,
+            stacklevel=3,
+        )
+    return found
+
+
+def _gaussian(density: _LogPosterior, x: Array, top: float) -> tuple[Array, Array]:
+    """The mode (p,) of the log-density and a root C (p, p) of its inverse curvature there."""
+    steps = np.diag(STEP * density.reach)
+    for move in range(MOST_MOVES + 1):
+        density.commit()
+        gradient, H = density.gradient(), np.empty((x.size, x.size))
+        for k in range(x.size):
+            ends = []
+            for sign in (1.0, -1.0):
+                density.value(x + sign * steps[k])
+                ends.append(density.gradient())
+            H[:, k] = (ends[0] - ends[1]) / (2.0 * steps[k, k])
+        H = np.where(np.isfinite(H), H, 0.0)
+        # A direction about which nothing is known has the standard deviation of its reach.
+        reach = density.reach
+        values, vectors = np.linalg.eigh(-0.5 * reach[:, None] * (H + H.T) * reach)
+        C = reach[:, None] * vectors / np.sqrt(np.maximum(values, 1.0))
+        step = C @ (C.T @ gradient)
+        if gradient @ step < 0.05 or move == MOST_MOVES:  # It gains half of that in nats.
+            return x, C
+        for _ in range(5):
+            value = density.value(x + step)
+            if value > top:
+                break
+            step = 0.5 * step
+        else:
+            return x, C
+        x, top = x + step, value
+    return x, C
+
+
+def _drawn(
+    density: _LogPosterior, centre: Array, C: Array, size: int, rng: np.random.Generator
+) -> tuple[list[Point], Array, float]:
+    """Points in pairs to either side of the centre, with weights and their Pareto k."""
+    pairs, p = -(-size // 2), centre.size
+    half = rng.standard_normal((pairs, p))
+    half *= np.sqrt(FREEDOM / rng.chisquare(FREEDOM, (pairs, 1)))
+    z = np.concatenate([half, -half])[:size]
+    points, log_ratios = [], []
+    for row in z:
+        x = centre + C @ row
+        value = density.value(x)
+        if np.isfinite(value):
+            points.append(Point(x, density.q()))
+            log_ratios.append(value + 0.5 * (FREEDOM + p) * np.log1p(float(row @ row) / FREEDOM))
+    if len(points) < 2:
+        raise InputError("the bound is not finite around the fit: fit by m.optimize() first.")
+    weights, k = smoothed_weights(np.array(log_ratios))
+    return points, weights, k

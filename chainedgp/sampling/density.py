@@ -1,0 +1,107 @@
+"""The log-density of the whitened inducing values v that q approximates.
+
+q maximises the bound, which is −KL(q ‖ p̂) + constant for the density
+
+    log p̂(v) = Σ_i w_i E[log p(y_i | f_i) | v] − ½ |v|² + constant,
+    f_ij | v ~ N(mean_j(x_i) + a_ijᵀ v_j, k_j(x_i, x_i) − |a_ij|²),  independent over latents j.
+
+It is the best posterior of v among all, Gaussian or not (Hensman et al. 2015), and the exact one
+where the inducing inputs are the rows. The expectation is that of the bound with S = 0: one
+evaluation gives value and gradient, for every family of q.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..data.rows import rows_of
+from ..errors import InputError
+from ..inference.problem import Problem
+from ..linalg import Array, Indices, one_blas_thread
+from ..posterior.gaussian import Gaussian
+from ..posterior.mean_field import MEAN_FIELD
+from ..posterior.sparse import make_prior, project
+
+__all__ = ["LogJoint", "point", "whitened_q"]
+
+ENTRIES = 2**17  # So many pairs of a row and a draw are evaluated at once: memory stays bounded.
+
+
+def point(v: Array) -> Gaussian:
+    """q(v) with all its mass at one v (M,): an evaluation of the bound with S = 0."""
+    S = np.zeros((v.size, v.size))
+    return Gaussian(v, S, -np.inf, root=S)
+
+
+def whitened_q(problem: Problem) -> tuple[Array, Array]:
+    """Mean (D,) and a root R (D, D), S = R Rᵀ, of q of all latents' v, one after another."""
+    family, sizes = problem.parts.family, problem.parts.sizes
+    ends = np.cumsum([0, *sizes])
+    mean, root = np.zeros(ends[-1]), np.zeros((ends[-1], ends[-1]))
+    for group, part in zip(family.groups(len(sizes)), problem.parts.q(), strict=True):
+        entries = np.concatenate([np.arange(ends[j], ends[j + 1]) for j in group])
+        mean[entries] = part.mu
+        root[np.ix_(entries, entries)] = part.root
+    return mean, root
+
+
+class LogJoint:
+    """log p̂(v) at the current hyperparameters of a problem, up to a constant, of many v at once.
+
+    The parts that the rows see are read once, here: nothing changes when the model does.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        if not problem.is_local:
+            raise InputError(
+                "draws from the posterior need the rows in memory, and these are on a cluster: "
+                "build a model of some of the rows, such as X[:1000].compute()."
+            )
+        theta, rows = problem.parts.theta(), problem.rows
+        X, self.y = rows.inputs(slice(None)), rows.targets()
+        with one_blas_thread():
+            parts = zip(theta.kernels, theta.means, theta.Z, strict=True)
+            self.chunks = [project(make_prior(*part, theta.jitter), X) for part in parts]
+            nothing = [point(np.zeros(len(chunk.A))) for chunk in self.chunks]
+            self.variances = MEAN_FIELD.marginals(self.chunks, nothing).V.T.copy()  # (n, b)
+        self.likelihood, self.num_nodes = theta.likelihood, problem.num_nodes
+        self.weights = rows.weights
+        self.keywords = rows.keywords(slice(None), **theta.parameters)
+        self.sizes = [len(chunk.A) for chunk in self.chunks]
+        self.num_dimensions = sum(self.sizes)
+
+    def split(self, V: Array) -> list[Array]:
+        """The parts of V (D, S) that belong to each latent."""
+        return np.split(V, np.cumsum(self.sizes)[:-1])
+
+    def latents(self, V: Array, rows: np.ndarray | slice = slice(None)) -> Array:
+        """Means (b, n, S) of f given v at some rows, for S draws V (D, S)."""
+        pairs = zip(self.chunks, self.split(V), strict=True)
+        return np.stack([c.mean[rows, None] + c.A[:, rows].T @ v for c, v in pairs])
+
+    def __call__(self, V: Array) -> tuple[Array, Array]:
+        """log p̂ (S,) and its gradients (D, S) at draws V (D, S); −inf where it has no value."""
+        values, slopes = np.empty(V.shape[1]), np.empty(V.shape)
+        step = max(1, ENTRIES // len(self.y))
+        with one_blas_thread(), np.errstate(all="ignore"):
+            for start in range(0, V.shape[1], step):
+                some = slice(start, start + step)
+                values[some], slopes[:, some] = self._block(V[:, some])
+        finite = np.isfinite(values) & np.isfinite(slopes).all(axis=0)
+        return np.where(finite, values, -np.inf), np.where(finite, slopes, 0.0)
+
+    def _block(self, V: Array) -> tuple[Array, Array]:
+        n, S = len(self.y), V.shape[1]
+        means = self.latents(V).reshape(len(self.sizes), n * S).T
+        rows = np.repeat(np.arange(n), S)
+        y, variances, kw = self.y[rows], self.variances[rows], rows_of(self.keywords, rows)
+        lik = self.likelihood
+        nodes: int | Indices = self.num_nodes or 1  # An exact one has no use for nodes.
+        if self.num_nodes is None and not lik.exact_expectation:
+            nodes = lik.required_nodes(y, means, variances, **kw)
+        value, dm, _, _ = lik.expectation(y, means, variances, nodes, **kw)
+        weights = np.ones(n) if self.weights is None else self.weights
+        slopes = dm.T.reshape(-1, n, S) * weights[:, None]
+        pairs = zip(self.chunks, slopes, strict=True)
+        gradient = np.concatenate([chunk.A @ slope for chunk, slope in pairs]) - V
+        return weights @ value.reshape(n, S) - 0.5 * np.sum(V * V, axis=0), gradient

@@ -1,0 +1,151 @@
+"""Small stumbles of users, each answered in words: names, attributes, what was forgotten."""
+
+import inspect
+import pickle
+import warnings
+
+import matplotlib
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
+
+import chainedgp as cgp
+from chainedgp.errors import (
+    ArgumentError,
+    CensoringWarning,
+    ConvergenceWarning,
+    InputError,
+    UnfittedWarning,
+)
+from chainedgp.kernels import RBF, Linear
+from chainedgp.likelihoods import HetGaussian, HetStudentT, StudentT, WeibullSurvival
+from chainedgp.sklearn import ChainedGPRegressor
+
+matplotlib.use("Agg")
+rng = np.random.default_rng(0)
+X = rng.uniform(0, 5, size=(25, 1))
+Y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=25)
+
+
+def make(inputs=X, **options):
+    return cgp.ChainedGP(inputs, Y, HetGaussian(), num_inducing=5, **options)
+
+
+NAMES = {
+    "kernel": (lambda: make(kernel=RBF(1)), "ChainedGP has no argument 'kernel': write kernels="),
+    "mean_function": (lambda: make(mean_function=None), "write mean_functions="),
+    "inducing_points": (lambda: make(inducing_points=X[:3]), "write Z="),
+    "metadata": (lambda: make(metadata={}), "write Y_metadata="),
+    "weights": (lambda: make(weights=np.ones(25)), "give Y_metadata={'weights': …}"),
+    "sample_weight": (lambda: make(sample_weight=1), "give Y_metadata={'weights': …}"),
+    "num_node": (lambda: make(num_node=3), "write num_nodes="),
+    "nothing near": (lambda: make(zebra=3), "has no argument 'zebra': it has X, Y, likelihood"),
+    "max_iter": (lambda: make().optimize(max_iter=3), "optimize has no .* write max_iters="),
+    "verbose": (lambda: make().optimize(verbose=True), "write messages="),
+    "n_restarts": (lambda: make().optimize_restarts(n_restarts=1), "write num_restarts="),
+    "df": (lambda: HetStudentT(df=4.0), "has no parameter df; it has nu. For df write nu="),
+    "deg_free": (lambda: StudentT(deg_free=4.0), "StudentT has no argument .* write nu="),
+    "length_scale": (lambda: RBF(1, length_scale=2.0), "RBF has no argument .* write lengthscale="),
+    "center": (lambda: Linear(1, center=2.0), "Linear has no argument .* write centre="),
+    "of a figure": (lambda: make().plot(nums=3), "plot has no argument 'nums': write num="),
+    "of another figure": (lambda: make().plot(what="sd"), "1 inputs is plot_fit, .* 'what'"),
+}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(case):
+    call, words = NAMES[case]
+    with pytest.raises(ArgumentError, match=words) as found:
+        call()
+    assert isinstance(found.value, InputError) and isinstance(found.value, TypeError)
+
+
+def test_signatures_stay_those_of_the_functions():
+    assert "kernels" in inspect.signature(cgp.ChainedGP.__init__).parameters
+    assert "lengthscale" in inspect.signature(RBF.__init__).parameters
+    assert "max_iters" in inspect.signature(make().optimize).parameters
+
+
+def test_an_unknown_attribute_is_an_error_that_says_what_to_do(tmp_path):
+    m = make()
+    with pytest.raises(InputError, match=r"'num_inducing'.*constructor.*num_inducing=…"):
+        m.num_inducing = 200
+    with pytest.raises(InputError, match=r"'num_thread' .* Did you mean 'num_threads'\?"):
+        m.num_thread = 2
+    with pytest.raises(InputError, match="begin with _ are free"):
+        m.zebra = 2
+    m.save(tmp_path / "m.npz")
+    for model in (m, m.copy(), pickle.loads(pickle.dumps(m)), cgp.load(tmp_path / "m.npz")):
+        model.num_threads = 1
+        model.jitter = 1e-7
+        model.target_name = "height"
+        model.name = "another"
+        model._mine = 3
+        model.Z = model.Z.values + 0.01
+        model.q_mu[:] = 0.1
+        with pytest.raises(InputError, match="zebra"):
+            model.zebra = 2
+        model.optimize(messages=False, only="variational")
+        assert model.last_result is not None
+
+    class Own(cgp.ChainedGP):
+        pass
+
+    own = Own(X, Y, HetGaussian(), num_inducing=5)
+    own.zebra = 2  # A class of one's own may have what it likes.
+
+
+def test_predictions_of_a_model_that_was_never_fitted_warn_once():
+    m = make()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        m.predict(X[:2])
+        m.predict_quantiles(X[:2])
+    own = [w for w in found if w.category is UnfittedWarning]
+    assert len(own) == 1 and "m.optimize()" in str(own[0].message)
+    assert own[0].filename == __file__
+    fitted, by_hand = make(), make()
+    fitted.optimize(only="variational", messages=False)
+    by_hand.q_mu[:] = 0.1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnfittedWarning)
+        fitted.predict(X[:2])
+        by_hand.predict(X[:2])
+
+
+def test_plot_shows_its_arguments():
+    known = inspect.signature(cgp.ChainedGP.plot).parameters
+    assert {"levels", "limits", "num", "data", "legend", "what", "at", "ax"} <= set(known)
+    assert all(p.kind is not p.VAR_KEYWORD for p in known.values())
+    for function in (cgp.plotting.plot_fit, cgp.plotting.plot_map, cgp.plotting.plot_slice):
+        assert set(inspect.signature(function).parameters) - {"model"} <= set(known)
+    assert len(make().plot(num=7, data=False).lines[0].get_xdata()) == 7
+    matplotlib.pyplot.close("all")
+
+
+def test_estimators_have_the_iterations_of_a_model_and_warn_in_their_own_words():
+    default = inspect.signature(cgp.ChainedGP.optimize).parameters["max_iters"].default
+    assert ChainedGPRegressor().max_iter == default
+    with pytest.warns(SklearnConvergenceWarning, match="larger max_iter=10") as found:
+        ChainedGPRegressor(max_iter=1, num_inducing=5).fit(X, Y)
+    assert issubclass(found[0].category, ConvergenceWarning)
+    assert "m.optimize" not in str(found[0].message)
+
+
+def test_times_without_a_word_about_censoring_warn_once():
+    def survival(**options):
+        return cgp.ChainedGP(X, np.exp(Y), WeibullSurvival(), num_inducing=4, **options)
+
+    m = survival()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            m.optimize(max_iters=1, messages=False, only="variational")
+    own = [w for w in found if w.category is CensoringWarning]
+    assert len(own) == 1 and 'Y_metadata={"censored": c}' in str(own[0].message)
+    assert own[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", CensoringWarning)
+        survival(Y_metadata={"censored": 0}).optimize(only="variational", messages=False)
+        make().optimize(only="variational", messages=False)
