@@ -281,7 +281,7 @@ def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Setti
             run.record(step, bound)
     except KeyboardInterrupt:
         if not settings.holdout:
-            monitor.keep(run, -np.inf, steps.put_back)
+            monitor.keep(run, -np.inf, partial(_last_or_best, run, steps))
         raise
     steps.put_back()
     settles = method == "natgrad"
@@ -290,35 +290,46 @@ def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Setti
         if settles:
             _settle(problem)
     else:
-        _keep_better(run, settles)
+        lost = _keep_better(run, settles)
+        if run.best_step == 0 and lost > WORTH_TELLING * problem.num_rows:
+            text = (
+                f"{monitor.method}: no epoch was better than the start; the last step was "
+                f"{lost:.3g} nats worse, and the model is back at the start. Use a smaller "
+                "learning_rate or a larger batch_size."
+            )
+            monitor.note(text)
+            warnings.warn(text, ConvergenceWarning, stacklevel=5)
     return run.outcome()
 
 
-def _keep_better(run: Run, settles: bool) -> None:
+def _keep_better(run: Run, settles: bool) -> float:
     """Keep the last point or the best one before it, whichever is better on all rows.
 
     Estimates from batches only name the best epoch; the two bounds that are compared are exact.
+    Returns by how many nats the last point was worse, 0 where it is kept.
     """
     problem, last = run.problem, Best(run.problem)
     if settles:
         _settle(problem)
     last.offer(problem.objective())
     if run.best_step == run.done:
-        return
+        return 0.0
     run.best.restore()
     if settles:
         _settle(problem)
-    kept = problem.objective()
-    if last.score <= kept:
+    lost = last.score - problem.objective()
+    if lost <= 0.0:
         last.restore()
-    elif run.best_step == 0 and last.score - kept > WORTH_TELLING * problem.num_rows:
-        text = (
-            f"{run.monitor.method}: no epoch was better than the start; the last step was "
-            f"{last.score - kept:.3g} nats worse, and the model is back at the start. Use a "
-            "smaller learning_rate or a larger batch_size."
-        )
-        run.monitor.note(text)
-        warnings.warn(text, ConvergenceWarning, stacklevel=5)
+    return max(lost, 0.0)
+
+
+def _last_or_best(run: Run, steps: PlainSteps | NaturalSteps) -> None:
+    """After Ctrl-C the model holds the last whole step, or a better point that came before it."""
+    steps.put_back()
+    try:
+        _keep_better(run, settles=False)
+    except NumericalError:  # The last step has no bound.
+        run.best.restore()
 
 
 class PlainSteps:

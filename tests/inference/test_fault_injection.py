@@ -219,7 +219,7 @@ def inject(name, where, fault, at, path):
     least = max([before, *(point.bound for point in saboteur.points)])
     if fit.noisy:
         least = ([before] + saboteur.bounds)[-1]
-    share = 0.15 if fit.noisy and fault in ("interrupt", "NaN") else 1e-5
+    share = 0.15 if fit.noisy and fault == "NaN" else 1e-5
     slack = share * max(1.0, abs(least))
     assert bound >= least - slack, f"{place}: {bound} after {least}"
     # it saves, loads and goes on
