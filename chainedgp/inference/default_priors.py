@@ -35,7 +35,7 @@ def default_priors(
 ) -> Iterator[tuple[Param, Prior]]:
     """The leaves of kernels and likelihood that get a prior, each with it.
 
-    Lengthscales : log(ℓ_d / (√D s_d)) ~ N(0, 0.7² I + 1.5² 11ᵀ) with the standard deviations s_d of
+    Lengthscales : log(ℓ_d / (√D s_d)) ~ N(0, I + 1.5² 11ᵀ) with the standard deviations s_d of
         the D inputs that a kernel reads.
     Variances : log(v / scale²) ~ N(0, 2²), where v is the variance that a part of a kernel gives
         to its latent, on average over the rows.

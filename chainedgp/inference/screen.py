@@ -17,7 +17,7 @@ from ..likelihoods import Likelihood
 from ..linalg import Array
 from .starts import input_spread
 
-__all__ = ["Screen", "one_input", "screen_inputs", "working_targets"]
+__all__ = ["OneInput", "Screen", "screen_inputs", "working_targets"]
 
 # At most about so many rows are screened, evenly taken from larger data.
 SCREEN_ROWS = 1000
@@ -30,6 +30,8 @@ NOISE_SHARES = (0.03, 0.15, 0.4, 0.7, 0.9)
 # what the best input gains: beside a strong signal, noise that happens to look like a short wave
 # would begin with a lengthscale that hides it.
 LEAST_GAIN, LEAST_SHARE = 3.0, 0.1
+# So many times the inputs are tried again on what those found before leave unexplained.
+ROUNDS = 6
 # No pull counts for more than so many robust standard deviations.
 FARTHEST = 5.0
 
@@ -53,14 +55,38 @@ class Screen:
 
 
 def screen_inputs(likelihood: Likelihood, rows: Rows, constants: Array) -> Screen:
-    """Try one-dimensional GPs of every input on the working targets of every latent."""
+    """Try one-dimensional GPs of every input on the working targets of every latent.
+
+    The input that gains most is taken first, and the others are tried again on what it leaves
+    unexplained: beside a strong input a weaker one shows only then.
+    """
     rows = rows.thinned(SCREEN_ROWS)
     X, spread = rows.inputs(), input_spread(rows.X)
     weights = np.ones(len(X)) if rows.weights is None else np.asarray(rows.weights, dtype=float)
     targets = working_targets(likelihood, rows, constants, weights)
-    columns = [one_input(column, targets, weights) for column in (X / spread).T]
-    gains, lengthscales = (np.stack(part, axis=1) for part in zip(*columns, strict=True))
+    inputs = [OneInput(column, weights) for column in (X / spread).T]
+    gains, lengthscales, means = _tried(inputs, targets)
+    every = np.arange(len(targets))
+    left, taken = targets.copy(), np.zeros(gains.shape, dtype=bool)
+    now, now_means = gains, means
+    for _ in range(min(ROUNDS, len(inputs) - 1)):
+        best = np.argmax(np.where(taken, -np.inf, now), axis=1)
+        going = now[every, best] > LEAST_GAIN
+        if not going.any():
+            break
+        taken[every[going], best[going]] = True
+        left[going] -= now_means[every, best][going]
+        now, lengths, now_means = _tried(inputs, left)
+        better = ~taken & (now > gains) & going[:, None]
+        gains, lengthscales = np.where(better, now, gains), np.where(better, lengths, lengthscales)
     return Screen(gains, lengthscales * spread)
+
+
+def _tried(inputs: list[OneInput], targets: Array) -> tuple[Array, Array, Array]:
+    """Gains (b, D) and lengthscales (b, D) of the inputs, and what each explains (b, D, n)."""
+    found = [one.fit(targets) for one in inputs]
+    gains, lengthscales, means = (np.stack(part, axis=1) for part in zip(*found, strict=True))
+    return gains, lengthscales, means
 
 
 def working_targets(likelihood: Likelihood, rows: Rows, constants: Array, weights: Array) -> Array:
@@ -81,42 +107,53 @@ def working_targets(likelihood: Likelihood, rows: Rows, constants: Array, weight
     return np.stack(targets)
 
 
-def one_input(column: Array, targets: Array, weights: Array) -> tuple[Array, Array]:
-    """The best gain (b,) and lengthscale (b,) of GPs of one column, for targets (b, n).
+class OneInput:
+    """GPs of one column with given lengthscales, on any targets.
 
     z ~ N(0, a K + s/w), a + s the variance of z, against a = 0. K is the sparse one of M inducing
     inputs, K = AᵀA, and the bound that of sparse GP regression: one eigendecomposition of A diag(w)
-    Aᵀ serves all targets and shares of noise,
+    Aᵀ = V diag(λ) Vᵀ serves all targets and shares of noise,
 
         gain = −½ Σ_k log(1 + a λ_k/s) − ½ Σw log(s/v) − ½ (zᵀWz − Σ_k a p_k²/(s + a λ_k))/s
-               − ½ (a/s) tr(W (1 − AᵀA)) + ½ zᵀWz/v,   p = Vᵀ A W z,  v = a + s.
+               − ½ (a/s) tr(W (1 − AᵀA)) + ½ zᵀWz/v,   p = Vᵀ A W z,  v = a + s,
+
+    and the mean of the GP at the rows is Aᵀ V diag(a/(s + a λ)) p.
     """
-    inducing = np.unique(np.quantile(column, np.linspace(0.0, 1.0, INDUCING)))
-    total = float(weights.sum())
-    square = np.einsum("bn,n,bn->b", targets, weights, targets)  # zᵀWz
-    v = np.maximum(square / total, 1e-300)[:, None]
-    share = np.asarray(NOISE_SHARES)
-    s, a = v * share, v * (1.0 - share)  # (b, shares)
-    best, lengthscale = np.full(len(targets), -np.inf), np.ones(len(targets))
-    for length in LENGTHSCALES:
-        Kuu = np.exp(-0.5 * np.square((inducing[:, None] - inducing) / length))
-        Kuf = np.exp(-0.5 * np.square((inducing[:, None] - column) / length))
-        L = np.linalg.cholesky(Kuu + 1e-6 * np.eye(len(inducing)))
-        A = solve_triangular(L, Kuf, lower=True)
-        lam, V = np.linalg.eigh((A * weights) @ A.T)
-        lam = np.maximum(lam, 0.0)
-        p2 = np.square((targets * weights) @ A.T @ V)  # (b, M)
-        left = float(weights @ np.maximum(1.0 - np.einsum("mn,mn->n", A, A), 0.0))
-        ratio = a / s
-        explained = np.einsum("bm,bsm->bs", p2, a[..., None] / (s[..., None] + a[..., None] * lam))
-        gain = -0.5 * (
-            np.log1p(ratio[..., None] * lam).sum(-1)
-            + total * np.log(share)
-            + (square[:, None] - explained) / s
-            + ratio * left
-            - square[:, None] / v
-        )
-        found = gain.max(axis=1)
-        lengthscale = np.where(found > best, length, lengthscale)
-        best = np.maximum(best, found)
-    return np.where(square > 0.0, best, 0.0), lengthscale
+
+    def __init__(self, column: Array, weights: Array) -> None:
+        self.weights, self.total = weights, float(weights.sum())
+        inducing = np.unique(np.quantile(column, np.linspace(0.0, 1.0, INDUCING)))
+        self.bases: list[tuple[Array, Array, float]] = []  # λ (M,), VᵀA (M, n), tr(W (1 − AᵀA))
+        for length in LENGTHSCALES:
+            Kuu = np.exp(-0.5 * np.square((inducing[:, None] - inducing) / length))
+            Kuf = np.exp(-0.5 * np.square((inducing[:, None] - column) / length))
+            L = np.linalg.cholesky(Kuu + 1e-6 * np.eye(len(inducing)))
+            A = solve_triangular(L, Kuf, lower=True)
+            lam, V = np.linalg.eigh((A * weights) @ A.T)
+            left = float(weights @ np.maximum(1.0 - np.einsum("mn,mn->n", A, A), 0.0))
+            self.bases.append((np.maximum(lam, 0.0), V.T @ A, left))
+
+    def fit(self, targets: Array) -> tuple[Array, Array, Array]:
+        """The best gain (b,), its lengthscale (b,) and mean (b, n), for targets (b, n)."""
+        square = np.einsum("bn,n,bn->b", targets, self.weights, targets)  # zᵀWz
+        v = np.maximum(square / self.total, 1e-300)[:, None]
+        share = np.asarray(NOISE_SHARES)
+        s, a = v * share, v * (1.0 - share)  # (b, shares)
+        best, lengthscale = np.full(len(targets), -np.inf), np.ones(len(targets))
+        mean = np.zeros_like(targets)
+        for length, (lam, VA, left) in zip(LENGTHSCALES, self.bases, strict=True):
+            p = (targets * self.weights) @ VA.T  # (b, M)
+            shrunk = a[..., None] / (s[..., None] + a[..., None] * lam)  # (b, shares, M)
+            gain = -0.5 * (
+                np.log1p((a / s)[..., None] * lam).sum(-1)
+                + self.total * np.log(share)
+                + (square[:, None] - np.einsum("bm,bsm->bs", p * p, shrunk)) / s
+                + (a / s) * left
+                - square[:, None] / v
+            )
+            k = gain.argmax(axis=1)
+            found = np.take_along_axis(gain, k[:, None], axis=1)[:, 0]
+            for b in np.flatnonzero(found > best):
+                best[b], lengthscale[b], mean[b] = found[b], length, (p[b] * shrunk[b, k[b]]) @ VA
+        none = square <= 0.0
+        return np.where(none, 0.0, best), lengthscale, np.where(none[:, None], 0.0, mean)

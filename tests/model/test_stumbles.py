@@ -7,7 +7,6 @@ import warnings
 import matplotlib
 import numpy as np
 import pytest
-from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 
 import chainedgp as cgp
 from chainedgp.errors import (
@@ -19,7 +18,6 @@ from chainedgp.errors import (
 )
 from chainedgp.kernels import RBF, Linear
 from chainedgp.likelihoods import HetGaussian, HetStudentT, StudentT, WeibullSurvival
-from chainedgp.sklearn import ChainedGPRegressor
 
 matplotlib.use("Agg")
 rng = np.random.default_rng(0)
@@ -124,10 +122,12 @@ def test_plot_shows_its_arguments():
 
 
 def test_estimators_have_the_iterations_of_a_model_and_warn_in_their_own_words():
+    theirs = pytest.importorskip("sklearn.exceptions")
+    estimators = pytest.importorskip("chainedgp.sklearn")
     default = inspect.signature(cgp.ChainedGP.optimize).parameters["max_iters"].default
-    assert ChainedGPRegressor().max_iter == default
-    with pytest.warns(SklearnConvergenceWarning, match="larger max_iter=10") as found:
-        ChainedGPRegressor(max_iter=1, num_inducing=5).fit(X, Y)
+    assert estimators.ChainedGPRegressor().max_iter == default
+    with pytest.warns(theirs.ConvergenceWarning, match="larger max_iter=10") as found:
+        estimators.ChainedGPRegressor(max_iter=1, num_inducing=5).fit(X, Y)
     assert issubclass(found[0].category, ConvergenceWarning)
     assert "m.optimize" not in str(found[0].message)
 
