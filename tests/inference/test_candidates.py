@@ -10,8 +10,8 @@ from chainedgp.inference import candidates, screen
 from chainedgp.inference.screen import (
     LENGTHSCALES,
     NOISE_SHARES,
+    OneInput,
     Screen,
-    one_input,
     screen_inputs,
     working_targets,
 )
@@ -42,14 +42,19 @@ def test_a_screen_is_an_exact_gp_of_one_input():
     targets = np.stack([np.sin(3.0 * column), np.zeros(80), column])
     targets += 0.3 * rng.standard_normal(targets.shape)
     targets -= targets.mean(axis=1, keepdims=True)
-    gains, lengthscales = one_input(column, targets, np.ones(80))
-    for z, gain, lengthscale in zip(targets, gains, lengthscales, strict=True):
+    gains, lengthscales, means = OneInput(column, np.ones(80)).fit(targets)
+    for z, gain, lengthscale, mean in zip(targets, gains, lengthscales, means, strict=True):
         exact = {
-            length: max(exact_gain(column, z, length, share) for share in NOISE_SHARES)
+            (length, share): exact_gain(column, z, length, share)
             for length in LENGTHSCALES
+            for share in NOISE_SHARES
         }
         assert gain == pytest.approx(max(exact.values()), abs=0.02)
-        assert exact[lengthscale] == pytest.approx(max(exact.values()), abs=0.02)
+        length, share = max(exact, key=exact.get)
+        assert lengthscale == length
+        K = (1.0 - share) * np.exp(-0.5 * np.square((column[:, None] - column) / length))
+        smoothed = K @ np.linalg.solve(K + share * np.eye(80), z)
+        np.testing.assert_allclose(mean, smoothed, atol=0.01)
 
 
 def test_a_weight_counts_rows_in_the_screen(monkeypatch):
@@ -58,8 +63,9 @@ def test_a_weight_counts_rows_in_the_screen(monkeypatch):
     column = rng.uniform(-1.7, 1.7, 60)
     z = np.sin(3.0 * column)[None] + 0.3 * rng.standard_normal((1, 60))
     count = rng.integers(0, 4, 60)
-    weighted = one_input(column, z, count.astype(float))
-    repeated = one_input(np.repeat(column, count), np.repeat(z, count, axis=1), np.ones(sum(count)))
+    weighted = OneInput(column, count.astype(float)).fit(z)
+    copies = OneInput(np.repeat(column, count), np.ones(sum(count)))
+    repeated = copies.fit(np.repeat(z, count, axis=1))
     np.testing.assert_allclose(weighted[0], repeated[0], atol=0.01)
     np.testing.assert_allclose(weighted[1], repeated[1])
 
@@ -81,6 +87,20 @@ def test_the_screen_finds_the_input_that_matters(likelihood):
     assert np.argmax(found.gains[0]) == 2 and found.relevant[0, 2]
     assert found.relevant[0].sum() <= 2
     assert 0.1e3 < found.lengthscales[0, 2] < 0.6e3
+
+
+def test_a_weak_input_is_found_beside_a_strong_one():
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((108, 30))
+    y = 3.0 * X[:, 4] + np.sin(2.0 * X[:, 9]) + 0.3 * rng.standard_normal(108)
+    m = cgp.ChainedGP(X, y, likelihoods.Gaussian(), num_inducing=5)
+    given = m.likelihood, m.problem.rows, m.problem.starts.constants
+    found = screen_inputs(*given)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(screen, "ROUNDS", 0)
+        once = screen_inputs(*given)
+    assert once.gains[0, 9] < 3.0 < 15.0 < found.gains[0, 9]
+    assert found.relevant[0, [4, 9]].all() and found.relevant[0].sum() <= 3
 
 
 def test_an_accident_beside_a_strong_signal_does_not_matter():
