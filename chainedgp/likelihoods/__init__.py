@@ -1,12 +1,14 @@
 """Noise models. `Likelihood` is the contract; a new one needs its latents and its log-density."""
 
 from .beta import Beta, BetaMeanPrecision
+from .box_cox import BoxCoxNormal, BoxCoxT
 from .classification import Bernoulli, HetProbit, Ordinal, Softmax
 from .continuous import AsymmetricLaplace, HetGamma, HetLaplace
 from .contract import Likelihood
 from .counts import AdditivePoisson, BetaBinomial, Binomial, NegativeBinomial, Poisson
 from .gaussian import Gaussian, HetGaussian, SignalNoiseGaussian
 from .lifetimes import LogLogistic, LogLogisticSurvival, LogNormalSurvival, WeibullSurvival
+from .shapes import SHASH
 from .student_t import HetStudentT, HetStudentTNu, StudentT
 from .survival import Survival
 from .wrappers.constant import ConstantLatent
@@ -28,6 +30,8 @@ __all__ = [
     "BetaBinomial",
     "BetaMeanPrecision",
     "Binomial",
+    "BoxCoxNormal",
+    "BoxCoxT",
     "ConstantLatent",
     "Gaussian",
     "HetGamma",
@@ -46,6 +50,7 @@ __all__ = [
     "Ordinal",
     "Poisson",
     "Rounded",
+    "SHASH",
     "ScipyLikelihood",
     "SignalNoiseGaussian",
     "Softmax",
