@@ -19,6 +19,7 @@ from .shapes import Constant, _Shaped
 __all__ = ["BoxCoxNormal", "BoxCoxT"]
 
 TINY = 5e-324
+FARTHEST = 1e150
 POWER = Constant("power", "real", 0.5)
 
 
@@ -93,7 +94,7 @@ class _BoxCox(_Shaped):
             z = np.where(below < 0.5, law.ppf(below), -law.ppf(beyond))
             step = np.exp(np.minimum(g, 700.0)) * z
             w = power * step
-            grown = step * np.where(np.abs(w) < 1e-8, 1.0 - 0.5 * w, np.log1p(w) / w)
+            grown = np.where(np.abs(w) < 1e-8, step * (1.0 - 0.5 * w), np.log1p(w) / power)
             return np.exp(f + np.where(w <= -1.0, np.where(power > 0.0, -np.inf, np.inf), grown))
 
     def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
@@ -289,8 +290,8 @@ class _StudentT:
 
 
 def _z(x: Array, w: Array, g: Array) -> Array:
-    """z = x (e^w − 1)/w e^{−g}."""
-    return x * exprel(np.minimum(w, 700.0)) * np.exp(np.negative(g))
+    """z = x (e^w − 1)/w e^{−g}, so far that z² is finite."""
+    return np.clip(x * exprel(np.minimum(w, 700.0)) * np.exp(np.negative(g)), -FARTHEST, FARTHEST)
 
 
 def _end(g: Array, power: Array) -> Array:

@@ -10,9 +10,10 @@ from scipy.special import expit, kve, log_ndtr, ndtr, ndtri
 
 from ..data.types import Keywords, Value
 from ..errors import InputError
+from ..expectations import quadrature
 from ..expectations.special import HALF_LOG_2PI
 from ..parameters.priors import LogNormal, Normal
-from .contract import Array, Arrays, Likelihood
+from .contract import Array, Arrays, Averages, Likelihood
 
 __all__ = ["LATENT", "SHASH", "Constant"]
 
@@ -20,7 +21,7 @@ LATENT = "latent"
 """A shape given by this word is a latent function; given by a number it is a learnt constant."""
 MOST_SKEW = 150.0  # Beyond this one tail has no length at all to rounding.
 FARTHEST = 230.0  # Where |asinh z| is larger, p underflows however it is written.
-LARGEST = 1e300
+LARGEST = 1e150
 
 
 class Constant(NamedTuple):
@@ -95,20 +96,39 @@ class _Shaped(Likelihood):
     def dlog_density(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
         """∂ log p / ∂f_j of each latent."""
         with np.errstate(all="ignore"):
-            slopes = self._slopes(y, *self._all(latents, kw))
-        fixed = self._fixed.values()
-        return tuple(slope for j, slope in enumerate(slopes) if j not in fixed)
+            return self._of_latents(self._slopes(y, *self._all(latents, kw)))
 
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
         """∂ log p / ∂θ of each constant; that of a positive one is the latent's divided by it."""
         with np.errstate(all="ignore"):
-            slopes = self._slopes(y, *self._all(latents, kw))
+            return self._of_constants(self._slopes(y, *self._all(latents, kw)), kw)
+
+    def _of_latents(self, slopes: Arrays) -> Arrays:
+        return tuple(d for j, d in enumerate(slopes) if j not in self._fixed.values())
+
+    def _of_constants(self, slopes: Arrays, kw: Keywords) -> Arrays:
         found = []
         for latent, place in self._fixed.items():
             constant = self.constants[latent]
             factor = 1.0 if constant.domain == "real" else 1.0 / kw[constant.name]
             found.append(slopes[place] * factor)
         return tuple(found)
+
+    def _quadrature(
+        self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
+    ) -> Averages:
+        """As in `Expected`, with the slopes in latents and constants computed together."""
+
+        def log_p(rows: slice, *latents: Array) -> Array:
+            return self.log_density(y[rows], *latents, **kw)
+
+        def dlog_p(rows: slice, *latents: Array) -> Arrays:
+            with np.errstate(all="ignore"):
+                slopes = self._slopes(y[rows], *self._all(latents, kw))
+            return (*self._of_latents(slopes), *self._of_constants(slopes, kw))
+
+        rule = quadrature.rule_for(means.shape[1], nodes)
+        return quadrature.expectation(log_p, dlog_p, means, variances, rule, len(self._fixed))
 
     def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
         """All quantities, without logarithms."""
@@ -158,10 +178,9 @@ class SHASH(_Shaped):
         self.infinite_mean = "log_tail" in self.latents  # E e^{e^h} is infinite for Gaussian h.
 
     def _log_density(self, y: Array, *quantities: Array) -> Array:
-        g, k = quantities[1:3]
         _, a, _, D, *_ = _standard(y, *quantities)
         z2 = np.sinh(a) ** 2
-        return 0.5 * (np.log1p(z2) - z2) - np.log(D) - g - HALF_LOG_2PI + 0.0 * k
+        return 0.5 * (np.log1p(z2) - z2) - np.log(D) - quantities[1] - HALF_LOG_2PI
 
     def _slopes(self, y: Array, *quantities: Array) -> Arrays:
         """With r = τ (y − f) e^{−g}, D = cosh u + s sinh u and A = −z³/cosh(δu) = ∂ log p/∂(δu).
@@ -174,7 +193,7 @@ class SHASH(_Shaped):
         A = -z * z * z / np.sqrt(1.0 + z * z)
         slope = A * delta - edge / D  # D L_r
         share = r / D
-        df = -np.exp(-np.asarray(g)) / (delta * D) * slope
+        df = np.exp(np.negative(g)) / (-delta * D) * slope
         rise = 2.0 * np.sinh(0.5 * np.clip(u, -600.0, 600.0)) ** 2  # cosh u − 1
         dk = -sech2 * (A * delta * rise + share) / D
         return df, -1.0 - share * slope, dk, share * slope - A * a
@@ -196,10 +215,11 @@ class SHASH(_Shaped):
     def ppf(self, q: Array, *latents: Array, **kw: Value) -> Array:
         """Quantiles, f + e^g δ (sinh u + s (cosh u − 1)) at u = asinh(z)/δ of a normal z."""
         f, g, k, h = self._all(latents, kw)
-        u = np.exp(np.clip(h, -20.0, 20.0)) * np.arcsinh(ndtri(q))
+        k, h = np.clip(k, -MOST_SKEW, MOST_SKEW), np.clip(h, -20.0, 20.0)
         with np.errstate(over="ignore"):
+            u = np.exp(h) * np.arcsinh(ndtri(q))
             up, down = expit(2.0 * k) * np.expm1(u), expit(-2.0 * k) * np.expm1(-u)
-            return f + np.exp(g - np.clip(h, -20.0, 20.0)) * (up - down)
+            return f + np.exp(g - h) * (up - down)
 
     def quantile_slopes(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
         """y moves by 1 with f, y − f with g, e^g δ (1−s²)(cosh u − 1) with κ, and with h by u."""
@@ -214,7 +234,7 @@ class SHASH(_Shaped):
                 scale * sech2 * 2.0 * np.sinh(0.5 * u) ** 2,
                 scale * D * u - (y - f),
             )
-        return tuple(d for j, d in enumerate(slopes) if j not in self._fixed.values())
+        return self._of_latents(slopes)
 
     def conditional_mean(self, *latents: Array, **kw: Value) -> Array:
         """f + e^g δ s (P(τ) − 1), where P(τ) = E[cosh u]."""
@@ -245,26 +265,15 @@ class SHASH(_Shaped):
 def _standard(y: Array, f: Array, g: Array, k: Array, h: Array) -> Arrays:
     """r = τ (y − f) e^{−g}, δu, u, D = cosh u + s sinh u, r + s, 1 − s² and δ of a `SHASH`.
 
-    u solves sinh u + s (cosh u − 1) = r. By the quadratic equation of e^u, for r ≥ 0,
-    e^u − 1 = r (D + 1 + 2s + r)/((D + 1)(1 + s)) where r + s ≥ 0, else
-    r (1 + D − 2s − r)/((1 + D)(D − r − s)), D² = (r + s)² + 1 − s²; the signs of r and s are
-    changed where r < 0. No sum in it cancels.
+    u solves sinh u + s (cosh u − 1) = r: it is asinh((r + s) cosh κ) − κ, and D² is
+    (r + s)² + 1 − s².
     """
     k, tau = np.clip(k, -MOST_SKEW, MOST_SKEW), np.exp(np.clip(h, -20.0, 20.0))
-    r = np.clip((y - f) * np.exp(np.negative(g)) * tau, -LARGEST, LARGEST)
-    one, two = 2.0 * expit(2.0 * k), 2.0 * expit(-2.0 * k)  # 1 + s and 1 − s
-    negative, size = r < 0.0, np.abs(r)
-    plus = np.where(negative, two, one)
-    s = np.where(negative, -1.0, 1.0) * np.tanh(k)
-    sech2 = one * two
-    edge = size + s
-    D = np.hypot(edge, np.sqrt(sech2))
-    above = size * (D + plus + edge) / ((D + 1.0) * plus)
-    below = size * (1.0 + D - 2.0 * s - size) / ((1.0 + D) * (D - edge))
-    u = np.log1p(np.where(edge >= 0.0, above, below))
-    u = np.where(negative, -u, u)
-    a = np.clip(u / tau, -FARTHEST, FARTHEST)
-    return r, a, u, D, np.where(negative, -edge, edge), sech2, 1.0 / tau
+    r = np.clip((y - f) * (np.exp(np.negative(g)) * tau), -LARGEST, LARGEST)
+    sech2, edge = 4.0 * expit(2.0 * k) * expit(-2.0 * k), r + np.tanh(k)
+    u = np.arcsinh(edge * np.cosh(k)) - k
+    D = np.sqrt(edge * edge + sech2)
+    return r, np.clip(u / tau, -FARTHEST, FARTHEST), u, D, edge, sech2, 1.0 / tau
 
 
 def _expected_cosh(h: Array) -> Array:
