@@ -11,6 +11,7 @@ from .lifetimes import LogLogistic, LogLogisticSurvival, LogNormalSurvival, Weib
 from .shapes import SHASH
 from .student_t import HetStudentT, HetStudentTNu, StudentT
 from .survival import Survival
+from .tweedie import Tweedie
 from .wrappers.constant import ConstantLatent
 from .wrappers.inflated import (
     Hurdle,
@@ -56,6 +57,7 @@ __all__ = [
     "Softmax",
     "StudentT",
     "Survival",
+    "Tweedie",
     "WeibullSurvival",
     "ZeroInflatedNegativeBinomial",
     "ZeroInflatedPoisson",

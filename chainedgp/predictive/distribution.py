@@ -260,7 +260,7 @@ class Predictive(SurvivalCurves):
 
         bands : two percentages, such as (5, 95): the result is then (centile, lower, upper), with
             these quantiles over q of Q(c | f), from 1,024 Sobol nodes, or from 128 where the
-            likelihood has no `ppf`.
+            likelihood has no quick `ppf`.
         """
         levels = as_percent(centiles, "centiles")
         ends = np.empty(0) if bands is None else as_percent(bands, "bands")
@@ -269,7 +269,8 @@ class Predictive(SurvivalCurves):
         if not self._support.ordered:
             raise InputError("classes have no order: centiles are of numbers.")
         wanted = np.array([0.5, *ends])
-        count = BAND_NODES // 2 if self._likelihood.has_draws else FEW_NODES
+        slow = self._likelihood.slow_ppf or not self._likelihood.has_draws
+        count = FEW_NODES if slow else BAND_NODES // 2
         table = np.empty((len(self), len(levels), len(wanted)))
         for k, level in enumerate(levels):
             function = self._centile(float(level))
