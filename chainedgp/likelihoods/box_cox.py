@@ -137,6 +137,7 @@ class BoxCoxNormal(OneForm, _BoxCox):
 
     quantities = ("log_median", "log_cv", "power")
     constants = {"power": POWER}
+    node_limits = (0.0,)  # The nodes of rows, in g alone, are found by trying.
     default_priors = {"power": Normal(0.0, 2.0)}
 
     def __init__(self, name: str | None = None, *, power: float | str = 0.5) -> None:
@@ -205,6 +206,7 @@ class BoxCoxT(_BoxCox):
 
     quantities = ("log_median", "log_cv", "power", "log_nu")
     constants = {"power": POWER, "log_nu": Constant("nu", "above_one", 10.0)}
+    node_limits = (0.035, 0.09)
     default_priors = {"power": Normal(0.0, 2.0), "nu": Gamma(2.0, 0.1)}
 
     def __init__(
@@ -214,6 +216,16 @@ class BoxCoxT(_BoxCox):
 
     def _law(self, quantities: Arrays) -> _StudentT:
         return _StudentT(np.exp(np.clip(quantities[3], -7.0, 20.0)))
+
+
+    def node_score(self, y: Array, means: Array, variances: Array, **kw: Value) -> Array:
+        """The larger of v_g and v_f in squares of the width σ; errors grow as z² far out."""
+        (m_f, m_g), (v_f, v_g) = means.T, variances.T
+        x = np.log(y) - m_f
+        with np.errstate(over="ignore"):
+            spread = np.maximum(v_f * np.exp(2.0 * (v_g - m_g)), v_g)
+            z = np.minimum(np.abs(_z(x, kw["power"] * x, m_g)), 1e100)
+        return spread * (1.0 + kw["power"] ** 2 * v_f) * (1.0 + 0.05 * z * z) ** 0.25
 
 
 class _Normal:

@@ -58,6 +58,8 @@ class _Shaped(Likelihood):
         self._fixed = {latent: self.quantities.index(latent) for latent in fixed}
         self.latents = tuple(latent for latent in self.quantities if latent not in fixed)
         own = type(self).default_priors.items()
+        if len(self.latents) > 2:  # The nodes of rows are found by trying, of few.
+            self.node_limits = ()
         self.default_priors = {key: prior for key, prior in own if shapes[key] != LATENT}
         super().__init__(name)
 
@@ -165,6 +167,7 @@ class SHASH(_Shaped):
         "skewness": Constant("skewness", "real", 0.0),
         "log_tail": Constant("tail", "positive", 1.0),
     }
+    node_limits = (0.04, 0.08)
     default_priors = {"skewness": Normal(0.0, 1.0), "tail": LogNormal(0.0, 0.5)}
 
     def __init__(
@@ -197,6 +200,18 @@ class SHASH(_Shaped):
         rise = 2.0 * np.sinh(0.5 * np.clip(u, -600.0, 600.0)) ** 2  # cosh u − 1
         dk = -sech2 * (A * delta * rise + share) / D
         return df, -1.0 - share * slope, dk, share * slope - A * a
+
+    def node_score(self, y: Array, means: Array, variances: Array, **kw: Value) -> Array:
+        """The larger of v_g and v_f in squares of the width e^g, wider for a shape far from 0.
+
+        Where y is far from the median the errors grow as z².
+        """
+        (m_f, m_g), (v_f, v_g) = means.T, variances.T
+        bent = (np.cosh(kw["skewness"]) * max(kw["tail"], 1.0 / kw["tail"])) ** 2
+        with np.errstate(over="ignore"):
+            spread = bent * np.maximum(v_f * np.exp(2.0 * (v_g - m_g)), v_g)
+            z = np.minimum(np.abs(self._z(y, (m_f, m_g), kw)), 1e100)
+        return spread * (1.0 + 0.05 * z * z) ** 0.25
 
     def cdf(self, y: Array, *latents: Array, **kw: Value) -> Array:
         """Φ(z)."""

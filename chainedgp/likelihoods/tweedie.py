@@ -48,6 +48,7 @@ class Tweedie(OneForm, Likelihood):
     atoms = (0.0,)
     positive_metadata = ("exposure",)
     quadrature_latent = "log_dispersion"
+    node_limits = (0.0,)  # The nodes of rows are found by trying.
     slow_ppf = True
 
     def log_density(
@@ -133,6 +134,18 @@ class Tweedie(OneForm, Likelihood):
         on_zero = rate * (m_f - c + two * v - 1.0 / two)
         dpower = np.where(zero, on_zero, dpower) - log_e * dg
         return Form(value, (df, dg), (dv, dv_g), (-df,), (dpower,))
+
+    def node_score(
+        self, y: Array, means: Array, variances: Array, *, power: Value, exposure: Value = 1.0
+    ) -> Array:
+        """v_g: f is integrated exactly."""
+        return variances[:, 1]
+
+    def joint_node_score(
+        self, y: Array, means: Array, covariances: Array, *, power: Value, exposure: Value = 1.0
+    ) -> Array:
+        """v_g: what has nodes is a function of g alone."""
+        return covariances[:, 1, 1]
 
     def _amounts(
         self, f: Array, g: Array, power: Value, exposure: Value
@@ -298,33 +311,34 @@ def _first_terms(log_size: Array, alpha: float, count: int) -> Array:
     """S and its derivatives, (3, n), from the terms j = 1, …, count."""
     j = np.arange(1.0, count + 1.0)[:, None]
     (rho, _), (rho_a, slope_a) = stirling_remainder(j), stirling_remainder(j * alpha)
-    cost = j * np.log(j) - j - j * log_size  # without Λ, which is the same in all terms
-    return _summed(j, cost, np.exp(log_size), (1.0 + alpha) * cost + rho + rho_a, alpha, slope_a)
+    size, cost = np.exp(log_size), j * np.log(j) - j - j * log_size
+    total = (1.0 + alpha) * cost + rho + rho_a
+    # Λ is the same in all terms, and is added to them afterwards.
+    return _summed(j - size, cost + size, total, alpha, slope_a) - np.stack(
+        [(1.0 + alpha) * size, 0.0 * size, 0.0 * size]
+    )
 
 
 def _terms_near(log_size: Array, alpha: float, _: int) -> Array:
     """S and its derivatives, (3, n), from terms about the mode, at steps of half its width."""
     size = np.exp(log_size)
     j, step = _lattice(size, alpha, MANY)
-    cost = size * _entropy(j / size - 1.0, j, size) - size
+    cost = size * _entropy((j - size) / size, j, size)
     valid = np.maximum(j, 1.0)
     (rho, _), (rho_a, slope_a) = stirling_remainder(valid), stirling_remainder(valid * alpha)
     total = (1.0 + alpha) * cost + rho + rho_a - np.log(step)
-    return _summed(j, cost, size, np.where(j < 1.0, np.inf, total), alpha, slope_a)
+    return _summed(j - size, cost, np.where(j < 1.0, np.inf, total), alpha, slope_a)
 
 
-def _summed(
-    j: Array, cost: Array, size: Array, total: Array, alpha: float, slope_a: Array
-) -> Array:
-    """log Σ_j e^{−total}, with Λ (1+α) taken away, and its derivatives in log Λ and α."""
+def _summed(gap: Array, cost: Array, total: Array, alpha: float, slope_a: Array) -> Array:
+    """log Σ_j e^{−total} + ½ log α − log 2π, and its derivatives in log Λ and α; gap is j − Λ."""
     least = total.min(axis=0)
     p = np.exp(least - total)
     sums = p.sum(axis=0)
     p = p / sums
-    value = np.log(sums) - least - (1.0 + alpha) * size
-    value = value + 0.5 * np.log(alpha) - np.log(2.0 * np.pi)
-    with_size = (1.0 + alpha) * (p * (j - size)).sum(axis=0)
-    with_alpha = 0.5 / alpha - (p * (cost + size + slope_a / alpha)).sum(axis=0)
+    value = np.log(sums) - least + 0.5 * np.log(alpha) - np.log(2.0 * np.pi)
+    with_size = (1.0 + alpha) * (p * gap).sum(axis=0)
+    with_alpha = 0.5 / alpha - (p * (cost + slope_a / alpha)).sum(axis=0)
     return np.stack([value, with_size, with_alpha])
 
 
@@ -357,7 +371,7 @@ def _over_counts(rate: Array, alpha: Array, scaled: Array) -> Array:
             for start in range(0, len(rows), 2048):
                 some = rows[start : start + 2048]
                 j, step = points(rates[some], a)
-                log_p = -rates[some] * _entropy(j / rates[some] - 1.0, j, rates[some])
+                log_p = -rates[some] * _entropy((j - rates[some]) / rates[some], j, rates[some])
                 valid = np.maximum(j, 1.0)
                 log_p = log_p - 0.5 * np.log(2.0 * np.pi * valid) - stirling_remainder(valid)[0]
                 p = np.where(j < 1.0, 0.0, step * np.exp(log_p))

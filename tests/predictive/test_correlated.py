@@ -19,6 +19,8 @@ SEVERAL = {
     "HetStudentT": L.HetStudentT(),
     "HetLaplace": L.HetLaplace(),
     "AsymmetricLaplace": L.AsymmetricLaplace(0.3),
+    "SHASH": L.SHASH(skewness=0.4, tail=1.3),
+    "BoxCoxNormal": L.BoxCoxNormal(power=0.7),
     "HetGamma": L.HetGamma(),
     "HetStudentTNu": L.HetStudentTNu(),
     "SignalNoiseGaussian": L.SignalNoiseGaussian(),

@@ -278,6 +278,8 @@ CONTINUOUS = [
     (Gaussian(), 1),
     (likelihoods.HetLaplace(), 2),
     (likelihoods.AsymmetricLaplace(0.3), 2),
+    (likelihoods.SHASH(skewness=0.4, tail=1.3), 2),
+    (likelihoods.BoxCoxNormal(), 2),
     (likelihoods.HetGamma(), 2),
     (likelihoods.HetStudentTNu(), 3),
     (likelihoods.SignalNoiseGaussian(), 3),

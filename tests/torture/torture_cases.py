@@ -38,6 +38,10 @@ FAMILIES: dict[str, tuple[Callable[[], Any], str, int]] = {
     "HetStudentTNu": (L.HetStudentTNu, "real", 15),
     "HetLaplace": (L.HetLaplace, "real", 1),
     "AsymmetricLaplace": (lambda: L.AsymmetricLaplace(0.75), "real", 1),
+    "SHASH": (L.SHASH, "real", 25),
+    "BoxCoxNormal": (L.BoxCoxNormal, "positive", 4),
+    "BoxCoxT": (L.BoxCoxT, "positive", 40),
+    "Tweedie": (L.Tweedie, "positive", 25),
     "ConstantLatent": (lambda: L.HetGaussian().with_constant("log_variance"), "real", 1),
     "ScipyLikelihood": (
         lambda: L.Likelihood.from_scipy("logistic", loc="identity", scale="exp"), "real", 25),
