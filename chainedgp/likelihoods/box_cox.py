@@ -217,7 +217,6 @@ class BoxCoxT(_BoxCox):
     def _law(self, quantities: Arrays) -> _StudentT:
         return _StudentT(np.exp(np.clip(quantities[3], -7.0, 20.0)))
 
-
     def node_score(self, y: Array, means: Array, variances: Array, **kw: Value) -> Array:
         """The larger of v_g and v_f in squares of the width σ; errors grow as z² far out."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T

@@ -54,7 +54,9 @@ class _Shaped(Likelihood):
                     f"starts, or {LATENT!r} for a function of the inputs; got {value!r}."
                 )
         self._shapes = {key: v if v == LATENT else float(v) for key, v in shapes.items()}
-        fixed = {latent: own for latent, own in self.constants.items() if shapes[own.name] != LATENT}
+        fixed = {
+            latent: own for latent, own in self.constants.items() if shapes[own.name] != LATENT
+        }
         self._fixed = {latent: self.quantities.index(latent) for latent in fixed}
         self.latents = tuple(latent for latent in self.quantities if latent not in fixed)
         own = type(self).default_priors.items()

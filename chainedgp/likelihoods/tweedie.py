@@ -157,9 +157,7 @@ class Tweedie(OneForm, Likelihood):
         log_scale = g + np.log(power - 1.0) + (power - 1.0) * f
         return rate, log_scale, np.asarray((2.0 - power) / (power - 1.0))
 
-    def conditional_mean(
-        self, f: Array, g: Array, *, power: Value, exposure: Value = 1.0
-    ) -> Array:
+    def conditional_mean(self, f: Array, g: Array, *, power: Value, exposure: Value = 1.0) -> Array:
         """μ times the exposure."""
         with np.errstate(over="ignore"):
             return exposure * np.exp(f) + np.zeros(np.shape(g))
@@ -171,9 +169,7 @@ class Tweedie(OneForm, Likelihood):
         with np.errstate(over="ignore"):
             return exposure * np.exp(g + power * np.asarray(f))
 
-    def cdf(
-        self, y: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0
-    ) -> Array:
+    def cdf(self, y: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0) -> Array:
         """e^{−λ} + Σ_j Poisson(j; λ) P(jα, y/γ), P the incomplete gamma function; 0 below 0."""
         rate, log_scale, alpha = self._amounts(f, g, power, exposure)
         with np.errstate(all="ignore"):
@@ -181,9 +177,7 @@ class Tweedie(OneForm, Likelihood):
             total = np.exp(-rate) + _over_counts(rate, alpha, scaled)
         return np.where(np.less(y, 0.0), 0.0, np.minimum(total, 1.0))
 
-    def ppf(
-        self, q: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0
-    ) -> Array:
+    def ppf(self, q: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0) -> Array:
         """0 up to e^{−λ}; else the root of cdf in log y, by bisection and steps of Newton."""
         kw = {"power": power, "exposure": exposure}
         shape = np.broadcast_shapes(*(np.shape(a) for a in (q, f, g, power, exposure)))

@@ -21,6 +21,8 @@ SEVERAL = {
     "AsymmetricLaplace": L.AsymmetricLaplace(0.3),
     "SHASH": L.SHASH(skewness=0.4, tail=1.3),
     "BoxCoxNormal": L.BoxCoxNormal(power=0.7),
+    "BoxCoxT": L.BoxCoxT(power=1.0, nu=9.0),
+    "Tweedie": L.Tweedie(),
     "HetGamma": L.HetGamma(),
     "HetStudentTNu": L.HetStudentTNu(),
     "SignalNoiseGaussian": L.SignalNoiseGaussian(),
