@@ -1,14 +1,17 @@
 """Noise models. `Likelihood` is the contract; a new one needs its latents and its log-density."""
 
 from .beta import Beta, BetaMeanPrecision
+from .box_cox import BoxCoxNormal, BoxCoxT
 from .classification import Bernoulli, HetProbit, Ordinal, Softmax
 from .continuous import AsymmetricLaplace, HetGamma, HetLaplace
 from .contract import Likelihood
 from .counts import AdditivePoisson, BetaBinomial, Binomial, NegativeBinomial, Poisson
 from .gaussian import Gaussian, HetGaussian, SignalNoiseGaussian
 from .lifetimes import LogLogistic, LogLogisticSurvival, LogNormalSurvival, WeibullSurvival
+from .shapes import SHASH
 from .student_t import HetStudentT, HetStudentTNu, StudentT
 from .survival import Survival
+from .tweedie import Tweedie
 from .wrappers.constant import ConstantLatent
 from .wrappers.inflated import (
     Hurdle,
@@ -28,6 +31,8 @@ __all__ = [
     "BetaBinomial",
     "BetaMeanPrecision",
     "Binomial",
+    "BoxCoxNormal",
+    "BoxCoxT",
     "ConstantLatent",
     "Gaussian",
     "HetGamma",
@@ -46,11 +51,13 @@ __all__ = [
     "Ordinal",
     "Poisson",
     "Rounded",
+    "SHASH",
     "ScipyLikelihood",
     "SignalNoiseGaussian",
     "Softmax",
     "StudentT",
     "Survival",
+    "Tweedie",
     "WeibullSurvival",
     "ZeroInflatedNegativeBinomial",
     "ZeroInflatedPoisson",

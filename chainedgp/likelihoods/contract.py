@@ -104,6 +104,7 @@ class Likelihood(Part, Expected):
     log_tails, quantile_slopes: logarithms of cdf and 1 − cdf, and how y moves with the latents at
         a fixed probability, for targets that are rounded; else from the cdf, and differences.
     infinite_mean: True if E[y] is infinite for every Gaussian q.
+    slow_ppf: True if `ppf` searches for each quantile: bands of centiles then have fewer nodes.
 
     What it tells about its targets
     -------------------------------
@@ -131,6 +132,7 @@ class Likelihood(Part, Expected):
     positive_metadata: tuple[str, ...] = ()
     unbounded_metadata: tuple[str, ...] = ()
     infinite_mean: bool = False
+    slow_ppf: bool = False
     support: SupportLike = "real"
     atoms: tuple[float, ...] = ()
     symmetric: bool = False

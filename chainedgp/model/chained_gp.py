@@ -15,6 +15,7 @@ from .. import plotting
 from ..assessment.check import ROWS, Check, check
 from ..assessment.components import component
 from ..assessment.loo import LOO, REFIT, loo
+from ..assessment.residuals import z_scores
 from ..assessment.summary import summary
 from ..data.arguments import as_name, one_of, positive_int, thread_count
 from ..data.frames import as_column_names, column_names
@@ -690,6 +691,35 @@ class ChainedGP(ParamzModel):
         """Quantiles of the targets, in percent as in GPy: a list of (n, 1)."""
         return self._predictor().quantiles(Xnew, quantiles, Y_metadata)
 
+    def predict_centiles(
+        self,
+        Xnew: Data,
+        centiles: Sequence[float] = (3.0, 10.0, 25.0, 50.0, 75.0, 90.0, 97.0),
+        bands: tuple[float, float] | None = (5.0, 95.0),
+        Y_metadata: Metadata = None,
+    ) -> Frame:
+        """A table of centiles, as growth charts have them: a data frame as in `predict_frame`.
+
+        A column "3%" is the 3rd centile of y given the latents at Xnew, by its median over q, and
+        "3% lower", "3% upper" are the band of it, here of 90 %; bands=None leaves bands out. See
+        `Predictive.centiles`, and `predict_quantiles` for the quantiles of one new target.
+        """
+        return self._predictor().centiles(Xnew, centiles, bands, Y_metadata)
+
+    def z_scores(
+        self,
+        Xnew: Data | None = None,
+        Ynew: Data | None = None,
+        Y_metadata: Metadata = None,
+        rng: Seed = 0,
+    ) -> Array:
+        """z-scores of new subjects, Φ⁻¹(F(y | x)), (n,): standard normal if the model is right.
+
+        −2 is where 2.3 % of subjects with the same inputs are below. None takes the data of the
+        fit, whose z-scores are the quantile residuals. See `metrics.quantile_residuals`.
+        """
+        return z_scores(self, Xnew, Ynew, Y_metadata, rng)
+
     def predict_density(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
         """Predictive density (or mass) at y: a 1-D grid gives (n, k), (n, 1) is per row."""
         return self._predictor().density(Xnew, y, Y_metadata)
@@ -961,6 +991,8 @@ class ChainedGP(ParamzModel):
     plot_calibration = plotting.plot_calibration
     plot_trace = plotting.plot_trace
     plot_relevance = plotting.plot_relevance
+    plot_centiles = plotting.plot_centiles
+    plot_worm = plotting.plot_worm
 
     # ---- printing -------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 matplotlib is imported when the first figure is drawn, not before.
 """
 
+from .centiles import plot_centiles, plot_worm
 from .density import plot_density
 from .diagnostics import plot_calibration, plot_pit, plot_relevance, plot_trace
 from .fit import plot_fit, plot_latents, plot_slice
@@ -11,6 +12,7 @@ from .survival import plot_hazard, plot_survival
 
 __all__ = [
     "plot_calibration",
+    "plot_centiles",
     "plot_density",
     "plot_fit",
     "plot_hazard",
@@ -21,4 +23,5 @@ __all__ = [
     "plot_slice",
     "plot_survival",
     "plot_trace",
+    "plot_worm",
 ]

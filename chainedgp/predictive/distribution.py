@@ -37,6 +37,8 @@ _At = Callable[[GaussianLatents, np.ndarray, np.ndarray], np.ndarray]
 ROUNDING = 0.01
 """Covariances may differ from their transposes, and exceed what the variances allow, by this share:
 where little variance is left, rounding does that."""
+FEW_NODES = 128
+"""So many Sobol nodes make the band of a centile that is the root of an integral at each node."""
 
 
 class Predictive(SurvivalCurves):
@@ -245,6 +247,50 @@ class Predictive(SurvivalCurves):
             result[name] = self._sobol_quantiles(function, levels) if exact is None else exact
         return result
 
+    def centiles(
+        self,
+        centiles: Sequence[float] = (3.0, 10.0, 25.0, 50.0, 75.0, 90.0, 97.0),
+        bands: tuple[float, float] | None = None,
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Centiles of y given the latents, in percent: the median over q of each, (n, k).
+
+        Q(c | f) is the centile of those who share the latents f, for example of all children of one
+        age; it is a function of x that more data tell better. `ppf` has the quantiles of one new
+        target, which are wider where the latents are uncertain.
+
+        bands : two percentages, such as (5, 95): the result is then (centile, lower, upper), with
+            these quantiles over q of Q(c | f), from 1,024 Sobol nodes, or from 128 where the
+            likelihood has no quick `ppf`.
+        """
+        levels = as_percent(centiles, "centiles")
+        ends = np.empty(0) if bands is None else as_percent(bands, "bands")
+        if bands is not None and (len(ends) != 2 or ends[0] >= ends[1]):
+            raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
+        if not self._support.ordered:
+            raise InputError("classes have no order: centiles are of numbers.")
+        wanted = np.array([0.5, *ends])
+        slow = self._likelihood.slow_ppf or not self._likelihood.has_draws
+        count = FEW_NODES if slow else BAND_NODES // 2
+        table = np.empty((len(self), len(levels), len(wanted)))
+        for k, level in enumerate(levels):
+            function = self._centile(float(level))
+            exact = self._monotone_quantiles(function, wanted)
+            found = self._sobol_quantiles(function, wanted, count) if exact is None else exact
+            table[:, k] = found
+        parts = np.moveaxis(table, 2, 0)
+        return parts[0] if bands is None else (parts[0], parts[1], parts[2])
+
+    def _centile(self, level: float) -> _At:
+        """Q(level | f) at nodes z (b, K, 1) of some latents: (K, N)."""
+
+        def values(event: GaussianLatents, rows: np.ndarray, z: np.ndarray) -> np.ndarray:
+            _, latents = event.nodes(rows, z)
+            with np.errstate(all="ignore"):
+                found = self._likelihood.ppf(level, *latents, **event.keywords(rows))
+            return np.broadcast_to(found, latents[0].shape)
+
+        return values
+
     def _functions(self, functions: Mapping[str, LatentFunction] | None) -> dict[str, _At]:
         """Each function, or natural parameter, at the nodes z (b, K, 1) of some latents: (K, N)."""
 
@@ -290,9 +336,11 @@ class Predictive(SurvivalCurves):
         sign = -1.0 if steps[j].min() < 0.0 else 1.0
         return function(alone, rows, axes[j] * (sign * ndtri(levels))[:, None]).T.copy()
 
-    def _sobol_quantiles(self, function: _At, levels: np.ndarray) -> np.ndarray:
+    def _sobol_quantiles(
+        self, function: _At, levels: np.ndarray, count: int = BAND_NODES
+    ) -> np.ndarray:
         """Quantiles (n, k) of any function of the latents."""
-        z = np.stack(quadrature.sobol_rule(self._event.dim, BAND_NODES).x)  # (b, K, 1)
+        z = np.stack(quadrature.sobol_rule(self._event.dim, count).x)  # (b, K, 1)
         result = np.empty((len(self), len(levels)))
         for rows in _blocks(np.arange(len(self)), z.shape[1]):
             result[rows] = np.quantile(function(self._event, rows, z), levels, axis=0).T

@@ -123,6 +123,26 @@ class Predictor:
         table = dict(zip(names, distribution.ppf(levels).T, strict=True))
         return frame_like(Xnew, {**moments, **table})
 
+    def centiles(
+        self,
+        Xnew: Data,
+        percent: Sequence[float],
+        bands: tuple[float, float] | None,
+        Y_metadata: Metadata = None,
+    ) -> Frame:
+        """Centiles of the targets given the latents, with bands, as a data frame like `frame`."""
+        found = self.distribution(Xnew, Y_metadata).centiles(percent, bands)
+        names = [f"{level:g}%" for level in np.atleast_1d(np.asarray(percent, dtype=float))]
+        if not isinstance(found, tuple):
+            return frame_like(Xnew, dict(zip(names, found.T, strict=True)))
+        sides = ("", " lower", " upper")
+        columns = {
+            name + side: part[:, k]
+            for k, name in enumerate(names)
+            for side, part in zip(sides, found, strict=True)
+        }
+        return frame_like(Xnew, columns)
+
     def probabilities(self, Xnew: Data, Y_metadata: Metadata = None) -> Array | Frame:
         """Probabilities of the classes at Xnew, (n, K); a frame where Xnew is one."""
         K = num_classes(self.likelihood)

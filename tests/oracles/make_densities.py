@@ -81,6 +81,63 @@ def check_loss(tau):
     return log_density
 
 
+def shash(y, f, g, k, h):
+    """Jones and Pewsey's form, with ε = κ/τ and δ = 1/τ, its location and scale from f and g."""
+    tau = exp(h)
+    epsilon, delta = k / tau, 1 / tau
+    scale = exp(g) * delta / mp.cosh(k)
+    x = (y - f) / scale + mp.sinh(k)
+    a = delta * mp.asinh(x) - epsilon
+    root = log(mp.cosh(a)) - log(1 + x * x) / 2
+    return log(delta / scale) - log(2 * mp.pi) / 2 - mp.sinh(a) ** 2 / 2 + root
+
+
+def box_cox(y, f, g, power):
+    """z, and the end 1/(σ|λ|) that y > 0 sets to it."""
+    sigma = exp(g)
+    if power == 0:
+        return log(y / exp(f)) / sigma, mp.inf
+    return ((y / exp(f)) ** power - 1) / (power * sigma), 1 / (sigma * abs(power))
+
+
+def box_cox_normal(y, f, g, power):
+    z, end = box_cox(y, f, g, power)
+    whole = mp.log1p(-mp.erfc(end / mp.sqrt(2)) / 2)
+    return power * (log(y) - f) - log(y) - g - (log(2 * mp.pi) + z * z) / 2 - whole
+
+
+def box_cox_t(y, f, g, power, h):
+    z, end = box_cox(y, f, g, power)
+    nu = exp(h)
+    beyond = mp.betainc(nu / 2, mp.mpf(1) / 2, 0, nu / (nu + end * end), regularized=True) / 2
+    rest = student_t(z, 0, 0, nu) - mp.log1p(-beyond)
+    return power * (log(y) - f) - log(y) - g + rest
+
+
+def tweedie(y, f, g, power, exposure):
+    """The sum over the number of amounts, from the mode to where terms are nothing."""
+    mu, phi = exposure * exp(f), exp(g) * exposure ** (1 - power)
+    rate, alpha = mu ** (2 - power) / (phi * (2 - power)), (2 - power) / (power - 1)
+    scale = phi * (power - 1) * mu ** (power - 1)
+    if y == 0:
+        return -rate
+
+    def term(j):
+        shape = j * alpha
+        return (
+            j * log(rate) - mp.loggamma(j + 1)
+            + (shape - 1) * log(y) - shape * log(scale) - mp.loggamma(shape)
+        )  # fmt: skip
+
+    mode = max(1, int(y ** (2 - power) / (phi * (2 - power))))
+    top, total, least = term(mode), mp.mpf(0), -mp.log(10) * (mp.mp.dps + 10)
+    for step in (1, -1):
+        j = mode if step == 1 else mode - 1
+        while j >= 1 and (size := term(j) - top) > least:
+            total, j = total + exp(size), j + step
+    return top + log(total) - rate - y / scale
+
+
 def ordinal(y, f, cutpoint, gap_1, gap_2):
     cuts = [cutpoint, cutpoint + gap_1, cutpoint + gap_1 + gap_2]
     below = [mp.mpf(0), *(logistic(c - f) for c in cuts), mp.mpf(1)]
@@ -222,6 +279,55 @@ CASES = {
         [(-2.0, 0.1, 40.0), WIDE],
         {},
         {},
+    ),
+    'SHASH(skewness="latent", tail="latent")': (
+        shash,
+        (-30.0, 0.3, 7.0),
+        [(-2.0, 0.1), (-2.0, 0.7, 9.0), (-3.0, 0.0, 0.4, 2.0), (-1.5, 0.0, 0.6)],
+        {},
+        {},
+    ),
+    "SHASH()": (
+        lambda y, f, g, skewness, tail: shash(y, f, g, skewness, log(tail)),
+        (-30.0, 0.3, 7.0),
+        [(-2.0, 0.1), (-2.0, 0.7, 9.0)],
+        {"skewness": (-1.0, 0.3), "tail": (0.4, 1.0, 3.0)},
+        {},
+    ),
+    'BoxCoxNormal(power="latent")': (
+        box_cox_normal,
+        (1e-3, 0.7, 30.0),
+        [(-2.0, 0.1, 3.0), (-5.0, -1.0, 1.5), (-1.3, -1e-7, 1e-3, 0.6, 2.0)],
+        {},
+        {},
+    ),
+    "BoxCoxNormal()": (
+        box_cox_normal,
+        (1e-3, 0.7, 30.0),
+        [(-2.0, 0.1, 3.0), (-5.0, -1.0, 1.5)],
+        {"power": (-1.3, 1e-3, 0.6)},
+        {},
+    ),
+    'BoxCoxT(power="latent", nu="latent")': (
+        box_cox_t,
+        (1e-3, 0.7, 30.0),
+        [(-2.0, 0.1, 3.0), (-4.0, -1.0, 1.0), (-1.3, 1e-3, 0.6), (0.7, 2.0, 5.0)],
+        {},
+        {},
+    ),
+    "BoxCoxT()": (
+        lambda y, f, g, power, nu: box_cox_t(y, f, g, power, log(nu)),
+        (1e-3, 0.7, 30.0),
+        [(-2.0, 0.1, 3.0), (-4.0, -1.0, 1.0)],
+        {"power": (-1.3, 0.6), "nu": (1.5, 10.0, 80.0)},
+        {},
+    ),
+    "Tweedie()": (
+        tweedie,
+        (0.0, 1e-4, 0.7, 40.0),
+        [(-2.0, 0.4, 4.0), (-4.0, 0.3, 3.0)],
+        {"power": (1.1, 1.5, 1.9)},
+        EXPOSURE,
     ),
     "HetGamma()": (gamma, (1e-8, 0.7, 1e4), [(-6.0, 0.2, 7.0), (-12.0, 0.4, 6.0, 13.0)], {}, {}),
     'HetGamma().with_constant("log_shape")': (

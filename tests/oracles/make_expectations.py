@@ -517,10 +517,84 @@ def logistic(q, coarse, y):
     yield scaled(-2, tail)
 
 
+def shash(q, coarse, y, skewness, tail):
+    """Jones and Pewsey's form, at the location and scale that the median and its scale ask for."""
+
+    def part(f, g):
+        x = (y - f) * tail * mp.cosh(skewness) * exp(-g) + mp.sinh(skewness)
+        a = (mp.asinh(x) - skewness) / tail
+        return log(mp.cosh(a)) - log(1 + x * x) / 2 - mp.sinh(a) ** 2 / 2
+
+    near = Near(y, -log(2 * tail * mp.cosh(skewness)), 1)
+    yield number(log(mp.cosh(skewness)) - LOG_2PI / 2)
+    yield scaled(-1, one(q, 1, identity, coarse))
+    yield two(q, 0, 1, part, coarse, near, (pi, pi / 4))
+
+
+def box_cox_normal(q, coarse, y, power):
+    """z² from powers of e^f; the integral over y > 0 is a function of g."""
+    yield number((power - 1) * log(y) - LOG_2PI / 2)
+    yield scaled(-power, one(q, 0, identity, coarse))
+    yield scaled(-1, one(q, 1, identity, coarse))
+    precision = one(q, 1, lambda g: exp(-2 * g), coarse)
+    for factor, k in ((1, 2), (-2, 1)):
+        grown = one(q, 0, partial(lambda k, f: exp(k * power * (log(y) - f)), k), coarse)
+        yield scaled(-factor / (2 * power**2), times(grown, precision))
+    yield scaled(-1 / (2 * power**2), precision)
+    end = one(q, 1, lambda g: log_normal_cdf(exp(-g) / abs(power)), coarse, width=mp.mpf("0.7"))
+    yield scaled(-1, end)
+
+
+def box_cox_t(q, coarse, y, power, nu):
+    def tail(f, g):
+        return mp.log1p((mp.expm1(power * (log(y) - f)) / (power * exp(g))) ** 2 / nu)
+
+    def log_whole(g):
+        share = nu / (nu + exp(-2 * g) / power**2)
+        return mp.log1p(-mp.betainc(nu / 2, mp.mpf(1) / 2, 0, share, regularized=True) / 2)
+
+    yield number((power - 1) * log(y) + student_constant(nu))
+    yield scaled(-power, one(q, 0, identity, coarse))
+    yield scaled(-1, one(q, 1, identity, coarse))
+    near = Near(log(y), log(nu) / 2 - 1, 1)
+    yield scaled(-(nu + 1) / 2, two(q, 0, 1, tail, coarse, near, (pi, pi / 4)))
+    yield scaled(-1, one(q, 1, log_whole, coarse, width=mp.mpf("0.7")))
+
+
+def tweedie(q, coarse, y, power, exposure):
+    """All but the sum over the number of amounts is a power of μ, divided by φ."""
+    two_, e = 2 - power, log(exposure)
+    inverse = one(q, 1, lambda g: exp((power - 1) * e - g), coarse)
+    rate = one(q, 0, lambda f: exp(two_ * (f + e)), coarse)
+    yield scaled(-1 / two_, times(rate, inverse))
+    if y == 0:
+        return
+    pull = one(q, 0, lambda f: exp((1 - power) * (f + e)), coarse)
+    yield scaled(-y / (power - 1), times(pull, inverse))
+    yield number(-log(y))
+    alpha = two_ / (power - 1)
+
+    def series(g):
+        g = g - (power - 1) * e
+        step = alpha * (log(y) - log(power - 1)) - (1 + alpha) * g - log(two_)
+        mode = max(1, int(exp((step - alpha * log(alpha)) / (1 + alpha))))
+        sizes = []
+        for way in (1, -1):
+            j = mode if way == 1 else mode - 1
+            while j >= 1:
+                sizes.append(j * step - mp.loggamma(j + 1) - mp.loggamma(j * alpha))
+                if sizes[-1] < sizes[0] - 80:
+                    break
+                j += way
+        return sizes[0] + log(sum(exp(size - sizes[0]) for size in sizes))
+
+    yield one(q, 1, series, coarse, width=mp.mpf("0.7"))
+
+
 COUNTS = dict.fromkeys((student_t, beta, negative_binomial, probit, log_logistic), DOUBLE)
 COUNTS |= dict.fromkeys((student_t_nu, beta_mean, softmax, log_normal, zero_inflated, beta_binomial,
-                         inflated_poisson, inflated_beta, logistic, inflated_negative_binomial),
-                        SLOW)  # fmt: skip
+                         inflated_poisson, inflated_beta, logistic, inflated_negative_binomial,
+                         shash, box_cox_t, tweedie), SLOW)  # fmt: skip
 
 # likelihood: function, targets, (means, variances) of each latent, parameters, metadata
 SMALL, WIDE = (1e-6, 0.04, 0.5), (0.04, 0.7, 3.0, 9.0, 18.0)
@@ -565,6 +639,34 @@ CASES = {
         [((0.1, 5.0), WIDE), ((-4.0, 1.0), WIDE)],
         {},
         {},
+    ),
+    "SHASH()": (
+        shash,
+        (0.3, 2.0),
+        [((0.1,), (0.04, 0.5, 2.0)), ((-2.0, 0.5), (0.04, 0.3, 1.0))],
+        {"skewness": (-0.7, 0.3), "tail": (0.7, 1.0, 1.6)},
+        {},
+    ),
+    "BoxCoxNormal()": (
+        box_cox_normal,
+        (0.05, 0.7, 8.0),
+        [((0.1, 2.0), (0.04, 0.5)), ((-3.0, -1.0, 0.5), (0.04, 0.5, 2.0))],
+        {"power": (-1.2, 0.3, 1.0)},
+        {},
+    ),
+    "BoxCoxT()": (
+        box_cox_t,
+        (0.7, 3.0),
+        [((0.1,), (0.04, 0.3)), ((-1.4, -0.5), (0.04, 0.2))],
+        {"power": (-0.8, 0.5), "nu": (3.0, 10.0)},
+        {},
+    ),
+    "Tweedie()": (
+        tweedie,
+        (0.0, 0.7, 8.0),
+        [((-1.0, 1.5), (0.04, 0.7)), ((-1.0, 0.7), (0.04, 0.7, 3.0))],
+        {"power": (1.2, 1.5, 1.8)},
+        {"exposure": (0.3, 2.0)},
     ),
     "HetGamma()": (
         gamma,

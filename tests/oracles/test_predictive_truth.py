@@ -93,6 +93,76 @@ def ordinal(f):
     return classes(np.diff(below, axis=0))
 
 
+def by_normal(y_of, z_of, slope, base, low=-np.inf, high=np.inf):
+    """y = y_of(z), z of scipy's law `base` between two ends; slope is dz/dy at y."""
+    share = base.cdf(high) - base.cdf(low)
+    if np.all(np.isinf(low) & np.isinf(high)):
+        t = np.linspace(-3.7, 3.7, 101)[:, None]
+        z, w = np.sinh(t), np.cosh(t)
+    else:  # It ends at `low`.
+        t = np.linspace(-30.0, 5.0, 201)[:, None]
+        z, w = low + np.exp(t), np.exp(t)
+    w, y = w * base.pdf(z), y_of(z)
+    w = w / w.sum(axis=0)
+    mean = (w * y).sum(axis=0)
+    return SimpleNamespace(
+        pdf=lambda t: base.pdf(z_of(t)) * slope(t) / share,
+        cdf=lambda t: (base.cdf(z_of(t)) - base.cdf(low)) / share,
+        mean=lambda: mean,
+        var=lambda: (w * (y - mean) ** 2).sum(axis=0),
+    )
+
+
+def shash(f, g, k=0.4, tau=1.3):
+    scale, centre = np.exp(g) / (tau * np.cosh(k)), f - np.exp(g) / tau * np.tanh(k)
+
+    def a_of(y):
+        return (np.arcsinh((y - centre) / scale) - k) / tau
+
+    return by_normal(
+        lambda z: centre + scale * np.sinh(tau * np.arcsinh(z) + k),
+        lambda y: np.sinh(a_of(y)),
+        lambda y: np.cosh(a_of(y)) / (tau * np.hypot(scale, y - centre)),
+        stats.norm(),
+    )
+
+
+def box_cox(base, power):
+    def at(f, g):
+        sigma, mu = np.exp(g), np.exp(f)
+        end = -1.0 / (power * sigma)
+        return by_normal(
+            lambda z: mu * (1.0 + power * sigma * z) ** (1.0 / power),
+            lambda y: ((y / mu) ** power - 1.0) / (power * sigma),
+            lambda y: (y / mu) ** power / (y * sigma),
+            base,
+            *((end, np.inf) if power > 0.0 else (-np.inf, end)),
+        )
+
+    return at
+
+
+def tweedie(f, g, power=1.6):
+    mu, phi = np.exp(f), np.exp(g)
+    rate = mu ** (2 - power) / (phi * (2 - power))
+    alpha, scale = (2 - power) / (power - 1), phi * (power - 1) * mu ** (power - 1)
+    j = np.arange(1, 60)[:, None]
+    weights = stats.poisson.pmf(j, rate)
+    return SimpleNamespace(
+        pdf=lambda y: (
+            (weights * stats.gamma.pdf(y, j * alpha, scale=scale)).sum(axis=0)
+            if y
+            else np.exp(-rate)
+        ),
+        cdf=lambda y: (
+            (y >= 0) * np.exp(-rate)
+            + (weights * stats.gamma.cdf(y, j * alpha, scale=scale)).sum(axis=0)
+        ),
+        mean=lambda: mu,
+        var=lambda: phi * mu**power,
+    )
+
+
 def negative_binomial(f, g):
     r = np.exp(-g)
     return stats.nbinom(r, r / (r + 2.0 * np.exp(f)))
@@ -114,6 +184,12 @@ CASES = {
                    lambda f, g: stats.laplace(f, np.exp(g))),
     "AsymmetricLaplace": (liks.AsymmetricLaplace(0.8), (0.3, -0.5), (0.1, 0.2), lambda f, g: (
         stats.laplace_asymmetric(2.0, f, np.exp(g) / 0.4))),
+    "SHASH": (liks.SHASH(skewness=0.4, tail=1.3), (0.3, -0.5), (0.1, 0.2), shash),
+    "BoxCoxNormal": (liks.BoxCoxNormal(power=0.7), (0.3, -1.0), (0.05, 0.2),
+                     box_cox(stats.norm(), 0.7)),
+    "BoxCoxT": (liks.BoxCoxT(power=1.0, nu=9.0), (0.3, -1.5), (0.03, 0.1),
+                box_cox(stats.t(9.0), 1.0)),
+    "Tweedie": (liks.Tweedie(power=1.6), (0.3, 0.2), (0.2, 0.2), tweedie),
     "HetGamma": (liks.HetGamma(), (0.3, 0.7), (0.2, 0.2),
                  lambda f, g: stats.gamma(np.exp(g), scale=np.exp(f - g))),
     "Beta": (liks.Beta(), (0.8, 1.1), (0.3, 0.2), lambda f, g: stats.beta(np.exp(f), np.exp(g))),
@@ -193,7 +269,15 @@ SEVERAL = {case: entry for case, entry in CASES.items() if len(entry[1]) > 1} | 
 }  # fmt: skip
 """Latents that may be correlated."""
 NODES = {1: 2001, 2: 181, 3: 41, 4: 21}
-STEEP = {"wide HetGaussian": 901, "HetLaplace": 601, "AsymmetricLaplace": 601}
+STEEP = {
+    "Tweedie": 61,
+    "SHASH": 101,
+    "BoxCoxNormal": 101,
+    "BoxCoxT": 101,
+    "wide HetGaussian": 901,
+    "HetLaplace": 601,
+    "AsymmetricLaplace": 601,
+}
 
 
 def covariance(case, rho):
@@ -267,6 +351,8 @@ TOLERANCE = {"pdf": 5e-6, "cdf": 1e-7, "ppf": 1e-7, "mean": 1e-7, "variance": 1e
 LOOSE = {
     "AsymmetricLaplace": {"pdf": 5e-5},
     "HetLaplace": {"pdf": 5e-5},  # the grid's own error at the kink
+    "BoxCoxNormal": {"mean": 1e-5, "variance": 5e-5},  # few nodes: moments are integrals over y
+    "BoxCoxT": {"mean": 1e-5, "variance": 5e-5},
     "ZeroOneInflatedBeta": {"mean": 1e-4, "variance": 1e-4},  # four latents: scattered nodes
 }
 

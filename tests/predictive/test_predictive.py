@@ -278,6 +278,9 @@ CONTINUOUS = [
     (Gaussian(), 1),
     (likelihoods.HetLaplace(), 2),
     (likelihoods.AsymmetricLaplace(0.3), 2),
+    (likelihoods.SHASH(skewness=0.4, tail=1.3), 2),
+    (likelihoods.BoxCoxNormal(), 2),
+    (likelihoods.BoxCoxT(), 2),
     (likelihoods.HetGamma(), 2),
     (likelihoods.HetStudentTNu(), 3),
     (likelihoods.SignalNoiseGaussian(), 3),
@@ -317,7 +320,10 @@ def test_no_continuous_likelihood_is_left_out():
     ready -= {likelihoods.Rounded}
     made = [cls(3) if cls in (likelihoods.Softmax, likelihoods.Ordinal) else cls() for cls in ready]
     dense = {type(one) for one in made if one.support in ("real", "positive", "unit")}
-    assert dense - {type(one) for one, _ in CONTINUOUS} == {likelihoods.ZeroOneInflatedBeta}
+    assert dense - {type(one) for one, _ in CONTINUOUS} == {
+        likelihoods.ZeroOneInflatedBeta,
+        likelihoods.Tweedie,
+    }
 
 
 @pytest.mark.parametrize("kappa", [1e-4, 1e3])

@@ -63,12 +63,16 @@ FAMILIES: dict[str, tuple[Callable[[], Any], str, int]] = {
     "HetProbit": (L.HetProbit, "binary", 25),
     "Softmax": (lambda: L.Softmax(3), "classes", 8),
     "Ordinal": (lambda: L.Ordinal(3), "classes", 1),
+    "SHASH": (L.SHASH, "real", 25),
+    "BoxCoxNormal": (L.BoxCoxNormal, "positive", 4),
+    "BoxCoxT": (L.BoxCoxT, "positive", 40),
+    "Tweedie": (L.Tweedie, "amounts", 25),
 }  # fmt: skip
 STEP_RULES = ("adam", "rmsprop", "adagrad")
 # Two methods stand here twice, so that a seed draws the case that docs/torture.md tells of.
 METHODS = ("profile", "variational", "lbfgsb", "lbfgsb", "natgrad", *STEP_RULES, "adam")
 OUTSIDE = {"positive": 0.0, "times": -1.0, "unit": 1.5, "closed_unit": 1.5, "counts": 0.5,
-           "trials": -1.0, "binary": 2.0, "classes": 7.0}  # fmt: skip
+           "trials": -1.0, "binary": 2.0, "classes": 7.0, "amounts": -1.0}  # fmt: skip
 
 
 @dataclass
@@ -163,8 +167,9 @@ def _targets(kind: str, rng: Rng, f: Array, g: Array) -> tuple[Array, dict[str, 
     n, scale = len(f), 10.0 ** (rng.uniform(-8.0, 8.0) if rng.uniform() < 0.4 else 0.0)
     noise = rng.standard_t(1.2, n) if rng.uniform() < 0.2 else rng.normal(size=n)
     y = f + np.exp(g - 1.0) * noise
-    if kind in ("positive", "times"):
+    if kind in ("positive", "times", "amounts"):
         y = scale * np.exp(np.clip(y, -50.0, 50.0))
+        y = np.where(noise < -0.5, 0.0, y) if kind == "amounts" else y
         return y, _censoring(rng, y) if kind == "times" else {}
     if kind in ("unit", "closed_unit"):
         s = rng.choice([0.0, 2.0, -4.0, 8.0])

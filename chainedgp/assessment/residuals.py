@@ -1,0 +1,38 @@
+"""z-scores of rows under a fitted model: quantile residuals, for every likelihood."""
+
+from __future__ import annotations
+
+from ..data.frames import check_order
+from ..data.rows import as_metadata, as_targets
+from ..data.types import Data, Metadata, Seed
+from ..errors import InputError
+from ..linalg import Array
+from ..predictive.fitted import FittedModel
+from .metrics import quantile_residuals
+
+__all__ = ["z_scores"]
+
+
+def z_scores(
+    model: FittedModel,
+    X: Data | None = None,
+    Y: Data | None = None,
+    Y_metadata: Metadata = None,
+    rng: Seed = 0,
+) -> Array:
+    """Φ⁻¹(F(y | x)) of each row, (n,); None takes the data of the fit.
+
+    Randomised for counts, atoms and censored rows, by `rng`; see `metrics.quantile_residuals`.
+    """
+    if (X is None) != (Y is None):
+        raise InputError("give both inputs and targets, or neither for the data of the fit.")
+    if not model.likelihood.target_support.ordered:
+        raise InputError("classes have no order: z-scores are of numbers.")
+    if X is None or Y is None:
+        X, Y, Y_metadata = model.X, model.Y, model.Y_metadata
+    check_order(X, Y, Y_metadata)
+    X = model._predictor().inputs(X, "Xnew")
+    y = as_targets(Y, len(X), "Ynew")
+    given, _ = as_metadata(Y_metadata, model.likelihood, len(X))
+    model.likelihood.check_rows(y, **given)
+    return quantile_residuals(model.predictive(X, given), y, rng)

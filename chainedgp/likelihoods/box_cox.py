@@ -1,0 +1,330 @@
+"""Positive targets that are normal, or Student-t, after a Box–Cox power: growth charts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, exprel, log_ndtr, ndtr, ndtri, stdtr, stdtrit
+
+from ..data.types import Keywords, Value
+from ..expectations import reduced, special
+from ..expectations.forms import Form, Latents, OneForm
+from ..expectations.special import HALF_LOG_2PI
+from ..linalg import Array
+from ..parameters.priors import Gamma, Normal
+from .contract import Arrays, Averages
+from .shapes import Constant, _Shaped
+
+__all__ = ["BoxCoxNormal", "BoxCoxT"]
+
+TINY = 5e-324
+FARTHEST = 1e150
+POWER = Constant("power", "real", 0.5)
+
+
+class _BoxCox(_Shaped):
+    """z = ((y/μ)^λ − 1)/(λ σ) has a symmetric law F, given that y > 0: |λ| σ z > −1 on one side.
+
+    With x = log(y/μ) and b = 1/(σ|λ|), log p = λ x − log y − log σ + log F′(z) − log F(b). A
+    subclass gives the law.
+    """
+
+    support = "positive"
+
+    def _law(self, quantities: Arrays) -> _Normal | _StudentT:
+        """The law of z, from all quantities."""
+        raise NotImplementedError
+
+    def _log_density(self, y: Array, *quantities: Array) -> Array:
+        f, g, power = quantities[:3]
+        law = self._law(quantities)
+        log_y = np.log(np.maximum(y, TINY))
+        x = log_y - f
+        rest = law.log_density(x, power * x, g) - law.log_cdf(_end(g, power))
+        return power * x - log_y - g + rest
+
+    def _slopes(self, y: Array, *quantities: Array) -> Arrays:
+        """With w = λ x and T = −z ∂ log F′/∂z:
+
+        ∂f: −λ + T/(x (1 − e^{−w})/w),  ∂log σ: −1 + T + b F′(b)/F(b),
+        ∂λ: x − T x (1/(1 − e^{−w}) − 1/w) + b F′(b)/(F(b) λ).
+        """
+        f, g, power = quantities[:3]
+        law = self._law(quantities)
+        x, b = np.log(np.maximum(y, TINY)) - f, _end(g, power)
+        w = power * x
+        pull, end = law.pull(x, w, g), b * law.ratio(b)
+        end = np.where(np.isfinite(end), end, 0.0)
+        with_f = np.where(x == 0.0, 0.0, pull / (x * exprel(-w)))
+        with_power = np.where(end == 0.0, 0.0, end / power)
+        dpower = x - np.where(x == 0.0, 0.0, pull * x * _log_slope(w)) + with_power
+        return -power + with_f, pull - 1.0 + end, dpower, *law.own_slopes(x, w, g, b)
+
+    def cdf(self, y: Array, *latents: Array, **kw: Value) -> Array:
+        """(F(z) − F(−b))/F(b) for λ > 0, F(z)/F(b) else."""
+        return np.exp(self.log_tails(y, *latents, **kw)[0])
+
+    def log_tails(self, y: Array, *latents: Array, **kw: Value) -> tuple[Array, Array]:
+        """Logarithms of the cdf and of 1 − cdf; one of them is a difference."""
+        quantities = self._all(latents, kw)
+        f, g, power = quantities[:3]
+        law = self._law(tuple(quantities))
+        with np.errstate(all="ignore"):
+            x, b = np.log(np.maximum(y, TINY)) - f, _end(g, power)
+            z, above = _z(x, power * x, g), np.greater(power, 0.0)
+            log_end, log_whole = law.log_cdf(-b), law.log_cdf(b)
+            sides = []
+            for t, cut in ((z, above), (-z, ~above)):
+                plain = law.log_cdf(t)
+                less = special.log_diff_exp(np.maximum(plain, log_end), log_end)
+                sides.append(np.minimum(np.where(cut, less, plain) - log_whole, 0.0))
+        return sides[0], sides[1]
+
+    def ppf(self, q: Array, *latents: Array, **kw: Value) -> Array:
+        """Quantiles, μ (1 + λ σ z)^{1/λ}, z those of F between its ends."""
+        quantities = self._all(latents, kw)
+        f, g, power = quantities[:3]
+        law = self._law(tuple(quantities))
+        with np.errstate(all="ignore"):
+            b = _end(g, power)
+            whole, end, above = law.cdf(b), law.cdf(-b), np.greater(power, 0.0)
+            below = np.where(above, end, 0.0) + q * whole
+            beyond = np.where(above, 0.0, end) + (1.0 - np.asarray(q)) * whole
+            z = np.where(below < 0.5, law.ppf(below), -law.ppf(beyond))
+            step = np.exp(np.minimum(g, 700.0)) * z
+            w = power * step
+            grown = np.where(np.abs(w) < 1e-8, step * (1.0 - 0.5 * w), np.log1p(w) / power)
+            return np.exp(f + np.where(w <= -1.0, np.where(power > 0.0, -np.inf, np.inf), grown))
+
+    def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
+        """The median μ, which it is but for the truncation at 0, and all other quantities."""
+        return super().natural_parameters(*latents, **kw)
+
+    def initial_latents(self, y: Array, **kw: Value) -> Array:
+        """The logarithm of the median, and of the spread of z that the quartiles ask for."""
+        start = {key: _start(self.constants[key]) for key in self.latents[2:]}
+        quantities = self._all((0.0, 0.0, *start.values()), kw)
+        power = float(quantities[2])
+        low, middle, high = np.log(np.quantile(y, (0.25, 0.5, 0.75)))
+        ends = [x * float(exprel(power * x)) for x in (low - middle, high - middle)]
+        scale = (ends[1] - ends[0]) / (2.0 * 0.6744897501960817)
+        scale = scale or float(np.std(np.log(y))) or 1.0
+        return np.array([middle, np.log(np.clip(scale, 1e-6, 10.0)), *start.values()])
+
+
+def _start(constant: Constant) -> float:
+    """Where a latent in the place of a constant starts."""
+    return constant.start if constant.domain == "real" else float(np.log(constant.start))
+
+
+class BoxCoxNormal(OneForm, _BoxCox):
+    """Positive y with z = ((y/μ)^λ − 1)/(λ σ) normal: the LMS method, BCCG of gamlss.
+
+    Latents log_median f, μ = e^f, and log_cv g, σ = e^g, which is close to the coefficient of
+    variation. The Box–Cox **power** λ is a learnt constant, or a latent; 1 is a normal y, 0 a
+    log-normal one, and a value below 1 a skewness to the right. With x = log y − f,
+
+        log p = λ x − log y − g + log φ(z) − log Φ(1/(σ|λ|)),   z = (e^{λ x} − 1)/(λ σ),
+
+    and z = x/σ at λ = 0. The last term is there because y > 0 bounds z on one side; it is exact.
+    Where λ is a constant the expectation is closed but for that term, which is summed over g.
+
+    Parameters
+    ----------
+    power : start of the constant λ, or "latent": the latent power.
+    """
+
+    quantities = ("log_median", "log_cv", "power")
+    constants = {"power": POWER}
+    node_limits = (0.0,)  # The nodes of rows, in g alone, are found by trying.
+    default_priors = {"power": Normal(0.0, 2.0)}
+
+    def __init__(self, name: str | None = None, *, power: float | str = 0.5) -> None:
+        super().__init__(name, {"power": power})
+
+    def _law(self, quantities: Arrays) -> _Normal:
+        return _Normal()
+
+    @property
+    def own_expectation(self) -> bool:
+        """Whether the expectation is closed: it is where the power is a constant."""
+        return len(self.latents) == 2
+
+    @property
+    def own_joint_expectation(self) -> bool:
+        """As `own_expectation`, where latents are correlated."""
+        return self.own_expectation
+
+    def _averages(
+        self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
+    ) -> Averages:
+        """The form where the power is a constant, else quadrature."""
+        if not self.own_expectation:
+            return self._quadrature(y, means, variances, nodes=nodes, **kw)
+        return super()._averages(y, means, variances, nodes=nodes, **kw)
+
+    def _form(self, y: Array, q: Latents, nodes: int, power: float) -> Form:
+        """E[z²] = E[e^{−2g}] E[(e^{λx} − 1)²]/λ², closed; nodes for log Φ(1/(σ|λ|)).
+
+        With x ~ N(m, v), m moved by 2 cov(f, g), and a = λ t, t = m + λ v/2, the second factor is
+        ((e^a − 1)/λ)² + e^{2a} (e^{λ² v} − 1)/λ², in which nothing cancels.
+        """
+        (m_f, m_g), (v, v_g), log_y = q.means, q.variances, np.log(y)
+        m = log_y - m_f + 2.0 * q.covariance(0, 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            t = m + 0.5 * power * v
+            a, b = power * t, power * power * v
+            grown, size = np.exp(a), t * exprel(a)
+            wide = grown * grown * v * exprel(b)
+            square = size * size + wide
+            dm = 2.0 * (size * grown + power * wide)
+            dv = power * (size * grown + power * wide) + grown * grown * np.exp(b)
+            dsize = size * _log_slope(a) * (m + power * v) + 0.5 * exprel(a) * v
+            dpower = 2.0 * (size * dsize + wide * (m + power * v + power * v * _log_slope(b)))
+            half = 0.5 * np.exp(2.0 * (v_g - m_g))  # ½ E[e^{−2g}]
+            main = half * square
+        end, dg, dv_g, share = _expected_end(m_g, v_g, power, nodes)
+        value = power * (log_y - m_f) - log_y - m_g - main - HALF_LOG_2PI - end
+        dmeans = half * dm - power, 2.0 * main - 1.0 - dg
+        dvariances = -half * dv, -2.0 * main - dv_g
+        dtheta = log_y - m_f - half * dpower + share
+        return Form(value, dmeans, dvariances, (-2.0 * half * dm,), (dtheta,))
+
+
+class BoxCoxT(_BoxCox):
+    """Positive y with z = ((y/μ)^λ − 1)/(λ σ) Student-t of ν degrees of freedom: BCT of gamlss.
+
+    As `BoxCoxNormal`, with tails that are heavier the smaller ν is: t and its cdf stand in the
+    place of φ and Φ. Power λ and degrees of freedom ν are learnt constants, or latents.
+
+    Parameters
+    ----------
+    power : start of the constant λ, or "latent": the latent power.
+    nu : start of the constant ν > 1, or "latent": the latent log_nu.
+    """
+
+    quantities = ("log_median", "log_cv", "power", "log_nu")
+    constants = {"power": POWER, "log_nu": Constant("nu", "above_one", 10.0)}
+    node_limits = (0.035, 0.09)
+    default_priors = {"power": Normal(0.0, 2.0), "nu": Gamma(2.0, 0.1)}
+
+    def __init__(
+        self, name: str | None = None, *, power: float | str = 0.5, nu: float | str = 10.0
+    ) -> None:
+        super().__init__(name, {"power": power, "nu": nu})
+
+    def _law(self, quantities: Arrays) -> _StudentT:
+        return _StudentT(np.exp(np.clip(quantities[3], -7.0, 20.0)))
+
+    def node_score(self, y: Array, means: Array, variances: Array, **kw: Value) -> Array:
+        """The larger of v_g and v_f in squares of the width σ; errors grow as z² far out."""
+        (m_f, m_g), (v_f, v_g) = means.T, variances.T
+        x = np.log(y) - m_f
+        with np.errstate(over="ignore"):
+            spread = np.maximum(v_f * np.exp(2.0 * (v_g - m_g)), v_g)
+            z = np.minimum(np.abs(_z(x, kw["power"] * x, m_g)), 1e100)
+        return spread * (1.0 + kw["power"] ** 2 * v_f) * (1.0 + 0.05 * z * z) ** 0.25
+
+
+class _Normal:
+    """The standard normal law of z = x (e^w − 1)/w e^{−g}."""
+
+    def log_density(self, x: Array, w: Array, g: Array) -> Array:
+        return -0.5 * _z(x, w, g) ** 2 - HALF_LOG_2PI
+
+    def pull(self, x: Array, w: Array, g: Array) -> Array:
+        """−z ∂ log F′/∂z = z²."""
+        return _z(x, w, g) ** 2
+
+    def ratio(self, b: Array) -> Array:
+        """F′(b)/F(b)."""
+        return np.exp(-0.5 * b * b - HALF_LOG_2PI - log_ndtr(b))
+
+    def own_slopes(self, x: Array, w: Array, g: Array, b: Array) -> Arrays:
+        return ()
+
+    def log_cdf(self, z: Array) -> Array:
+        return log_ndtr(z)
+
+    def cdf(self, z: Array) -> Array:
+        return ndtr(z)
+
+    def ppf(self, q: Array) -> Array:
+        return ndtri(q)
+
+
+class _StudentT:
+    """The Student-t law of z with ν degrees of freedom."""
+
+    def __init__(self, nu: Array) -> None:
+        self.nu = nu
+
+    def _log_ratio(self, x: Array, w: Array, g: Array) -> Array:
+        """log(z²/ν), right where z itself overflows."""
+        log_z = np.log(np.abs(x)) + np.where(w > 30.0, w - np.log(np.abs(w)), np.log(exprel(w))) - g
+        return 2.0 * log_z - np.log(self.nu)
+
+    def log_density(self, x: Array, w: Array, g: Array) -> Array:
+        tail = np.logaddexp(0.0, self._log_ratio(x, w, g))
+        return special.student_t_constant(self.nu)[0] - 0.5 * (self.nu + 1.0) * tail
+
+    def pull(self, x: Array, w: Array, g: Array) -> Array:
+        """−z ∂ log F′/∂z = (ν + 1) z²/(ν + z²)."""
+        return (self.nu + 1.0) * expit(self._log_ratio(x, w, g))
+
+    def ratio(self, b: Array) -> Array:
+        """F′(b)/F(b)."""
+        tail = special.student_t_tail(b, 0.0, self.nu)
+        log_p = special.student_t_constant(self.nu)[0] - 0.5 * (self.nu + 1.0) * tail
+        return np.exp(log_p) / stdtr(self.nu, b)
+
+    def own_slopes(self, x: Array, w: Array, g: Array, b: Array) -> Arrays:
+        """The derivative in log ν; that of log F(b), for which there is no formula, by steps."""
+        nu, step = self.nu, 0.03
+        ratio = self._log_ratio(x, w, g)
+        slope = special.student_t_constant(nu)[1] - 0.5 * nu * np.logaddexp(0.0, ratio)
+        end = sum(
+            c * np.log(stdtr(nu * np.exp(k * step), b) / stdtr(nu * np.exp(-k * step), b))
+            for k, c in ((1.0, 0.75), (2.0, -0.15), (3.0, 1.0 / 60.0))
+        )
+        return (slope + 0.5 * (nu + 1.0) * expit(ratio) - np.where(b < 1e30, end / step, 0.0),)
+
+    def log_cdf(self, z: Array) -> Array:
+        return np.log(stdtr(self.nu, z))
+
+    def cdf(self, z: Array) -> Array:
+        return stdtr(self.nu, z)
+
+    def ppf(self, q: Array) -> Array:
+        return stdtrit(self.nu, q)
+
+
+def _z(x: Array, w: Array, g: Array) -> Array:
+    """z = x (e^w − 1)/w e^{−g}, so far that z² is finite."""
+    return np.clip(x * exprel(np.minimum(w, 700.0)) * np.exp(np.negative(g)), -FARTHEST, FARTHEST)
+
+
+def _end(g: Array, power: Array) -> Array:
+    """b = 1/(σ|λ|), infinite at λ = 0."""
+    return np.exp(np.negative(g)) / np.maximum(np.abs(power), 1e-300)
+
+
+def _log_slope(w: Array) -> Array:
+    """d/dw log((e^w − 1)/w) = 1/(1 − e^{−w}) − 1/w, ½ at 0."""
+    with np.errstate(all="ignore"):
+        near = 0.5 + w * (1.0 / 12.0 - w * w * (1.0 / 720.0 - w * w / 30240.0))
+        return np.where(np.abs(w) < 0.05, near, 1.0 / -np.expm1(-np.asarray(w)) - 1.0 / w)
+
+
+def _expected_end(m_g: Array, v_g: Array, power: float, nodes: int) -> tuple[Array, ...]:
+    """E log Φ(e^{−g}/|λ|), its derivatives in m_g and v_g, and minus that in λ."""
+    if power == 0.0:
+        return tuple(np.zeros((4, m_g.size)))
+    g, w, dw = reduced.nodes_of(m_g, v_g, nodes)
+    with np.errstate(over="ignore"):
+        b = np.exp(-g) / abs(power)
+        pull = b * np.exp(-0.5 * b * b - HALF_LOG_2PI - log_ndtr(b))
+    pull = np.where(np.isfinite(pull), pull, 0.0)
+    mean = w @ pull
+    return w @ log_ndtr(b), -mean, -np.einsum("hn,hn->n", dw, pull), mean / power

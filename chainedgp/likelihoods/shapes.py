@@ -1,0 +1,300 @@
+"""Noise whose shape is learnt: location and scale, and a skewness and tails that may vary too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from scipy.special import expit, kve, log_ndtr, ndtr, ndtri
+
+from ..data.types import Keywords, Value
+from ..errors import InputError
+from ..expectations import quadrature
+from ..expectations.special import HALF_LOG_2PI
+from ..parameters.priors import LogNormal, Normal
+from .contract import Array, Arrays, Averages, Likelihood
+
+__all__ = ["LATENT", "SHASH", "Constant"]
+
+LATENT = "latent"
+"""A shape given by this word is a latent function; given by a number it is a learnt constant."""
+MOST_SKEW = 150.0  # Beyond this one tail has no length at all to rounding.
+FARTHEST = 230.0  # Where |asinh z| is larger, p underflows however it is written.
+LARGEST = 1e150
+
+
+class Constant(NamedTuple):
+    """How a shape is written where it is a constant: its name, its domain and its start.
+
+    A positive constant is the exponential of the latent whose place it takes.
+    """
+
+    name: str
+    domain: str
+    start: float
+
+
+class _Shaped(Likelihood):
+    """A likelihood of several quantities; each of the last ones is a constant or a latent.
+
+    A subclass gives `quantities`, the names of all latents that there may be, and `constants`, how
+    each of the last is written as a constant. Its `_log_density` and `_slopes` take all quantities
+    as latents, whatever they are.
+    """
+
+    quantities: ClassVar[tuple[str, ...]]
+    constants: ClassVar[Mapping[str, Constant]]
+
+    def __init__(self, name: str | None, shapes: Mapping[str, float | str]) -> None:
+        for key, value in shapes.items():
+            if isinstance(value, str) and value != LATENT:
+                raise InputError(
+                    f"{type(self).__name__}: {key} must be a number, from which a learnt constant "
+                    f"starts, or {LATENT!r} for a function of the inputs; got {value!r}."
+                )
+        self._shapes = {key: v if v == LATENT else float(v) for key, v in shapes.items()}
+        fixed = {
+            latent: own for latent, own in self.constants.items() if shapes[own.name] != LATENT
+        }
+        self._fixed = {latent: self.quantities.index(latent) for latent in fixed}
+        self.latents = tuple(latent for latent in self.quantities if latent not in fixed)
+        own = type(self).default_priors.items()
+        if len(self.latents) > 2:  # The nodes of rows are found by trying, of few.
+            self.node_limits = ()
+        self.default_priors = {key: prior for key, prior in own if shapes[key] != LATENT}
+        super().__init__(name)
+
+    def constructor_arguments(self) -> dict[str, float | str]:
+        """The arguments that build it again."""
+        return dict(self._shapes)
+
+    def _given(self) -> tuple[str, ...]:
+        return tuple(f"{key}={v!r}" for key, v in self._shapes.items() if v == LATENT)
+
+    def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:
+        own = [self.constants[latent] for latent in self._fixed]
+        starts = {c.name: float(self._shapes[c.name]) for c in own}
+        return starts, {c.name: c.domain for c in own}
+
+    def _all(self, latents: Arrays, kw: Keywords) -> list[Array]:
+        """All quantities: the latents, and constants in their places, on the scale of latents."""
+        found: list[Array] = list(latents)
+        for latent, place in self._fixed.items():
+            constant = self.constants[latent]
+            value = np.asarray(kw[constant.name], dtype=float)
+            found.insert(place, value if constant.domain == "real" else np.log(value))
+        return found
+
+    def _log_density(self, y: Array, *quantities: Array) -> Array:
+        raise NotImplementedError
+
+    def _slopes(self, y: Array, *quantities: Array) -> Arrays:
+        raise NotImplementedError
+
+    def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
+        """As in the class docstring."""
+        with np.errstate(all="ignore"):
+            return self._log_density(y, *self._all(latents, kw))
+
+    def dlog_density(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
+        """∂ log p / ∂f_j of each latent."""
+        with np.errstate(all="ignore"):
+            return self._of_latents(self._slopes(y, *self._all(latents, kw)))
+
+    def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
+        """∂ log p / ∂θ of each constant; that of a positive one is the latent's divided by it."""
+        with np.errstate(all="ignore"):
+            return self._of_constants(self._slopes(y, *self._all(latents, kw)), kw)
+
+    def _of_latents(self, slopes: Arrays) -> Arrays:
+        return tuple(d for j, d in enumerate(slopes) if j not in self._fixed.values())
+
+    def _of_constants(self, slopes: Arrays, kw: Keywords) -> Arrays:
+        found = []
+        for latent, place in self._fixed.items():
+            constant = self.constants[latent]
+            factor = 1.0 if constant.domain == "real" else 1.0 / kw[constant.name]
+            found.append(slopes[place] * factor)
+        return tuple(found)
+
+    def _quadrature(
+        self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
+    ) -> Averages:
+        """As in `Expected`, with the slopes in latents and constants computed together."""
+
+        def log_p(rows: slice, *latents: Array) -> Array:
+            return self.log_density(y[rows], *latents, **kw)
+
+        def dlog_p(rows: slice, *latents: Array) -> Arrays:
+            with np.errstate(all="ignore"):
+                slopes = self._slopes(y[rows], *self._all(latents, kw))
+            return (*self._of_latents(slopes), *self._of_constants(slopes, kw))
+
+        rule = quadrature.rule_for(means.shape[1], nodes)
+        return quadrature.expectation(log_p, dlog_p, means, variances, rule, len(self._fixed))
+
+    def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
+        """All quantities, without logarithms."""
+        shape = np.broadcast_shapes(*(np.shape(f) for f in latents))
+        named = {}
+        for key, value in zip(self.quantities, self._all(latents, kw), strict=True):
+            value = np.exp(value) if key.startswith("log_") else np.asarray(value)
+            named[key.removeprefix("log_")] = np.broadcast_to(value, shape)
+        return named
+
+
+class SHASH(_Shaped):
+    """Sinh-arcsinh noise (Jones and Pewsey 2009): y = f + e^g δ (sinh u + s (cosh u − 1)).
+
+    Here u = asinh(Z)/δ with Z ~ N(0, 1), s = tanh κ and δ = 1/τ. The location f is the **median**
+    and e^g the scale at the median, where the density is that of N(f, e^{2g}), whatever the shape
+    is. The **skewness** κ is half the logarithm of how many times further the upper tail reaches
+    than the lower; 0 is symmetric. The **tail weight** τ = e^h is 1 for the normal distribution and
+    more for heavier tails. Jones and Pewsey have ε = κ/τ and δ = 1/τ. With z = sinh(δ u),
+
+        log p = −½ log 2π − g − ½ z² + ½ log(1 + z²) − log(cosh u + s sinh u).
+
+    Skewness and tail weight are learnt constants, or latents where they are given as "latent".
+    All moments exist given the latents.
+
+    Parameters
+    ----------
+    skewness : start of the constant κ, or "latent": the latent skewness.
+    tail : start of the constant τ > 0, or "latent": the latent log_tail.
+    """
+
+    quantities = ("location", "log_scale", "skewness", "log_tail")
+    constants = {
+        "skewness": Constant("skewness", "real", 0.0),
+        "log_tail": Constant("tail", "positive", 1.0),
+    }
+    node_limits = (0.04, 0.08)
+    default_priors = {"skewness": Normal(0.0, 1.0), "tail": LogNormal(0.0, 0.5)}
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        skewness: float | str = 0.0,
+        tail: float | str = 1.0,
+    ) -> None:
+        super().__init__(name, {"skewness": skewness, "tail": tail})
+        self.infinite_mean = "log_tail" in self.latents  # E e^{e^h} is infinite for Gaussian h.
+
+    def _log_density(self, y: Array, *quantities: Array) -> Array:
+        _, a, _, D, *_ = _standard(y, *quantities)
+        z2 = np.sinh(a) ** 2
+        return 0.5 * (np.log1p(z2) - z2) - np.log(D) - quantities[1] - HALF_LOG_2PI
+
+    def _slopes(self, y: Array, *quantities: Array) -> Arrays:
+        """With r = τ (y − f) e^{−g}, D = cosh u + s sinh u and A = −z³/cosh(δu) = ∂ log p/∂(δu).
+
+        ∂u/∂r = 1/D and ∂u/∂s = −(cosh u − 1)/D, so that L_r = A δ/D − (r + s)/D².
+        """
+        g = quantities[1]
+        r, a, u, D, edge, sech2, delta = _standard(y, *quantities)
+        z = np.sinh(a)
+        A = -z * z * z / np.sqrt(1.0 + z * z)
+        slope = A * delta - edge / D  # D L_r
+        share = r / D
+        df = np.exp(np.negative(g)) / (-delta * D) * slope
+        rise = 2.0 * np.sinh(0.5 * np.clip(u, -600.0, 600.0)) ** 2  # cosh u − 1
+        dk = -sech2 * (A * delta * rise + share) / D
+        return df, -1.0 - share * slope, dk, share * slope - A * a
+
+    def node_score(self, y: Array, means: Array, variances: Array, **kw: Value) -> Array:
+        """The larger of v_g and v_f in squares of the width e^g, wider for a shape far from 0.
+
+        Where y is far from the median the errors grow as z².
+        """
+        (m_f, m_g), (v_f, v_g) = means.T, variances.T
+        bent = (np.cosh(kw["skewness"]) * max(kw["tail"], 1.0 / kw["tail"])) ** 2
+        with np.errstate(over="ignore"):
+            spread = bent * np.maximum(v_f * np.exp(2.0 * (v_g - m_g)), v_g)
+            z = np.minimum(np.abs(self._z(y, (m_f, m_g), kw)), 1e100)
+        return spread * (1.0 + 0.05 * z * z) ** 0.25
+
+    def cdf(self, y: Array, *latents: Array, **kw: Value) -> Array:
+        """Φ(z)."""
+        return ndtr(self._z(y, latents, kw))
+
+    def log_tails(self, y: Array, *latents: Array, **kw: Value) -> tuple[Array, Array]:
+        """log Φ(z) and log Φ(−z)."""
+        z = self._z(y, latents, kw)
+        return log_ndtr(z), log_ndtr(-z)
+
+    def _z(self, y: Array, latents: Arrays, kw: Keywords) -> Array:
+        with np.errstate(all="ignore"):
+            quantities = self._all(latents, kw)
+            return np.sinh(_standard(y, *quantities)[1])
+
+    def ppf(self, q: Array, *latents: Array, **kw: Value) -> Array:
+        """Quantiles, f + e^g δ (sinh u + s (cosh u − 1)) at u = asinh(z)/δ of a normal z."""
+        f, g, k, h = self._all(latents, kw)
+        k, h = np.clip(k, -MOST_SKEW, MOST_SKEW), np.clip(h, -20.0, 20.0)
+        with np.errstate(over="ignore"):
+            u = np.exp(h) * np.arcsinh(ndtri(q))
+            up, down = expit(2.0 * k) * np.expm1(u), expit(-2.0 * k) * np.expm1(-u)
+            return f + np.exp(g - h) * (up - down)
+
+    def quantile_slopes(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
+        """y moves by 1 with f, y − f with g, e^g δ (1−s²)(cosh u − 1) with κ, and with h by u."""
+        quantities = self._all(latents, kw)
+        f, g = quantities[:2]
+        with np.errstate(all="ignore"):
+            _, _, u, D, _, sech2, delta = _standard(y, *quantities)
+            scale = np.exp(g) * delta
+            slopes = (
+                np.ones(()),
+                y - f,
+                scale * sech2 * 2.0 * np.sinh(0.5 * u) ** 2,
+                scale * D * u - (y - f),
+            )
+        return self._of_latents(slopes)
+
+    def conditional_mean(self, *latents: Array, **kw: Value) -> Array:
+        """f + e^g δ s (P(τ) − 1), where P(τ) = E[cosh u]."""
+        f, g, k, h = self._all(latents, kw)
+        with np.errstate(over="ignore", invalid="ignore"):
+            gap = np.tanh(k) * (_expected_cosh(h) - 1.0)
+            return f + np.where(gap == 0.0, 0.0, np.exp(g - h) * gap)
+
+    def conditional_variance(self, *latents: Array, **kw: Value) -> Array:
+        """e^{2g} δ² ((P(2τ) − 1)/2 + s² ((P(2τ) + 1)/2 − P(τ)²))."""
+        f, g, k, h = self._all(latents, kw)
+        with np.errstate(over="ignore", invalid="ignore"):
+            one, two, s2 = _expected_cosh(h), _expected_cosh(h + np.log(2.0)), np.tanh(k) ** 2
+            rest = np.where(np.isinf(two), 0.0, s2 * (0.5 * (two + 1.0) - one * one))
+            return np.exp(2.0 * (g - h)) * (0.5 * (two - 1.0) + rest) + 0.0 * f
+
+    def initial_latents(self, y: Array, **kw: Value) -> Array:
+        """The median, the scale of the quartiles, and where they are latents κ = 0 and τ = 1."""
+        start = {"skewness": 0.0, "log_tail": 0.0}
+        quantities = self._all((0.0, 0.0, *(start[n] for n in self.latents[2:])), kw)
+        tau = float(np.exp(quantities[3]))
+        low, middle, high = np.quantile(y, (0.25, 0.5, 0.75))
+        width = 2.0 * np.sinh(tau * np.arcsinh(ndtri(0.75))) / tau
+        scale = (high - low) / width or float(np.std(y)) or 1.0  # Half of the rows may be equal.
+        return np.array([middle, np.log(scale), *(start[n] for n in self.latents[2:])])
+
+
+def _standard(y: Array, f: Array, g: Array, k: Array, h: Array) -> Arrays:
+    """r = τ (y − f) e^{−g}, δu, u, D = cosh u + s sinh u, r + s, 1 − s² and δ of a `SHASH`.
+
+    u solves sinh u + s (cosh u − 1) = r: it is asinh((r + s) cosh κ) − κ, and D² is
+    (r + s)² + 1 − s².
+    """
+    k, tau = np.clip(k, -MOST_SKEW, MOST_SKEW), np.exp(np.clip(h, -20.0, 20.0))
+    r = np.clip((y - f) * (np.exp(np.negative(g)) * tau), -LARGEST, LARGEST)
+    sech2, edge = 4.0 * expit(2.0 * k) * expit(-2.0 * k), r + np.tanh(k)
+    u = np.arcsinh(edge * np.cosh(k)) - k
+    D = np.sqrt(edge * edge + sech2)
+    return r, np.clip(u / tau, -FARTHEST, FARTHEST), u, D, edge, sech2, 1.0 / tau
+
+
+def _expected_cosh(h: Array) -> Array:
+    """E cosh(τ asinh Z), Z ~ N(0, 1), τ = e^h: e^{1/4} (K_{(τ+1)/2}(¼) + K_{(τ−1)/2}(¼))/√(8π)."""
+    tau = np.exp(np.minimum(h, 20.0))
+    total = kve(0.5 * (tau + 1.0), 0.25) + kve(0.5 * (tau - 1.0), 0.25)
+    return np.where(np.isnan(total), np.inf, total) / np.sqrt(8.0 * np.pi)
