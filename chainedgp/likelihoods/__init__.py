@@ -5,6 +5,7 @@ from .classification import Bernoulli, HetProbit, Ordinal, Softmax
 from .continuous import AsymmetricLaplace, HetGamma, HetLaplace
 from .contract import Likelihood
 from .counts import AdditivePoisson, BetaBinomial, Binomial, NegativeBinomial, Poisson
+from .extremes import GEV, GeneralisedPareto, GeneralisedParetoShape, GEVShape
 from .gaussian import Gaussian, HetGaussian, SignalNoiseGaussian
 from .lifetimes import LogLogistic, LogLogisticSurvival, LogNormalSurvival, WeibullSurvival
 from .student_t import HetStudentT, HetStudentTNu, StudentT
@@ -29,7 +30,11 @@ __all__ = [
     "BetaMeanPrecision",
     "Binomial",
     "ConstantLatent",
+    "GEV",
+    "GEVShape",
     "Gaussian",
+    "GeneralisedPareto",
+    "GeneralisedParetoShape",
     "HetGamma",
     "HetGaussian",
     "HetLaplace",

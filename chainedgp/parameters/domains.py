@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from paramz.transformations import Logexp
+from paramz.transformations import Logexp, Logistic, Transformation
 
 from ..errors import InputError
 from .leaves import Leaf
@@ -47,16 +49,18 @@ class AboveOne(Logexp):
 
 
 class Domain(NamedTuple):
-    """Where a parameter of a likelihood may lie: above `lower`, by a constraint of paramz."""
+    """Where a parameter of a likelihood may lie: between two ends, by a constraint of paramz."""
 
     lower: float
-    constraint: type[Logexp] | None
+    constraint: Callable[[], Transformation] | None
+    upper: float = np.inf
 
 
 DOMAINS = {
     "positive": Domain(0.0, Logexp),
     "real": Domain(-np.inf, None),
     "above_one": Domain(AboveOne.lower, AboveOne),
+    "tail_shape": Domain(-0.5, partial(Logistic, -0.5, 1.0), 1.0),
 }
 
 
@@ -68,8 +72,8 @@ def make_parameter(key: str, value: float, domain: str) -> Leaf:
         number = float(value)
     except (TypeError, ValueError) as error:
         raise InputError(f"Parameter {key} must be a number; got {value!r}.") from error
-    lower, constraint = DOMAINS[domain]
-    if not (np.isfinite(number) and number > lower):
-        words = domain.replace("_", " ")
+    lower, constraint, upper = DOMAINS[domain]
+    if not (np.isfinite(number) and lower < number < upper):
+        words = f"between {lower:g} and {upper:g}" if upper < np.inf else domain.replace("_", " ")
         raise InputError(f"Parameter {key} must be finite and {words}; got {value!r}.")
     return Leaf(key, number, constraint() if constraint else None)
