@@ -1,5 +1,6 @@
 """Noise models. `Likelihood` is the contract; a new one needs its latents and its log-density."""
 
+from .angles import VonMises
 from .beta import Beta, BetaMeanPrecision
 from .classification import Bernoulli, HetProbit, Ordinal, Softmax
 from .continuous import AsymmetricLaplace, HetGamma, HetLaplace
@@ -56,6 +57,7 @@ __all__ = [
     "Softmax",
     "StudentT",
     "Survival",
+    "VonMises",
     "WeibullSurvival",
     "ZeroInflatedNegativeBinomial",
     "ZeroInflatedPoisson",

@@ -6,6 +6,8 @@ Both have the reduced variate w of `expectations.extremes`, which is exact up to
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,9 +16,9 @@ from scipy.special import gamma
 from ..data.names import checks_names
 from ..data.types import Keywords, Value
 from ..errors import InputError
-from ..expectations import extremes, special
+from ..expectations import extremes, quadrature, special
 from ..parameters.priors import Normal
-from .contract import Array, Arrays, Likelihood
+from .contract import Array, Arrays, Averages, Likelihood
 from .support import Above
 
 __all__ = ["GEV", "GEVShape", "GeneralisedPareto", "GeneralisedParetoShape"]
@@ -60,39 +62,58 @@ class _Extreme(Likelihood):
         xi, slope = extremes.linked_shape(rest[0]) if self.shaped else (kw["shape"], 1.0)
         return location, np.asarray(g), np.asarray(xi, dtype=float), np.asarray(slope)
 
-    def _at(self, y: Array, latents: Arrays, kw: Keywords) -> tuple[extremes.Variate, Array, Array]:
-        """The variate of y, z, and 1/scale."""
+    def _variate(self, y: Array, latents: Arrays, kw: Keywords) -> extremes.Variate:
+        """The variate of y."""
         location, g, xi, _ = self._law(latents, kw)
+        with np.errstate(over="ignore"):
+            return extremes.variate((y - location) * np.exp(-np.clip(g, -700.0, 700.0)), xi)
+
+    def _all(self, y: Array, latents: Arrays, kw: Keywords) -> Iterator[Array]:
+        """log p, its derivatives in the latents, then that in a constant ξ; each when asked for.
+
+        With P = ∂ log p/∂z they are −P e^{−g} in a location, −1 − z P in g, ∂ log p/∂ξ · dξ/dh in h.
+        """
+        location, g, xi, slope = self._law(latents, kw)
         inverse = np.exp(-np.clip(g, -700.0, 700.0))
         with np.errstate(over="ignore"):
             z = np.clip((y - location) * inverse, -extremes.FARTHEST, extremes.FARTHEST)
-        return extremes.variate(z, xi), z, inverse
+        v = extremes.variate(z, xi)
+        log_p, pull = self._standard(v.w)
+        yield log_p + v.log_s - g
+        P = pull * v.s + v.dlog_s
+        if self._located:
+            yield -P * inverse
+        yield -1.0 - z * P
+        dw, dlog_s = v.in_shape()
+        yield (pull * dw + dlog_s) * slope
 
     def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
         """−g + log p(w) + log dw/dz."""
-        v, _, _ = self._at(y, latents, kw)
-        return self._standard(v.w)[0] + v.log_s - self._law(latents, kw)[1]
+        return next(self._all(y, latents, kw))
 
     def dlog_density(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """With P = ∂ log p/∂z: −P e^{−g} in a location, −1 − z P in g, ∂ log p/∂ξ · dξ/dh in h."""
-        v, z, inverse = self._at(y, latents, kw)
-        pull = self._standard(v.w)[1]
-        P = pull * v.s + v.dlog_s
-        slopes = [-1.0 - z * P]
-        if self._located:
-            slopes.insert(0, -P * inverse)
-        if self.shaped:
-            dw, dlog_s = v.in_shape()
-            slopes.append((pull * dw + dlog_s) * self._law(latents, kw)[3])
-        return tuple(slopes)
+        """Derivatives in location, g and the latent of ξ, as far as they are latents."""
+        return tuple(islice(self._all(y, latents, kw), 1, 1 + len(self.latents)))
 
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
         """The derivative in a constant ξ."""
-        if self.shaped:
-            return ()
-        v, _, _ = self._at(y, latents, kw)
-        dw, dlog_s = v.in_shape()
-        return (self._standard(v.w)[1] * dw + dlog_s,)
+        return tuple(islice(self._all(y, latents, kw), 1 + len(self.latents), None))
+
+    def _quadrature(
+        self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
+    ) -> Averages:
+        """The quadrature engine, with the density and its derivatives from one variate."""
+        kept: list[Array] = []
+
+        def log_p(rows: slice, *latents: Array) -> Array:
+            kept[:] = self._all(y[rows], latents, kw)
+            return kept[0]
+
+        def dlog_p(rows: slice, *latents: Array) -> Arrays:
+            return tuple(kept[1:])
+
+        rule, extra = quadrature.rule_for(means.shape[1], nodes), len(self.parameter_keys)
+        return quadrature.expectation(log_p, dlog_p, means, variances, rule, extra)
 
     @property
     def _located(self) -> bool:
@@ -104,7 +125,7 @@ class _Extreme(Likelihood):
 
     def log_tails(self, y: Array, *latents: Array, **kw: Value) -> tuple[Array, Array]:
         """log P(W ≤ w(y)) and log P(W > w(y))."""
-        return self._tails(self._at(y, latents, kw)[0].w)
+        return self._tails(self._variate(y, latents, kw).w)
 
     def ppf(self, q: Array, *latents: Array, **kw: Value) -> Array:
         """Quantiles, location + e^g z(w) at the quantile w."""
@@ -119,7 +140,7 @@ class _Extreme(Likelihood):
         slopes = [np.ones(())] if self._located else []
         slopes.append(y - location)
         if self.shaped:
-            v, _, _ = self._at(y, latents, kw)
+            v = self._variate(y, latents, kw)
             slopes.append(-np.exp(g) * slope * v.in_shape()[0] / v.s)
         return tuple(slopes)
 
