@@ -270,7 +270,7 @@ class _Excess(_Extreme):
                 f"{threshold!r}. With thresholds that differ give Y minus threshold."
             )
         self.threshold = float(threshold)
-        self.support = Above.threshold(self.threshold)
+        self.support = Above.threshold(self.threshold) if self.threshold else "positive"
 
     def _given(self) -> tuple[str, ...]:
         return (f"{self.threshold:g}",)

@@ -206,12 +206,10 @@ class Above(Positive):
     """Numbers above a threshold a, y = a + e^u. Made by `Above.threshold`."""
 
     @staticmethod
-    def threshold(a: float) -> Positive:
-        """The numbers above `a`; `POSITIVE` where that is 0."""
+    def threshold(a: float) -> Above:
+        """The numbers above `a`, which is not 0: "positive" numbers are above that."""
         if not np.isfinite(a):
             raise InputError(f"A threshold is a finite number; got {a!r}.")
-        if a == 0.0:
-            return POSITIVE
         least = float(np.log(np.spacing(abs(a))))
         words = f"numbers above the threshold {a:g}"
         remedy = "Leave out the rows at or below it, or lower the threshold."

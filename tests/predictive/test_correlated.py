@@ -19,6 +19,10 @@ SEVERAL = {
     "HetStudentT": L.HetStudentT(),
     "HetLaplace": L.HetLaplace(),
     "AsymmetricLaplace": L.AsymmetricLaplace(0.3),
+    "GEV": L.GEV(),
+    "GEVShape": L.GEVShape(),
+    "GeneralisedParetoShape": L.GeneralisedParetoShape(),
+    "VonMises": L.VonMises(),
     "HetGamma": L.HetGamma(),
     "HetStudentTNu": L.HetStudentTNu(),
     "SignalNoiseGaussian": L.SignalNoiseGaussian(),
@@ -40,7 +44,7 @@ SEVERAL = {
 }
 SURVIVAL = [name for name, likelihood in SEVERAL.items() if likelihood.event_times]
 HEAVY = ("LogLogisticSurvival", "WeibullSurvival", "LogNormalSurvival", "HetStudentT")
-HEAVY += ("HetStudentTNu", "constant", "Inflated survival")  # A mean or a variance is infinite.
+HEAVY += ("GEVShape", "GeneralisedParetoShape", "HetStudentTNu", "constant", "Inflated survival")  # A mean or a variance is infinite.
 
 
 def moments(b, rhos=(0.9, -0.6, 0.3), seed=0):
