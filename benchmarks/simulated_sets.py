@@ -105,6 +105,12 @@ CASES = {
     "HetStudentTNu": Case(lik.HetStudentTNu, ((0.0, 1.0, 1.0), (-3.0, 1.0, 1.5), (1.2, 0.5, 2.0))),
     "HetGamma": Case(lik.HetGamma, ((0.5, 1.0, 1.0), (1.0, 0.7, 1.5))),
     "BetaMeanPrecision": Case(lik.BetaMeanPrecision, ((0.0, 1.0, 1.0), (2.0, 0.7, 1.5))),
+    # extremes and angles
+    "GEV": Case(lik.GEV, ((0.0, 1.0, 1.0), (-1.5, 0.7, 1.5)), {"shape": 0.1}),
+    "GEVShape": Case(lik.GEVShape, ((0.0, 1.0, 1.0), (-1.5, 0.7, 1.5), (0.2, 0.5, 2.0))),
+    "GeneralisedPareto": Case(lik.GeneralisedPareto, ((0.0, 1.0, 1.0),), {"shape": 0.2}),
+    "GeneralisedParetoShape": Case(lik.GeneralisedParetoShape, ((0.0, 1.0, 1.0), (0.2, 0.5, 2.0))),
+    "VonMises": Case(lik.VonMises, ((0.0, 1.0, 1.0), (1.0, 0.7, 1.5))),
     # counts and classes
     "NegativeBinomial": Case(lik.NegativeBinomial, ((2.0, 1.0, 1.0), (-1.0, 0.7, 1.5))),
     "Binomial": Case(lik.Binomial, ((0.0, 1.5, 1.0),), rows={"trials": (1, 20)}),

@@ -1,11 +1,13 @@
 """Noise models. `Likelihood` is the contract; a new one needs its latents and its log-density."""
 
+from .angles import VonMises
 from .beta import Beta, BetaMeanPrecision
 from .box_cox import BoxCoxNormal, BoxCoxT
 from .classification import Bernoulli, HetProbit, Ordinal, Softmax
 from .continuous import AsymmetricLaplace, HetGamma, HetLaplace
 from .contract import Likelihood
 from .counts import AdditivePoisson, BetaBinomial, Binomial, NegativeBinomial, Poisson
+from .extremes import GEV, GeneralisedPareto, GeneralisedParetoShape, GEVShape
 from .gaussian import Gaussian, HetGaussian, SignalNoiseGaussian
 from .lifetimes import LogLogistic, LogLogisticSurvival, LogNormalSurvival, WeibullSurvival
 from .shapes import SHASH
@@ -34,7 +36,11 @@ __all__ = [
     "BoxCoxNormal",
     "BoxCoxT",
     "ConstantLatent",
+    "GEV",
+    "GEVShape",
     "Gaussian",
+    "GeneralisedPareto",
+    "GeneralisedParetoShape",
     "HetGamma",
     "HetGaussian",
     "HetLaplace",
@@ -58,6 +64,7 @@ __all__ = [
     "StudentT",
     "Survival",
     "Tweedie",
+    "VonMises",
     "WeibullSurvival",
     "ZeroInflatedNegativeBinomial",
     "ZeroInflatedPoisson",

@@ -16,7 +16,16 @@ from scipy.special import expit, logit
 from ..errors import InputError
 from ..linalg import Array, Booleans
 
-__all__ = ["POSITIVE", "Continuum", "Integers", "Interval", "Support", "SupportLike", "as_support"]
+__all__ = [
+    "POSITIVE",
+    "Above",
+    "Continuum",
+    "Integers",
+    "Interval",
+    "Support",
+    "SupportLike",
+    "as_support",
+]
 
 
 @dataclass(frozen=True)
@@ -193,10 +202,51 @@ class Positive(_Mapped):
 
 
 @dataclass(frozen=True)
+class Above(Positive):
+    """Numbers above a threshold a, y = a + e^u. Made by `Above.threshold`."""
+
+    @staticmethod
+    def threshold(a: float) -> Above:
+        """The numbers above `a`, which is not 0: "positive" numbers are above that."""
+        if not np.isfinite(a):
+            raise InputError(f"A threshold is a finite number; got {a!r}.")
+        least = float(np.log(np.spacing(abs(a))))
+        words = f"numbers above the threshold {a:g}"
+        remedy = "Leave out the rows at or below it, or lower the threshold."
+        return Above(
+            words, (float(a), np.inf), remedy, low=least, high=709.0, evaluated=(least, 700.0),
+            reach=600.0,
+        )  # fmt: skip
+
+    @property
+    def interior(self) -> float:
+        """A target that is not the threshold."""
+        return self.ends[0] + 1.0
+
+    def holds(self, y: Array) -> Booleans:
+        """Those above the threshold."""
+        return y > self.ends[0]
+
+    def to_y(self, u: Array) -> Array:
+        """The threshold and the exponential of u, never at the threshold."""
+        a = self.ends[0]
+        return np.maximum(a + np.exp(u), np.nextafter(a, np.inf))
+
+    def from_y(self, y: Array) -> Array:
+        """The logarithm of the excess."""
+        return np.log(y - self.ends[0])
+
+    def examples(self, normal: Array) -> Array:
+        """The threshold and log-normal numbers."""
+        return self.ends[0] + super().examples(normal)
+
+
+@dataclass(frozen=True)
 class Interval(_Mapped):
     """Numbers between two ends a and b, y = a + (b − a)/(1 + e^{−u}).
 
     closed: whether a and b are targets. Both are where an interval is given by its ends.
+    periodic: whether a and b are the same place, as −π and π are of an angle.
     """
 
     low: float = -36.7
@@ -204,6 +254,7 @@ class Interval(_Mapped):
     evaluated: tuple[float, float] = (-36.0, 36.0)
     reach: float = 30.0
     closed: bool = True
+    periodic: bool = False
 
     tolerance: ClassVar[float] = 1e-4  # y is rounded to an end, where p may be infinite
 

@@ -61,6 +61,7 @@ DOMAINS = {
     "real": Domain(-np.inf, None),
     "above_one": Domain(AboveOne.lower, AboveOne),
     "one_to_two": Domain(1.0, partial(Logistic, 1.0, 2.0), 2.0),
+    "tail_shape": Domain(-0.5, partial(Logistic, -0.5, 1.0), 1.0),
 }
 
 
@@ -74,6 +75,6 @@ def make_parameter(key: str, value: float, domain: str) -> Leaf:
         raise InputError(f"Parameter {key} must be a number; got {value!r}.") from error
     lower, constraint, upper = DOMAINS[domain]
     if not (np.isfinite(number) and lower < number < upper):
-        words = domain.replace("_", " ")
+        words = f"between {lower:g} and {upper:g}" if upper < np.inf else domain.replace("_", " ")
         raise InputError(f"Parameter {key} must be finite and {words}; got {value!r}.")
     return Leaf(key, number, constraint() if constraint else None)

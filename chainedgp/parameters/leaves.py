@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from paramz import Param, Parameterized
 from paramz.param import ParamConcatenation
-from paramz.transformations import Exponent, Logexp
+from paramz.transformations import Exponent, Logexp, Logistic
 
 from ..errors import InputError
 
@@ -22,17 +22,21 @@ class Leaf(Param):
     """
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        lower = getattr(self._default_constraint_, "lower", 0.0)
-        if np.min(np.asarray(value, dtype=float), initial=np.inf) < lower:
-            self._refuse(value, lower)
+        own, numbers = self._default_constraint_, np.asarray(value, dtype=float)
+        lower, upper = getattr(own, "lower", 0.0), getattr(own, "upper", np.inf)
+        if np.min(numbers, initial=np.inf) < lower or np.max(numbers, initial=-np.inf) > upper:
+            self._refuse(value, lower, upper)
         super().__setitem__(key, value)
 
-    def _refuse(self, value: Any, lower: float) -> None:
-        """Raise InputError if all entries are constrained to be at least `lower`."""
+    def _refuse(self, value: Any, lower: float, upper: float) -> None:
+        """Raise InputError if all entries are constrained to be between `lower` and `upper`."""
+        words = "positive" if lower == 0.0 else f"above {lower:g}"
+        words = f"between {lower:g} and {upper:g}" if upper < np.inf else words
         for constraint, entries in self.constraints.items():
-            if isinstance(constraint, Logexp | Exponent) and entries.size == self._realsize_:
-                words = "positive" if lower == 0.0 else f"above {lower:g}"
-                raise InputError(f"{self.hierarchy_name()} must be {words}; got {value!r}.")
+            bounded = isinstance(constraint, Logistic) and constraint.upper == upper
+            if isinstance(constraint, Logexp | Exponent) or bounded:
+                if entries.size == self._realsize_:
+                    raise InputError(f"{self.hierarchy_name()} must be {words}; got {value!r}.")
 
 
 class InputParam(Leaf):

@@ -14,12 +14,14 @@ from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..linalg import Array
 from .distribution import Predictive
+from .return_levels import ReturnLevels, as_exceedance, band_percentages
 
 __all__ = ["AveragedPredictive", "mixture_quantiles", "normal_mixture_quantiles"]
 
 HALVINGS = 60  # A quantile is searched for in at most so many steps.
 CLOSE = 1e-7  # It is found to within this share of where it may lie.
 LEVELS = 32  # Parameters of each distribution are represented by so many of their quantiles.
+INNER = tuple(100.0 * (np.arange(LEVELS) + 0.5) / LEVELS)  # in percent
 
 
 class AveragedPredictive:
@@ -37,6 +39,7 @@ class AveragedPredictive:
         self._parts, self._weights = list(parts), np.asarray(weights, dtype=float)
         self._n = sum(len(part) for part in parts) // len(self._weights)
         self._support, self._atoms = likelihood.target_support, likelihood.atoms
+        self._likelihood = likelihood
 
     def __len__(self) -> int:
         return self._n
@@ -166,15 +169,33 @@ class AveragedPredictive:
     def parameters(self, quantiles: tuple[float, ...] = (2.5, 50.0, 97.5)) -> dict[str, Array]:
         """Quantiles (percent) of the likelihood's natural parameters: name -> (n, k)."""
         levels = as_percent(quantiles, "quantiles")
-        inner = tuple(100.0 * (np.arange(LEVELS) + 0.5) / LEVELS)
-        tables = [part.parameters(inner) for part in self._parts]
+        tables = [part.parameters(INNER) for part in self._parts]
+        return {name: self._pooled([t[name] for t in tables], levels) for name in tables[0]}
+
+    def return_level(self, periods: Data, *, level: float = 0.9, rate: Data = 1.0) -> ReturnLevels:
+        """What is exceeded once in each period, with bands that average over hyperparameters too.
+
+        Arguments and results as in `Predictive.return_level`.
+        """
+        percent = np.array(band_percentages(level)) / 100.0
+        p = as_exceedance(periods, rate, self._n, self._likelihood)
+        starts = np.cumsum([0, *(len(part) for part in self._parts)])
+        rows = np.tile(np.arange(self._n), len(self._weights))
+        found = []
+        for column in p.T:
+            tables = [
+                part._quantile_given(1.0 - column[rows[start : start + len(part)]], INNER)
+                for part, start in zip(self._parts, starts, strict=False)
+            ]
+            found.append(self._pooled(tables, percent))
+        return ReturnLevels(*np.moveaxis(np.stack(found, axis=1), -1, 0))
+
+    def _pooled(self, tables: list[Array], levels: Array) -> Array:
+        """Quantiles (n, k) over all p_k from `INNER` percentiles of each, parts of (K n, LEVELS)."""
+        each = np.concatenate(tables).reshape(-1, self._n, LEVELS)
+        pooled = each.transpose(1, 0, 2).reshape(self._n, -1)
         weights = np.repeat(self._weights, LEVELS) / LEVELS
-        result = {}
-        for name in tables[0]:
-            each = np.concatenate([table[name] for table in tables])
-            pooled = each.reshape(-1, self._n, LEVELS).transpose(1, 0, 2).reshape(self._n, -1)
-            result[name] = np.stack([_weighted_quantiles(row, weights, levels) for row in pooled])
-        return result
+        return np.stack([_weighted_quantiles(row, weights, levels) for row in pooled])
 
 
 def _weighted_quantiles(values: Array, weights: Array, levels: Array) -> Array:

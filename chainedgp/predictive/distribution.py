@@ -26,6 +26,7 @@ from .mixtures import (
 from .moments import TOLERANCE, node_moments
 from .nodes import Mixture, log_expectation
 from .quantiles import mixture_cdf, mixture_ppf
+from .return_levels import ReturnLevels, as_exceedance, band_percentages
 from .survival import BAND_NODES, SurvivalCurves
 from .tables import DensityTables
 
@@ -241,11 +242,49 @@ class Predictive(SurvivalCurves):
             {"mean": lambda f, g: 1 / (1 + np.exp(g - f))} of a `Beta`.
         """
         levels = as_percent(quantiles, "quantiles")
-        result = {}
-        for name, function in self._functions(functions).items():
-            exact = self._monotone_quantiles(function, levels)
-            result[name] = self._sobol_quantiles(function, levels) if exact is None else exact
-        return result
+        named = self._functions(functions)
+        return {name: self._quantiles_of(function, levels) for name, function in named.items()}
+
+    def return_level(self, periods: Data, *, level: float = 0.9, rate: Data = 1.0) -> ReturnLevels:
+        """What is exceeded once in each period, on average: median over q and the ends of a band.
+
+        The level y of a period T has P(Y > y | f) = 1/(rate T) given the latents f; the band is the
+        central one of probability `level` under q(f). Each array is (n, k) for k periods.
+
+            level, lower, upper = m.predictive(X).return_level([10, 50, 100])
+
+        Parameters of the likelihood, such as a constant `shape` of a `GEV`, count as known, and so
+        do hyperparameters: `m.over_hyperparameters().predictive(X)` has the same method, whose
+        bands tell of their uncertainty as well. `ppf(1 - 1/T)` is a quantile of the predictive
+        distribution, in which all uncertainty is averaged out.
+
+        Parameters
+        ----------
+        periods : T, in the unit of time that `rate` refers to.
+        level : probability of the band.
+        rate : targets per unit of time, a number or (n,): 1 for the maximum of each year, the mean
+            number of exceedances a year for a `GeneralisedPareto`.
+        """
+        percent = band_percentages(level)
+        p = as_exceedance(periods, rate, len(self), self._likelihood)
+        found = np.stack([self._quantile_given(1.0 - column, percent) for column in p.T], axis=1)
+        return ReturnLevels(*np.moveaxis(found, -1, 0))
+
+    def _quantile_given(self, q: np.ndarray, percent: Sequence[float]) -> np.ndarray:
+        """Percentiles (n, k) under q(f) of the quantile of y at q (n,), given the latents."""
+
+        def values(event: GaussianLatents, rows: np.ndarray, z: np.ndarray) -> np.ndarray:
+            _, latents = event.nodes(rows, z)
+            with np.errstate(all="ignore"):
+                given = self._likelihood.ppf(q[rows], *latents, **event.keywords(rows))
+            return np.broadcast_to(given, latents[0].shape)
+
+        return self._quantiles_of(values, np.asarray(percent) / 100.0)
+
+    def _quantiles_of(self, function: _At, levels: np.ndarray) -> np.ndarray:
+        """Quantiles (n, k) under q(f) of a function of the latents."""
+        exact = self._monotone_quantiles(function, levels)
+        return self._sobol_quantiles(function, levels) if exact is None else exact
 
     def centiles(
         self,

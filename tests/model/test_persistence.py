@@ -40,6 +40,7 @@ TARGETS = {
     "counts": lambda rng: rng.poisson(3.0, size=N).astype(float),
     "binary": lambda rng: (rng.uniform(size=N) < 0.4).astype(float),
     "categories": lambda rng: rng.integers(0, 4, size=N).astype(float),
+    lik.VonMises.support: lambda rng: rng.uniform(-3.0, 3.0, size=N),
 }
 
 

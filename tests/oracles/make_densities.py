@@ -138,6 +138,38 @@ def tweedie(y, f, g, power, exposure):
     return top + log(total) - rate - y / scale
 
 
+def reduced_variate(z, shape):
+    """w = log(1 + ξz)/ξ and log dw/dz; beyond its pivot p the polynomial of degree 2 of its own."""
+    p = mp.mpf(14 if shape < 0 else -4)
+    end = mp.expm1(shape * p) / shape if shape else p
+    if (z > end) == (shape < 0) and z != end and shape:
+        u = exp(-shape * p) * (z - end)
+        return p + u - shape * u**2 / 2, -shape * p + mp.log1p(-shape * u)
+    w = mp.log1p(shape * z) / shape if shape else z
+    return w, -shape * w
+
+
+def gev(y, f, g, shape):
+    """Gumbel in w; −log F is a straight line in w below −4."""
+    w, log_slope = reduced_variate((y - f) * exp(-g), shape)
+    a, top = -w, min(-w, mp.mpf(4))
+    return -g - exp(top) * (1 + a - top) + top + log_slope
+
+
+def generalised_pareto(y, g, shape, threshold=0):
+    w, log_slope = reduced_variate((y - threshold) * exp(-g), shape)
+    return -g - w + log_slope
+
+
+def linked_shape(h):
+    return mp.mpf(3) / 2 / (1 + 2 * exp(-h)) - mp.mpf(1) / 2
+
+
+def von_mises(y, f, g):
+    k = exp(g)
+    return k * mp.cos(y - f) - log(2 * mp.pi * mp.besseli(0, k))
+
+
 def ordinal(y, f, cutpoint, gap_1, gap_2):
     cuts = [cutpoint, cutpoint + gap_1, cutpoint + gap_1 + gap_2]
     below = [mp.mpf(0), *(logistic(c - f) for c in cuts), mp.mpf(1)]
@@ -328,6 +360,41 @@ CASES = {
         [(-2.0, 0.4, 4.0), (-4.0, 0.3, 3.0)],
         {"power": (1.1, 1.5, 1.9)},
         EXPOSURE,
+    ),
+    "GEV()": (
+        gev,
+        (-30.0, 0.3, 50.0),
+        [(-2.0, 0.1, 40.0), (-3.0, 0.7, 25.0)],
+        {"shape": (-0.45, -0.1, -1e-7, 1e-12, 0.2, 0.9)},
+        {},
+    ),
+    "GEVShape()": (
+        lambda y, f, g, h: gev(y, f, g, linked_shape(h)),
+        (-30.0, 0.3, 50.0),
+        [(-2.0, 0.1, 40.0), (-3.0, 0.7, 25.0), (-3.0, -0.2, 1e-9, 0.5, 5.0)],
+        {},
+        {},
+    ),
+    "GeneralisedPareto(0.5)": (
+        lambda y, g, shape: generalised_pareto(y, g, shape, mp.mpf("0.5")),
+        (0.5000152587890625, 0.75, 3.0, 1e5),
+        [(-6.0, 0.2, 9.0)],
+        {"shape": (-0.45, -0.1, -1e-7, 1e-12, 0.2, 0.9)},
+        {},
+    ),
+    "GeneralisedParetoShape()": (
+        lambda y, g, h: generalised_pareto(y, g, linked_shape(h)),
+        (1e-8, 0.7, 3.0, 1e5),
+        [(-6.0, 0.2, 9.0), (-3.0, -0.2, 1e-9, 0.5, 5.0)],
+        {},
+        {},
+    ),
+    "VonMises()": (
+        von_mises,
+        (-3.1, 0.3, 2.0),
+        [(-20.0, 0.1, 2.5), (-30.0, -1.0, 0.4, 4.5, 12.0)],
+        {},
+        {},
     ),
     "HetGamma()": (gamma, (1e-8, 0.7, 1e4), [(-6.0, 0.2, 7.0), (-12.0, 0.4, 6.0, 13.0)], {}, {}),
     'HetGamma().with_constant("log_shape")': (

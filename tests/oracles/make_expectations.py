@@ -591,10 +591,78 @@ def tweedie(q, coarse, y, power, exposure):
     yield one(q, 1, series, coarse, width=mp.mpf("0.7"))
 
 
+def reduced_variate(z, shape):
+    """w = log(1 + ξz)/ξ and log dw/dz; beyond its pivot p the polynomial of degree 2 of its own."""
+    p = mp.mpf(14 if shape < 0 else -4)
+    end = mp.expm1(shape * p) / shape
+    if (z > end) == (shape < 0):
+        u = exp(-shape * p) * (z - end)
+        return p + u - shape * u**2 / 2, -shape * p + mp.log1p(-shape * u)
+    w = mp.log1p(shape * z) / shape
+    return w, -shape * w
+
+
+def gev_density(y, f, g, shape):
+    w, log_slope = reduced_variate((y - f) * exp(-g), shape)
+    a, top = -w, min(-w, mp.mpf(4))
+    return -g - exp(top) * (1 + a - top) + top + log_slope
+
+
+def pareto_density(y, g, shape):
+    w, log_slope = reduced_variate(y * exp(-g), shape)
+    return -g - w + log_slope
+
+
+def linked_shape(h):
+    return mp.mpf(3) / 2 / (1 + 2 * exp(-h)) - mp.mpf(1) / 2
+
+
+def gev(q, coarse, y, shape):
+    """Of a q so narrow that nothing bends inside it."""
+    yield two(q, 0, 1, lambda f, g: gev_density(y, f, g, shape), coarse, None, (1, 1))
+
+
+def gev_shape(q, coarse, y):
+    """The shape is summed over the five nodes of a rule for a q that is far narrower than it."""
+    m, v = q[2]
+    sd = sqrt(v)
+    nodes = plain_nodes(sd, mp.mpf("0.5"), coarse)
+    total, dm, dv = mp.mpf(0), [mp.mpf(0)] * 3, [mp.mpf(0)] * 3
+    for x, w in nodes:
+        xi = linked_shape(m + sd * x)
+        part = two(q, 0, 1, lambda f, g, xi=xi: gev_density(y, f, g, xi), coarse, None, (1, 1))
+        total += w * part[0]
+        for j in (0, 1):
+            dm[j] += w * part[1][j]
+            dv[j] += w * part[2][j]
+        dm[2] += w * part[0] * x / sd
+        dv[2] += w * part[0] * (x**2 - 1) / (2 * v)
+    yield total, dict(enumerate(dm)), dict(enumerate(dv))
+
+
+def generalised_pareto(q, coarse, y, shape):
+    yield one(q, 0, lambda g: pareto_density(y, g, shape), coarse, width=mp.mpf(1))
+
+
+def generalised_pareto_shape(q, coarse, y):
+    yield two(
+        q, 0, 1, lambda g, h: pareto_density(y, g, linked_shape(h)), coarse, None,
+        (1, mp.mpf("0.5")),
+    )  # fmt: skip
+
+
+def von_mises(q, coarse, y):
+    yield number(-LOG_2PI)
+    yield scaled(-1, one(q, 1, lambda g: log(mp.besseli(0, exp(g))), coarse, width=mp.mpf("0.8")))
+    cosine = one(q, 0, lambda f: mp.cos(y - f), coarse, width=mp.mpf(1))
+    yield times(cosine, one(q, 1, exp, coarse))
+
+
 COUNTS = dict.fromkeys((student_t, beta, negative_binomial, probit, log_logistic), DOUBLE)
 COUNTS |= dict.fromkeys((student_t_nu, beta_mean, softmax, log_normal, zero_inflated, beta_binomial,
                          inflated_poisson, inflated_beta, logistic, inflated_negative_binomial,
                          shash, box_cox_t, tweedie), SLOW)  # fmt: skip
+                         gev, gev_shape, generalised_pareto_shape), SLOW)  # fmt: skip
 
 # likelihood: function, targets, (means, variances) of each latent, parameters, metadata
 SMALL, WIDE = (1e-6, 0.04, 0.5), (0.04, 0.7, 3.0, 9.0, 18.0)
@@ -667,6 +735,40 @@ CASES = {
         [((-1.0, 1.5), (0.04, 0.7)), ((-1.0, 0.7), (0.04, 0.7, 3.0))],
         {"power": (1.2, 1.5, 1.8)},
         {"exposure": (0.3, 2.0)},
+    "GEV()": (
+        gev,
+        (0.3, 2.0, 4.0),
+        [((0.1, 0.5), (1e-6, 0.01, 0.04)), ((0.2, 0.7), (0.005, 0.02))],
+        {"shape": (-0.1, 0.2)},
+        {},
+    ),
+    "GEVShape()": (
+        gev_shape,
+        (0.3, 2.0),
+        [((0.1,), (0.001, 0.01)), ((0.7,), (0.001, 0.01)), ((-0.3, 0.5), (0.001, 0.01))],
+        {},
+        {},
+    ),
+    "GeneralisedPareto()": (
+        generalised_pareto,
+        (0.02, 0.6, 30.0),
+        [((0.1, 2.0), (1e-6, 0.04, 0.5, 1.5))],
+        {"shape": (1e-3, 0.2, 0.6)},
+        {},
+    ),
+    "GeneralisedParetoShape()": (
+        generalised_pareto_shape,
+        (0.02, 0.6, 3.0),
+        [((0.1, 1.0), (0.01, 0.1)), ((0.5, 1.0), (0.001, 0.01))],
+        {},
+        {},
+    ),
+    "VonMises()": (
+        von_mises,
+        (-3.0, 0.3, 2.0),
+        [((0.1, 7.0), (1e-6, 0.04, 0.7, 9.0)), ((-2.0, 1.0, 3.0), (0.04, 0.7, 3.0))],
+        {},
+        {},
     ),
     "HetGamma()": (
         gamma,

@@ -168,6 +168,32 @@ def negative_binomial(f, g):
     return stats.nbinom(r, r / (r + 2.0 * np.exp(f)))
 
 
+class Angle:
+    """A von Mises variable from −π to π, whatever its direction is; scipy's is on the line."""
+
+    dist = stats.vonmises
+
+    def __init__(self, f, g):
+        self.law = stats.vonmises(np.exp(g), f)
+
+    def pdf(self, y):
+        return self.law.pdf(y)
+
+    def cdf(self, y):
+        return self.law.cdf(y) - self.law.cdf(-np.pi)
+
+    def _moment(self, power):
+        y = np.linspace(-np.pi, np.pi, 4001)
+        weights = np.where((y == y[0]) | (y == y[-1]), 0.5, 1.0) * (y[1] - y[0])
+        return sum(w * t**power * self.law.pdf(t) for t, w in zip(y, weights, strict=True))
+
+    def mean(self):
+        return self._moment(1)
+
+    def var(self):
+        return self._moment(2) - self._moment(1) ** 2
+
+
 CASES = {
     "HetGaussian": (liks.HetGaussian(), (0.3, -1.0), (0.5, 0.3),
                     lambda f, g: stats.norm(f, np.exp(g / 2))),
@@ -190,6 +216,16 @@ CASES = {
     "BoxCoxT": (liks.BoxCoxT(power=1.0, nu=9.0), (0.3, -1.5), (0.03, 0.1),
                 box_cox(stats.t(9.0), 1.0)),
     "Tweedie": (liks.Tweedie(power=1.6), (0.3, 0.2), (0.2, 0.2), tweedie),
+    "GEV": (liks.GEV(shape=0.15), (0.3, -0.5), (0.1, 0.1),
+            lambda f, g: stats.genextreme(-0.15, f, np.exp(g))),
+    "GEVShape": (liks.GEVShape(), (0.3, -0.5, 0.3), (0.1, 0.1, 0.02), lambda f, g, h: (
+        stats.genextreme(0.5 - 1.5 / (1 + 2 * np.exp(-h)), f, np.exp(g)))),
+    "GeneralisedPareto": (liks.GeneralisedPareto(2.0, shape=0.15), (0.3,), (0.2,),
+                          lambda g: stats.genpareto(0.15, 2.0, np.exp(g))),
+    "GeneralisedParetoShape": (
+        liks.GeneralisedParetoShape(), (0.3, 0.3), (0.1, 0.02), lambda g, h: (
+            stats.genpareto(1.5 / (1 + 2 * np.exp(-h)) - 0.5, 0.0, np.exp(g)))),
+    "VonMises": (liks.VonMises(), (0.3, 0.7), (0.2, 0.2), Angle),
     "HetGamma": (liks.HetGamma(), (0.3, 0.7), (0.2, 0.2),
                  lambda f, g: stats.gamma(np.exp(g), scale=np.exp(f - g))),
     "Beta": (liks.Beta(), (0.8, 1.1), (0.3, 0.2), lambda f, g: stats.beta(np.exp(f), np.exp(g))),

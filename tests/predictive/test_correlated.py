@@ -23,6 +23,10 @@ SEVERAL = {
     "BoxCoxNormal": L.BoxCoxNormal(power=0.7),
     "BoxCoxT": L.BoxCoxT(power=1.0, nu=9.0),
     "Tweedie": L.Tweedie(),
+    "GEV": L.GEV(),
+    "GEVShape": L.GEVShape(),
+    "GeneralisedParetoShape": L.GeneralisedParetoShape(),
+    "VonMises": L.VonMises(),
     "HetGamma": L.HetGamma(),
     "HetStudentTNu": L.HetStudentTNu(),
     "SignalNoiseGaussian": L.SignalNoiseGaussian(),
@@ -44,7 +48,13 @@ SEVERAL = {
 }
 SURVIVAL = [name for name, likelihood in SEVERAL.items() if likelihood.event_times]
 HEAVY = ("LogLogisticSurvival", "WeibullSurvival", "LogNormalSurvival", "HetStudentT")
-HEAVY += ("HetStudentTNu", "constant", "Inflated survival")  # A mean or a variance is infinite.
+HEAVY += (
+    "GEVShape",
+    "GeneralisedParetoShape",
+    "HetStudentTNu",
+    "constant",
+    "Inflated survival",
+)  # A mean or a variance is infinite.
 
 
 def moments(b, rhos=(0.9, -0.6, 0.3), seed=0):

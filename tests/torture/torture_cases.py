@@ -38,6 +38,11 @@ FAMILIES: dict[str, tuple[Callable[[], Any], str, int]] = {
     "HetStudentTNu": (L.HetStudentTNu, "real", 15),
     "HetLaplace": (L.HetLaplace, "real", 1),
     "AsymmetricLaplace": (lambda: L.AsymmetricLaplace(0.75), "real", 1),
+    "GEV": (L.GEV, "real", 25),
+    "GEVShape": (L.GEVShape, "real", 100),
+    "GeneralisedPareto": (L.GeneralisedPareto, "positive", 8),
+    "GeneralisedParetoShape": (L.GeneralisedParetoShape, "positive", 25),
+    "VonMises": (L.VonMises, "angles", 1),
     "ConstantLatent": (lambda: L.HetGaussian().with_constant("log_variance"), "real", 1),
     "ScipyLikelihood": (
         lambda: L.Likelihood.from_scipy("logistic", loc="identity", scale="exp"), "real", 25),
@@ -72,7 +77,8 @@ STEP_RULES = ("adam", "rmsprop", "adagrad")
 # Two methods stand here twice, so that a seed draws the case that docs/torture.md tells of.
 METHODS = ("profile", "variational", "lbfgsb", "lbfgsb", "natgrad", *STEP_RULES, "adam")
 OUTSIDE = {"positive": 0.0, "times": -1.0, "unit": 1.5, "closed_unit": 1.5, "counts": 0.5,
-           "trials": -1.0, "binary": 2.0, "classes": 7.0, "amounts": -1.0}  # fmt: skip
+           "trials": -1.0, "binary": 2.0, "classes": 7.0, "amounts": -1.0,
+           "angles": 4.0}  # fmt: skip
 
 
 @dataclass
@@ -183,6 +189,8 @@ def _targets(kind: str, rng: Rng, f: Array, g: Array) -> tuple[Array, dict[str, 
         trials = rng.integers(1, 1 + 10 ** rng.integers(0, 7), n).astype(float)
         p = expit(f + rng.choice([-15.0, 0.0, 15.0]))
         return rng.binomial(trials.astype(int), p).astype(float), {"trials": trials}
+    if kind == "angles":
+        return np.angle(np.exp(1j * y)), {}
     if kind in ("binary", "classes"):
         top = 2 if kind == "classes" else 1
         return np.clip(np.round(top * expit(f + noise) + rng.choice([-1, 0, 0, 0])), 0, top), {}

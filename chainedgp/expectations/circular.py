@@ -1,0 +1,139 @@
+"""The von Mises distribution on the circle: stable parts of its density, its cdf and quantiles."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import gamma, gammainc, i0e, i1e, ndtri
+
+from ..linalg import Array
+
+__all__ = [
+    "centred_cdf",
+    "centred_quantile",
+    "linear_moments",
+    "log_i0e",
+    "resultant_length",
+    "wrapped",
+]
+
+FEW = 30.0
+"""From this concentration on the cdf is a short sum of incomplete gamma functions."""
+TERMS = 16  # The sum has so many terms: the next is below 1e-16.
+ASYMPTOTIC = 100.0
+_SLOPES = (0.5, 1 / 8, 1 / 8, 25 / 128, 13 / 32, 1073 / 1024)
+HARMONICS = 80  # Fourier series for moments have so many terms: up to FEW the next is below 1e-40.
+STEPS = 60  # A quantile is searched for in at most so many steps.
+
+
+def wrapped(angle: Array) -> Array:
+    """The angle between −π and π."""
+    return np.asarray(angle) - 2.0 * np.pi * np.round(np.asarray(angle) / (2.0 * np.pi))
+
+
+def log_i0e(k: Array) -> tuple[Array, Array]:
+    """log(e^{−k} I₀(k)) and k times its derivative, k (I₁/I₀ − 1), for k ≥ 0."""
+    k = np.asarray(k, dtype=float)
+    large = k > ASYMPTOTIC
+    near, inverse = np.where(large, 1.0, k), 1.0 / np.where(large, k, ASYMPTOTIC)
+    far = np.zeros_like(k)
+    for c in _SLOPES[::-1]:
+        far = far * inverse + c
+    return np.log(i0e(k)), np.where(large, -far, near * (i1e(near) / i0e(near) - 1.0))
+
+
+def resultant_length(k: Array) -> Array:
+    """E cos(y − direction) = I₁(k)/I₀(k)."""
+    k = np.asarray(k, dtype=float)
+    return i1e(k) / i0e(k)
+
+
+def centred_cdf(angle: Array, k: Array) -> Array:
+    """P(Y ≤ angle) of a variable around 0 with concentration k, for angles from −π to π.
+
+    Up to FEW by scipy's Fourier series. Beyond, with s = |sin(angle/2)| and c_j = C(2j, j)/4^j, it is
+    ½ ± Σ_j c_j (2k)^{−j−½} γ(j + ½, 2k s²)/(2π e^{−k} I₀(k)): ∫ e^{−2k s²} 2 ds/√(1 − s²), in which
+    the square root is a power series.
+    """
+    angle, k = np.broadcast_arrays(np.asarray(angle, dtype=float), np.asarray(k, dtype=float))
+    few, result = k < FEW, np.empty(angle.shape)
+    if few.any():
+        from scipy import stats  # slow to import
+
+        result[few] = stats.vonmises.cdf(angle[few], k[few])
+    if not few.all():
+        t, own = angle[~few], np.minimum(k[~few], 1e300)
+        x, total, c = 2.0 * own * np.sin(0.5 * t) ** 2, np.zeros(t.shape), 1.0
+        for j in range(TERMS):
+            total += c * gamma(j + 0.5) * gammainc(j + 0.5, x) * (2.0 * own) ** -float(j)
+            c *= (2.0 * j + 1.0) / (2.0 * j + 2.0)
+        result[~few] = 0.5 + np.sign(t) * total / (2.0 * np.pi * np.sqrt(2.0 * own) * i0e(own))
+    return np.clip(result, 0.0, 1.0)
+
+
+def centred_quantile(q: Array, k: Array) -> Array:
+    """The inverse of `centred_cdf`: Newton's steps, and halves of what is left where they fail."""
+    q, k = np.broadcast_arrays(np.asarray(q, dtype=float), np.asarray(k, dtype=float))
+    shape, q, k = q.shape, q.ravel(), k.ravel()
+    low, high = np.full(q.shape, -np.pi), np.full(q.shape, np.pi)
+    with np.errstate(all="ignore"):
+        # For a large k, 2 √k sin(t/2) is nearly normal; for a small one t is nearly uniform.
+        normal = 2.0 * np.arcsin(np.clip(0.5 * ndtri(q) / np.sqrt(k), -1.0, 1.0))
+        t = np.where(k > 1.0, normal, 2.0 * np.pi * (q - 0.5))
+    t = np.where(np.isfinite(t), t, 0.0)
+    todo = np.flatnonzero((q > 0.0) & (q < 1.0))
+    for _ in range(STEPS):
+        if not todo.size:
+            break
+        now, own = t[todo], k[todo]
+        excess = centred_cdf(now, own) - q[todo]
+        low[todo] = np.where(excess < 0.0, now, low[todo])
+        high[todo] = np.where(excess < 0.0, high[todo], now)
+        with np.errstate(all="ignore"):
+            density = np.exp(-2.0 * own * np.sin(0.5 * now) ** 2) / (2.0 * np.pi * i0e(own))
+            newton = now - excess / density
+        inside = (newton >= low[todo]) & (newton <= high[todo])
+        t[todo] = np.where(inside, newton, 0.5 * (low[todo] + high[todo]))
+        small = np.abs(t[todo] - now) <= 1e-13 * np.minimum(np.pi, 1.0 / np.sqrt(own + 1e-3))
+        todo = todo[~small]
+    return np.where(q <= 0.0, -np.pi, np.where(q >= 1.0, np.pi, t)).reshape(shape)
+
+
+def linear_moments(centre: Array, k: Array) -> tuple[Array, Array]:
+    """Mean and variance of y as a number from −π to π, for a direction `centre` between them.
+
+    With ρ_j = I_j(k)/I₀(k), E y = −2 Σ (−1)^j ρ_j sin(j c)/j and E y² = π²/3 + 4 Σ (−1)^j ρ_j
+    cos(j c)/j². For concentrations above FEW they are integrals over the few angles that matter.
+    """
+    centre, k = np.broadcast_arrays(np.asarray(centre, dtype=float), np.asarray(k, dtype=float))
+    few, first, second = k < FEW, np.empty(k.shape), np.empty(k.shape)
+    first[few], second[few] = _fourier_moments(centre[few], k[few])
+    first[~few], second[~few] = _narrow_moments(centre[~few], np.minimum(k[~few], 1e15))
+    return first, np.maximum(second - first * first, 0.0)
+
+
+def _fourier_moments(c: Array, k: Array) -> tuple[Array, Array]:
+    """E y and E y², with the ratios I_j/I_{j−1} = 1/(2j/k + I_{j+1}/I_j) from the last one down."""
+    ratio, sines, cosines = np.zeros(k.shape), np.zeros(k.shape), np.zeros(k.shape)
+    for j in range(HARMONICS, 0, -1):
+        ratio = 1.0 / (2.0 * j / np.maximum(k, 1e-300) + ratio)
+        sign = 1.0 if j % 2 == 0 else -1.0
+        sines = ratio * (sign * np.sin(j * c) / j + sines)
+        cosines = ratio * (sign * np.cos(j * c) / j**2 + cosines)
+    return -2.0 * sines, np.pi**2 / 3.0 + 4.0 * cosines
+
+
+def _narrow_moments(c: Array, k: Array) -> tuple[Array, Array]:
+    """E y and E y² from r = y − c up to the end of the interval, and beyond it."""
+    c, side = np.abs(c), np.sign(c)
+    reach = np.minimum(10.0 / np.sqrt(k), np.pi)
+    end = np.minimum(np.pi - c, reach)  # From there on y is r + c − 2π.
+    x, w = np.polynomial.legendre.leggauss(48)
+    first, second = np.zeros(k.shape), np.zeros(k.shape)
+    for low, high, turn in ((-reach, end, 0.0), (end, reach, 2.0 * np.pi)):
+        half = 0.5 * (high - low)
+        r = low + half * (1.0 + x.reshape((-1,) + (1,) * k.ndim))
+        p = np.exp(-2.0 * k * np.sin(0.5 * r) ** 2) / (2.0 * np.pi * i0e(k)) * half
+        y = r + c - turn
+        first += np.tensordot(w, p * y, 1)
+        second += np.tensordot(w, p * y * y, 1)
+    return np.where(side < 0.0, -first, first), second

@@ -1,0 +1,183 @@
+"""The reduced variate w of extreme value distributions, and the shape's link.
+
+With z = (y − location)/scale and shape ξ,
+
+    w(z) = log(1 + ξ z)/ξ,    z(w) = (e^{ξw} − 1)/ξ,    ds/dz of s = dw/dz = e^{−ξw} is −ξ s².
+
+An extreme value of shape ξ has a w that is Gumbel, an excess over a threshold one that is standard
+exponential. The support of y ends where 1 + ξz = 0, a place that moves with all parameters: beyond
+it a log-density is −∞, and so is its mean under any Gaussian of the parameters. Here w(z) is exact
+up to a pivot, and goes on from there as its own second-order polynomial,
+
+    w = p + u − ½ ξ u²,    u = e^{−ξp} (z − z(p)),    p = TOP for ξ < 0, p = −BOTTOM for ξ > 0,
+
+which rises for ever. A distribution of y is the image of that of w under z(w), so that it stays one
+exactly: densities integrate to 1, and all quantiles whose w is inside the pivot are the exact ones.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit, gammaln, logit, zeta
+
+from ..linalg import Array
+
+__all__ = [
+    "BOTTOM",
+    "HIGHEST",
+    "LOWEST",
+    "TOP",
+    "Variate",
+    "gev_moments",
+    "linked_shape",
+    "quantile",
+    "shape_latent",
+    "variate",
+]
+
+TOP = 14.0
+"""The pivot of ξ < 0. An extreme value exceeds it with probability e^{−14} = 8.3e-7, at most once
+in 1.2 million years if it is the largest of a year."""
+BOTTOM = 4.0
+"""The pivot of ξ > 0 is −BOTTOM: an extreme value is below it with probability exp(−e⁴) = 2e-24."""
+LOWEST, HIGHEST = -0.5, 1.0
+"""Shapes lie between: below −½ maximum likelihood is not regular, from 1 on there is no mean."""
+FARTHEST = 1e100  # |z| above this is taken for this: squares stay finite.
+SMALL = 0.05  # Power series are used for arguments below this size.
+_TERMS = np.arange(14)
+_INNER = (-1.0) ** (_TERMS + 1) * (_TERMS + 1.0) / (_TERMS + 2.0)
+_OUTER = 1.0 / (np.cumprod(np.maximum(_TERMS, 1.0)) * (_TERMS + 2.0))
+_ZETA = np.concatenate([[0.0, np.euler_gamma], zeta(np.arange(2.0, 28.0)) / np.arange(2.0, 28.0)])
+
+
+def _series(coefficients: Array, x: Array) -> Array:
+    """Σ c_k x^k."""
+    total = np.zeros_like(x)
+    for c in coefficients[::-1]:
+        total = total * x + c
+    return total
+
+
+def _over(x: Array, coefficients: Array, direct: Array) -> Array:
+    """The series where |x| is small, else the direct formula."""
+    return np.where(np.abs(x) < SMALL, _series(coefficients, np.clip(x, -SMALL, SMALL)), direct)
+
+
+def _ratio(numerator: Array, x: Array) -> Array:
+    """numerator/x, which tends to 1 where x is 0."""
+    none = x == 0.0
+    return np.where(none, 1.0, numerator / np.where(none, 1.0, x))
+
+
+class Variate(NamedTuple):
+    """w(z) and the logarithm of s = dw/dz, with what their derivatives are made of.
+
+    inner: z, or z(p) beyond the pivot p. s_inner: s there. u: (0 inside the pivot), see the module.
+    """
+
+    w: Array
+    log_s: Array
+    inner: Array
+    s_inner: Array
+    u: Array
+    shape: Array
+
+    @property
+    def s(self) -> Array:
+        """The slope dw/dz."""
+        return self.s_inner * (1.0 - self.shape * self.u)
+
+    @property
+    def dlog_s(self) -> Array:
+        """The derivative of log s in z."""
+        return -self.shape * self.s_inner / (1.0 - self.shape * self.u)
+
+    def in_shape(self) -> tuple[Array, Array]:
+        """Derivatives of w and of log s in ξ at a fixed z."""
+        z, xi, u = self.inner, self.shape, self.u
+        x = xi * z
+        with np.errstate(all="ignore"):
+            curve = _over(x, _INNER, (x / (1.0 + x) - np.log1p(x)) / (x * x))
+        dw, dlog_s = z * z * curve, -z * self.s_inner
+        if not np.any(u):
+            return dw, dlog_s
+        p = _pivot(xi)
+        x = xi * p
+        with np.errstate(all="ignore"):
+            dz0 = p * p * _over(x, _OUTER, (x * np.exp(x) - np.expm1(x)) / (x * x))
+        du, rest = -p * u - self.s_inner * dz0, 1.0 - xi * u
+        outside = u != 0.0
+        dw = np.where(outside, du * rest - 0.5 * u * u, dw)
+        return dw, np.where(outside, -p - (u + xi * du) / rest, dlog_s)
+
+
+def _pivot(xi: Array) -> Array:
+    return np.where(np.less(xi, 0.0), TOP, -BOTTOM)
+
+
+def variate(z: Array, xi: Array) -> Variate:
+    """w(z) at shape ξ, which broadcast; see the module."""
+    xi = np.asarray(xi, dtype=float)
+    z, p = np.clip(z, -FARTHEST, FARTHEST), _pivot(xi)
+    end = p * _ratio(np.expm1(xi * p), xi * p)
+    inner = np.where(xi < 0.0, np.minimum(z, end), np.maximum(z, end))
+    x = xi * inner
+    log1p = np.log1p(x)
+    w, log_s, s = inner * _ratio(log1p, x), -log1p, 1.0 / (1.0 + x)
+    u = z - inner
+    if np.any(u):
+        u = u * s
+        w = w + u * (1.0 - 0.5 * xi * u)
+        log_s = log_s + np.log1p(-xi * u)
+    return Variate(w, log_s, inner, s, u, xi)
+
+
+def quantile(w: Array, xi: Array) -> Array:
+    """z(w) at shape ξ, the inverse of `variate`."""
+    xi = np.asarray(xi, dtype=float)
+    p = _pivot(xi)
+    inner = np.where(xi < 0.0, np.minimum(w, p), np.maximum(w, p))
+    x, rest = xi * inner, w - inner
+    with np.errstate(all="ignore"):
+        # Of w − p = u − ½ ξ u² the root that is small where w is near p.
+        root = np.sqrt(1.0 - 2.0 * xi * rest)
+        u = np.where(np.isinf(rest), rest, 2.0 * rest / (1.0 + root))
+        return np.where(
+            np.isinf(inner),
+            np.where(xi == 0.0, inner, np.expm1(x) / xi),
+            inner * _ratio(np.expm1(x), x),
+        ) + u * np.exp(xi * p)
+
+
+def linked_shape(h: Array) -> tuple[Array, Array]:
+    """ξ = −½ + (3/2)/(1 + 2 e^{−h}) and dξ/dh: between −½ and 1, 0 at h = 0, slope ⅓ there."""
+    share = expit(np.subtract(h, np.log(2.0)))
+    width = HIGHEST - LOWEST
+    return LOWEST + width * share, width * share * (1.0 - share)
+
+
+def shape_latent(xi: float) -> float:
+    """The h of a shape ξ."""
+    return float(logit((xi - LOWEST) / (HIGHEST - LOWEST)) + np.log(2.0))
+
+
+def gev_moments(xi: Array) -> tuple[Array, Array]:
+    """Mean and variance of an extreme value z of shape ξ: (Γ₁ − 1)/ξ and (Γ₂ − Γ₁²)/ξ².
+
+    Γ_k = Γ(1 − kξ); infinite from ξ = 1 and from ξ = ½ on. Near ξ = 0 by the series of log Γ.
+    """
+    xi = np.asarray(xi, dtype=float)
+    near = np.abs(xi) < SMALL
+    small = np.where(near, xi, 0.0)
+    with np.errstate(all="ignore"):
+        first = np.where(near, small * _series(_ZETA[1:], small), gammaln(1.0 - xi))
+        mean = np.where(near, _series(_ZETA[1:], small), first / xi) * _ratio(
+            np.expm1(first), first
+        )
+        powers = 2.0 ** np.arange(_ZETA.size) - 2.0
+        excess = _series((_ZETA * powers)[2:], small)  # (log Γ₂ − 2 log Γ₁)/ξ²
+        excess = np.where(near, excess, (gammaln(1.0 - 2.0 * xi) - 2.0 * first) / xi**2)
+        variance = np.exp(2.0 * first) * excess * _ratio(np.expm1(excess * xi**2), excess * xi**2)
+    return np.where(xi < 1.0, mean, np.inf), np.where(xi < 0.5, variance, np.inf)
