@@ -26,6 +26,8 @@ from .wrappers.rounded import Rounded
 from .wrappers.scipy import ScipyLikelihood
 
 __all__ = [
+    "GEV",
+    "SHASH",
     "AdditivePoisson",
     "AsymmetricLaplace",
     "Bernoulli",
@@ -36,7 +38,6 @@ __all__ = [
     "BoxCoxNormal",
     "BoxCoxT",
     "ConstantLatent",
-    "GEV",
     "GEVShape",
     "Gaussian",
     "GeneralisedPareto",
@@ -57,7 +58,6 @@ __all__ = [
     "Ordinal",
     "Poisson",
     "Rounded",
-    "SHASH",
     "ScipyLikelihood",
     "SignalNoiseGaussian",
     "Softmax",

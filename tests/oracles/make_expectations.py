@@ -661,7 +661,7 @@ def von_mises(q, coarse, y):
 COUNTS = dict.fromkeys((student_t, beta, negative_binomial, probit, log_logistic), DOUBLE)
 COUNTS |= dict.fromkeys((student_t_nu, beta_mean, softmax, log_normal, zero_inflated, beta_binomial,
                          inflated_poisson, inflated_beta, logistic, inflated_negative_binomial,
-                         shash, box_cox_t, tweedie), SLOW)  # fmt: skip
+                         shash, box_cox_t, tweedie,
                          gev, gev_shape, generalised_pareto_shape), SLOW)  # fmt: skip
 
 # likelihood: function, targets, (means, variances) of each latent, parameters, metadata
