@@ -1,4 +1,4 @@
-"""`m.predict_component()`: one additive part of a latent function, with its bands."""
+"""`m.predict_component()`: additive parts of a latent function, with bands, and their shares."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import Projector
 from ..predictive.predictor import Predictor
 
-__all__ = ["component"]
+__all__ = ["additive_parts", "component", "contributions"]
 
 BLOCK_ROWS = 4096  # So many rows are computed at once, so that memory stays bounded.
 
@@ -49,6 +49,37 @@ def component(
         raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
     curves = [mean + np.sqrt(variance) * z for z in (0.0, *ndtri(np.sort(ends)))]
     return tuple(_natural_scale(likelihood, j, curves) if natural else curves)
+
+
+def contributions(predictor: Predictor, X: Array, weights: Array) -> dict[str, np.ndarray]:
+    """How much the additive parts of every latent vary over rows X of some weights: columns.
+
+    f = mean(x) + Σ_p h_p(x), all at their posterior means. "sd" is the standard deviation of h_p
+    over the rows, "share" is cov(h_p, f)/var(f): shares of one latent sum to 1. A share below 0
+    belongs to a part that others counteract. A mean function that is not constant is a part.
+    """
+    rows: dict[str, list[object]] = {key: [] for key in ("latent", "part", "sd", "share")}
+    sizes = [len(prior.Z) for prior in predictor.priors]
+    by_latent = predictor.family.by_latent(predictor.q, sizes)
+    for name, prior, q in zip(
+        predictor.likelihood.latents, predictor.priors, by_latent, strict=True
+    ):
+        parts = {
+            part.name: _moments_of_part(part, prior, q, X)[0][:, 0]
+            for part in additive_parts(prior.kernel)
+        }
+        level = np.broadcast_to(prior.mean.evaluate(X)[0], len(X))
+        if np.ptp(level) > 0.0:
+            parts["mean function"] = level
+        centred = {part: h - weights @ h for part, h in parts.items()}
+        whole = np.sum(list(centred.values()), axis=0)
+        variance = float(weights @ whole**2)
+        for part, h in centred.items():
+            rows["latent"].append(name)
+            rows["part"].append(part)
+            rows["sd"].append(float(np.sqrt(weights @ h**2)))
+            rows["share"].append(float(weights @ (h * whole)) / variance if variance > 0 else 0.0)
+    return {key: np.array(column) for key, column in rows.items()}
 
 
 def _moments_of_part(
@@ -91,7 +122,7 @@ def _natural_scale(likelihood: Likelihood, j: int, curves: list[Array]) -> list[
 
 def _part(kernel: Kernel, part: int | str) -> Kernel:
     """The additive part with this index or name; an error that lists the parts."""
-    parts = _flat(kernel)
+    parts = additive_parts(kernel)
     if isinstance(part, str):
         found = [one for one in parts if one.name == part]
         if len(found) == 1:
@@ -107,7 +138,8 @@ def _part(kernel: Kernel, part: int | str) -> Kernel:
     )
 
 
-def _flat(kernel: Kernel) -> list[Kernel]:
+def additive_parts(kernel: Kernel) -> list[Kernel]:
+    """The parts of a sum, nested sums counted through; a kernel that is no sum is its only part."""
     if not isinstance(kernel, Sum):
         return [kernel]
-    return [leaf for part in kernel.parts for leaf in _flat(part)]
+    return [leaf for part in kernel.parts for leaf in additive_parts(part)]
