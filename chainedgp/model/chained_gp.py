@@ -913,7 +913,7 @@ class ChainedGP(ParamzModel):
         groups: Mapping[str, Sequence[int | str]] | None = None,
         values: Data | None = None,
         num: int = 40,
-        rows: int | None = 200,
+        rows: int | None = None,
         level: float = 0.95,
         draws: int = 400,
         rng: Seed = 0,
@@ -930,7 +930,9 @@ class ChainedGP(ParamzModel):
 
         Quantities are the mean, or the median where there is no mean, the "width" of the central
         interval, all latents and all parameters of the distribution; for classes "P(…)" of each;
-        and on request "median", "noise" and "ignorance", the parts of the predictive variance.
+        and on request "median", "noise" and "ignorance", the parts of the predictive variance. Of a
+        likelihood that is known by its density alone the mean and the width, too, are computed on
+        request: they are integrals for each row.
 
         Importance is judged by redrawing an input from its observed values, the other inputs of
         each row as they are: right for inputs of two values and for skewed ones. "total" is the
@@ -952,8 +954,8 @@ class ChainedGP(ParamzModel):
         groups : {name: inputs} that change together, such as the columns of one category.
         values : values of the input, (k,); for a group (k, columns). None takes all values of an
             input of up to 8, else `num` from the 1 % to the 99 % quantile.
-        rows : most rows to average over, chosen at random with a fixed seed; None is all. They
-            count by their weights.
+        rows : most rows to average over, chosen at random with a fixed seed; None is 200 for a
+            likelihood with one latent, 100 with two, 25 with more. They count by their weights.
         level : probability of the bands, and of the interval whose width is judged.
         draws, rng : number of joint draws for bands, and their seed or Generator.
         X : rows to average over; None takes those of the model.

@@ -11,7 +11,7 @@ from ..assessment.components import additive_parts, component
 from ..assessment.effects.dependence import Dependence, individual_curves, partial_dependence
 from ..assessment.effects.frames import LEVEL, NUM, Scene, one_name
 from ..assessment.effects.importance import importance
-from ..assessment.effects.population import ROWS, Population, is_category, label_of
+from ..assessment.effects.population import Population, is_category, label_of
 from ..assessment.effects.quantities import Quantity, latent_quantities
 from ..data.arguments import one_of, positive_int
 from ..data.types import Data, Metadata
@@ -43,7 +43,7 @@ def plot_effects(
     groups: Groups = None,
     values: Data | None = None,
     num: int = NUM,
-    rows: int | None = ROWS,
+    rows: int | None = None,
     level: float = LEVEL,
     X: Data | None = None,
     Y_metadata: Metadata = None,
@@ -150,8 +150,9 @@ def plot_components(
 
 
 def _bars_of(scene: Scene) -> list[str]:
-    """What bars are of by default: the mean and the width, or probabilities of classes."""
-    return [*scene.central(), *(["width"] if "width" in scene.known else [])]
+    """What bars are of by default: the mean and the width, else all that `m.effects()` has."""
+    listed = [quantity.name for quantity in scene.listed(None)]
+    return listed if "width" not in listed else [*scene.central(), "width"]
 
 
 def _draw_bars(

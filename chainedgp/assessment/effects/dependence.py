@@ -71,7 +71,8 @@ def partial_dependence(
     else:
         size, seed = positive_int(draws, "draws"), int(as_generator(rng).integers(2**31))
         drawn = [_drawn_averages(population, X, quantity, size, seed) for X in sets]
-        low, high = np.quantile(drawn, ends, axis=1)
+        with np.errstate(invalid="ignore"):  # An average may be infinite.
+            low, high = np.quantile(drawn, ends, axis=1)
     return Dependence(values, mean, low, high)
 
 

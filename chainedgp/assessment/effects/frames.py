@@ -15,15 +15,14 @@ from ...predictive.fitted import FittedModel
 from ..components import contributions
 from .dependence import DRAWS, individual_curves, partial_dependence
 from .importance import importance
-from .population import ROWS, Groups, Population, label_of
-from .quantities import Quantity, central, chosen, quantities
+from .population import Groups, Population, label_of
+from .quantities import ON_REQUEST, Quantity, central, chosen, quantities
 
 __all__ = ["Scene", "as_frame", "effects", "one_name"]
 
 KINDS = ("importance", "average", "individual", "parts")
 LEVEL = 0.95  # Bands, and the interval whose width is judged, have this probability.
 NUM = 40  # A curve has so many points.
-ON_REQUEST = ("median", "noise", "ignorance")  # These are left out where all quantities are meant.
 
 
 class Scene:
@@ -36,7 +35,7 @@ class Scene:
         self,
         model: FittedModel,
         groups: Groups = None,
-        rows: int | None = ROWS,
+        rows: int | None = None,
         level: float = LEVEL,
         X: Data | None = None,
         Y_metadata: Metadata = None,
@@ -46,18 +45,36 @@ class Scene:
         self.known = quantities(model.likelihood, self.level, self.population.metadata)
 
     def central(self) -> list[str]:
-        """Names of what stands for the target itself: its mean, median or probabilities."""
+        """Names of what stands for the target itself: its mean, median or probabilities.
+
+        Of a likelihood that is known by its density alone the first latent, since moments are
+        integrals over y for each row.
+        """
+        if self._by_density:
+            return [self.model.likelihood.latents[0]]
         predictor, metadata = self.population.predictor, self.population.metadata
         return central(self.known, predictor.distribution(self.population.X, metadata))
+
+    @property
+    def _by_density(self) -> bool:
+        likelihood = self.model.likelihood
+        known = likelihood.has_moments and likelihood.has_cdf
+        return not known and likelihood.target_support.num_classes is None
 
     def listed(self, of: str | Sequence[str] | None) -> list[Quantity]:
         """The quantities asked for; None is all that are always defined, the central one first."""
         if of is not None:
             return chosen(self.known, of)
         first = self.central()
-        left_out = (*first, *ON_REQUEST, *(["mean"] if first == ["median"] else []))
+        left_out = [*first, *ON_REQUEST, *(["mean"] if first == ["median"] else [])]
+        left_out += ["mean", "width"] if self._by_density else []
         several = [name for name in self.known if name.startswith("P(")] or first
-        rest = [name for name in self.known if name not in (*several, *left_out)]
+        drawn = {self.known[name].latent for name in several} - {None}  # A mean may be a latent.
+        rest = [
+            name
+            for name, quantity in self.known.items()
+            if name not in (*several, *left_out) and quantity.latent not in drawn
+        ]
         return chosen(self.known, [*several, *rest])
 
     def one(self, of: str | None) -> Quantity:
@@ -91,7 +108,7 @@ def effects(
     groups: Groups = None,
     values: Data | None = None,
     num: int = NUM,
-    rows: int | None = ROWS,
+    rows: int | None = None,
     level: float = LEVEL,
     draws: int = DRAWS,
     rng: Seed = 0,

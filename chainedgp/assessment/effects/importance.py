@@ -65,6 +65,12 @@ def _parts(population: Population, columns: list[int], wanted: Sequence[Quantity
     rows, w = [population.with_values(columns, value) for value in values], population.weights
     h = predicted(wanted, population.predictor, np.concatenate(rows), population.metadata)
     h = h.reshape(len(wanted), len(values), len(w))  # (k, values, rows)
+    with np.errstate(invalid="ignore"):  # A mean may be infinite: there is no importance for it.
+        return _variances(h, p, w)
+
+
+def _variances(h: Array, p: Array, w: Array) -> Array:
+    """total, alone and whole (3, k) of a table (k, values, rows) with these probabilities."""
     by_row = np.einsum("v,kvi->ki", p, h)
     by_value = np.einsum("i,kvi->kv", w, h)
     mean = by_row @ w

@@ -18,7 +18,9 @@ from ...predictive.predictor import Predictor
 
 __all__ = ["Population", "is_category", "label_of"]
 
-ROWS = 200  # Effects are averages over so many rows, unless more are asked for.
+ROWS = (200, 100, 25)
+"""Effects of a likelihood with one, two or more latents are averages over so many rows, unless
+others are asked for: the more latents, the longer takes the integral over them for each row."""
 FEW_VALUES = 8  # A column with at most so many different values is shown as a category.
 ENDS = (0.01, 0.99)  # A curve runs between these quantiles of a column.
 Groups = Mapping[str, Sequence[int | str]] | None
@@ -55,7 +57,7 @@ class Population:
         model: FittedModel,
         groups: Groups = None,
         X: Data | None = None,
-        rows: int | None = ROWS,
+        rows: int | None = None,
         Y_metadata: Metadata = None,
     ) -> Population:
         """The rows of a model, or X; at most `rows` of them, chosen at random with a fixed seed.
@@ -73,7 +75,8 @@ class Population:
         shares = np.ones(len(every)) if weights is None else np.asarray(weights, dtype=float)
         shares = shares / shares.sum()
         chosen = np.arange(len(every))
-        if rows is not None and positive_int(rows, "rows") < len(every):
+        rows = ROWS[min(len(model.latents), 3) - 1] if rows is None else positive_int(rows, "rows")
+        if rows < len(every):
             chosen = np.sort(np.random.default_rng(0).choice(len(every), rows, replace=False))
         kept = shares[chosen]
         if not kept.sum() > 0.0:  # Nearly all weight lies in rows that were not chosen.
@@ -112,7 +115,8 @@ class Population:
     def shown_values(self, columns: Sequence[int], num: int) -> Array:
         """Values (k, c) at which to show an effect: those of a category, or a grid of `num`."""
         if is_category(self.every, columns):
-            return np.unique(self.every[:, list(columns)], axis=0)
+            seen = np.unique(self.every[:, list(columns)], axis=0)
+            return seen if len(columns) == 1 else seen[::-1]  # (1, 0, 0) stands before (0, 1, 0).
         if len(columns) > 1:
             raise InputError(
                 f"the group of {', '.join(self.input_names[d] for d in columns)} has more than "

@@ -23,6 +23,7 @@ from ...predictive.distribution import Predictive
 from ...predictive.predictor import Predictor
 
 __all__ = [
+    "ON_REQUEST",
     "Quantity",
     "at_latents",
     "central",
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 OfLatents = Callable[..., Array]
+ON_REQUEST = ("median", "noise", "ignorance")  # Where all quantities are meant these are left out.
 NUMERIC = 500  # A moment that is an integral over y has so many values of the density.
 
 
@@ -76,7 +78,8 @@ def quantities(
             _add(named, latent, "latent")
     for name in likelihood.natural_parameters(*_probe(likelihood), **keywords):
         parameter = _parameter(likelihood, name, keywords)
-        if not any(_same(likelihood, parameter, other, keywords) for other in named.values()):
+        others = [other for key, other in named.items() if key not in ON_REQUEST]
+        if not any(_same(likelihood, parameter, other, keywords) for other in others):
             _add(named, parameter, "parameter")
     return named
 
