@@ -954,8 +954,9 @@ class ChainedGP(ParamzModel):
         groups : {name: inputs} that change together, such as the columns of one category.
         values : values of the input, (k,); for a group (k, columns). None takes all values of an
             input of up to 8, else `num` from the 1 % to the 99 % quantile.
-        rows : most rows to average over, chosen at random with a fixed seed; None is 200 for a
-            likelihood with one latent, 100 with two, 25 with more. They count by their weights.
+        rows : most rows to average over, chosen at random with a fixed seed. None is 200 for the
+            importance and 1,000 for a curve; for a likelihood with two latents 100 and 400, with
+            more 25 and 50. They count by their weights.
         level : probability of the bands, and of the interval whose width is judged.
         draws, rng : number of joint draws for bands, and their seed or Generator.
         X : rows to average over; None takes those of the model.

@@ -66,7 +66,7 @@ def plot_effects(
     groups, values, num, rows, level, X, Y_metadata : as in `m.effects`.
     """
     one_of(kind, KINDS, "kind")
-    scene = Scene(model, groups, rows, level, X, Y_metadata)
+    scene = Scene(model, groups, rows, level, X, Y_metadata, curve=input is not None)
     if input is None:
         found = importance(scene.population, scene.listed(_bars_of(scene) if of is None else of))
         ax = _draw_bars(ax, found.inputs, found.quantities, found.total)

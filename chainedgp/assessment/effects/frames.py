@@ -28,7 +28,7 @@ NUM = 40  # A curve has so many points.
 class Scene:
     """What all effects of one call share: the rows to average over, and the quantities.
 
-    Parameters are those of `ChainedGP.effects`.
+    Parameters are those of `ChainedGP.effects`, and whether rows are for a curve.
     """
 
     def __init__(
@@ -39,9 +39,10 @@ class Scene:
         level: float = LEVEL,
         X: Data | None = None,
         Y_metadata: Metadata = None,
+        curve: bool = False,
     ) -> None:
         self.model, self.level = model, fraction(level, "level")
-        self.population = Population.of(model, groups, X, rows, Y_metadata)
+        self.population = Population.of(model, groups, X, rows, Y_metadata, curve)
         self.known = quantities(model.likelihood, self.level, self.population.metadata)
 
     def central(self) -> list[str]:
@@ -121,7 +122,7 @@ def effects(
         raise InputError(
             f"kind={kind!r} {'needs an input' if input is None else 'is of all inputs at once'}."
         )
-    scene = Scene(model, groups, rows, level, X, Y_metadata)
+    scene = Scene(model, groups, rows, level, X, Y_metadata, curve=input is not None)
     if kind == "parts":
         return _parts(scene)
     if input is None:

@@ -18,9 +18,9 @@ from ...predictive.predictor import Predictor
 
 __all__ = ["Population", "is_category", "label_of"]
 
-ROWS = (200, 100, 25)
-"""Effects of a likelihood with one, two or more latents are averages over so many rows, unless
-others are asked for: the more latents, the longer takes the integral over them for each row."""
+ROWS, CURVE_ROWS = (200, 100, 25), (1000, 400, 50)
+"""Importance, and curves, of a likelihood with one, two or more latents are averages over so many
+rows, unless others are asked for: the more latents, the longer takes their integral for a row."""
 FEW_VALUES = 8  # A column with at most so many different values is shown as a category.
 ENDS = (0.01, 0.99)  # A curve runs between these quantiles of a column.
 Groups = Mapping[str, Sequence[int | str]] | None
@@ -59,10 +59,11 @@ class Population:
         X: Data | None = None,
         rows: int | None = None,
         Y_metadata: Metadata = None,
+        curve: bool = False,
     ) -> Population:
         """The rows of a model, or X; at most `rows` of them, chosen at random with a fixed seed.
 
-        Rows count by their weights, if the model has any.
+        Rows count by their weights, if the model has any. curve : whether they are for a curve.
         """
         predictor, (names, columns) = model._predictor(), grouped(model, groups)
         metadata = metadata_at_rest(model, Y_metadata)
@@ -75,7 +76,8 @@ class Population:
         shares = np.ones(len(every)) if weights is None else np.asarray(weights, dtype=float)
         shares = shares / shares.sum()
         chosen = np.arange(len(every))
-        rows = ROWS[min(len(model.latents), 3) - 1] if rows is None else positive_int(rows, "rows")
+        default = (CURVE_ROWS if curve else ROWS)[min(len(model.latents), 3) - 1]
+        rows = default if rows is None else positive_int(rows, "rows")
         if rows < len(every):
             chosen = np.sort(np.random.default_rng(0).choice(len(every), rows, replace=False))
         kept = shares[chosen]
