@@ -18,7 +18,7 @@ from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import Projector
 from ..predictive.predictor import Predictor
 
-__all__ = ["additive_parts", "component", "contributions"]
+__all__ = ["additive_parts", "centred_component", "component", "contributions"]
 
 BLOCK_ROWS = 4096  # So many rows are computed at once, so that memory stays bounded.
 
@@ -49,6 +49,31 @@ def component(
         raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
     curves = [mean + np.sqrt(variance) * z for z in (0.0, *ndtri(np.sort(ends)))]
     return tuple(_natural_scale(likelihood, j, curves) if natural else curves)
+
+
+def centred_component(
+    predictor: Predictor, X: Array, latent: int, part: int, rows: Array, weights: Array
+) -> tuple[Array, Array]:
+    """Mean and variance (n,) of q of a part less its average over rows, h(x) − Σ_i w_i h(x_i).
+
+    The level of a latent may belong to any of its parts, so that each alone is known only up to a
+    constant; their shapes are known better. With d(x) the difference of columns, A_x − Σ_i w_i A_i,
+
+        variance = k(x, x) − 2 Σ_i w_i k(x, x_i) + Σ_ij w_i w_j k(x_i, x_j) + dᵀ(S − I)d.
+
+    X : (n, D). rows, weights : (m, D) and (m,), of sum 1.
+    """
+    prior, sizes = predictor.priors[latent], [len(prior.Z) for prior in predictor.priors]
+    q = predictor.family.by_latent(predictor.q, sizes)[latent]
+    kernel = additive_parts(prior.kernel)[part]
+    with one_blas_thread():
+        centre = prior.L_inv @ (kernel.K(prior.Z, rows) @ weights)  # (M,)
+        d = prior.L_inv @ kernel.K(prior.Z, X) - centre[:, None]  # (M, n)
+        between = kernel.K(X, rows) @ weights  # (n,)
+        own = kernel.Kdiag(X)
+        open_before = own - 2.0 * between + weights @ kernel.K(rows) @ weights
+        variance = open_before + np.einsum("ij,ij->j", q.S_minus_I @ d, d)
+        return q.mu @ d, np.maximum(variance, VARIANCE_FLOOR * own)
 
 
 def contributions(predictor: Predictor, X: Array, weights: Array) -> dict[str, np.ndarray]:

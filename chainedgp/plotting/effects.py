@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import ndtri
 
-from ..assessment.components import additive_parts, component
+from ..assessment.components import additive_parts, centred_component, component
 from ..assessment.effects.dependence import Dependence, individual_curves, partial_dependence
 from ..assessment.effects.frames import LEVEL, NUM, Scene, one_name
 from ..assessment.effects.importance import importance
 from ..assessment.effects.population import Population, is_category, label_of
 from ..assessment.effects.quantities import Quantity, latent_quantities
-from ..data.arguments import one_of, positive_int
+from ..data.arguments import fraction, one_of, positive_int
 from ..data.types import Data, Metadata
 from ..errors import InputError
 from ..kernels import Kernel
@@ -109,6 +110,7 @@ def plot_components(
     at: Place = None,
     limits: tuple[float, float] | None = None,
     num: int | None = None,
+    centred: bool = True,
     ax: Axes | Sequence[Axes] | np.ndarray | None = None,
 ) -> np.ndarray:
     """The additive parts of a latent whose kernel is a sum, one axes each, with bands of q.
@@ -116,29 +118,37 @@ def plot_components(
     Each part is drawn along the input that it reads, or if it reads several along `input`, the
     others at rest. `m.effects(kind="parts")` has how much each contributes.
 
+    Parts are drawn less their averages over the rows of the data. Their sum tells nothing about
+    which of them holds the level: bands of parts with their levels are wider.
+
     Parameters
     ----------
     latent : index or name of the latent.
     input : index or name; None takes the first column of parts that read several.
     level : probability of the bands.
     at, limits, num : where other inputs are held, and the grid, as in `plot_slice`.
+    centred : False draws the parts with their levels, as `predict_component` has them.
 
     Returns an array of axes, one for each part.
     """
-    j, predictor = latent_index(latent, model.latents), model._predictor()
+    j, population = latent_index(latent, model.latents), Population.of(model, curve=True)
+    level, predictor = fraction(level, "level"), population.predictor
     kernel = predictor.priors[j].kernel
     names = [part.name for part in additive_parts(kernel)]
-    axes = style.many_axes(ax, len(names), share=False)
-    ends = (50.0 - 50.0 * level, 50.0 + 50.0 * level)
+    axes, z = style.many_axes(ax, len(names), share=False), ndtri(0.5 + 0.5 * level)
     for k, (name, axis) in enumerate(zip(names, axes, strict=True)):
         column = _column_of_part(model, kernel, k, input)
         x = grids.axis_values(model, column, num, limits)
         rows = grids.rows_along(model, [column], x[:, None], at)
-        middle, low, high = component(predictor, rows, j, k, bands=ends)
-        colour = style.SEQUENCE[k % len(style.SEQUENCE)]
-        bands = [(low[:, 0], high[:, 0])]
-        style.draw_bands(axis, x, bands, np.array([100.0 * level]), colour)
-        axis.plot(x, middle[:, 0], color=colour, lw=1.4, label="median", zorder=2)
+        if centred:
+            around = population.X, population.weights
+            mean, variance = centred_component(predictor, rows, j, k, *around)
+        else:
+            mean, variance = (moment[:, 0] for moment in component(predictor, rows, j, k))
+        colour, half = style.SEQUENCE[k % len(style.SEQUENCE)], z * np.sqrt(variance)
+        ends = [(mean - half, mean + half)]
+        style.draw_bands(axis, x, ends, np.array([100.0 * level]), colour)
+        axis.plot(x, mean, color=colour, lw=1.4, label="median", zorder=2)
         axis.set_xlim(x[0], x[-1])
         label = style.words(model.latents[j] if len(names) == 1 else name)
         style.tidy(axis, grids.input_names(model)[column], label)

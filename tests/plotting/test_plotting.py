@@ -629,13 +629,23 @@ def test_a_curve_resolves_every_season():
 
 def test_parts_of_a_kernel_have_an_axes_each():
     m = seasons()
-    axes = m.plot_components()
+    axes = m.plot_components(centred=False)
     assert [ax.get_ylabel() for ax in axes] == ["trend", "season"]
     for ax, part in zip(axes, ("trend", "season"), strict=True):
         x = line(ax, "median").get_xdata()
         middle, low, high = m.predict_component(x, 0, part, bands=(2.5, 97.5))
         np.testing.assert_allclose(line(ax, "median").get_ydata(), middle[:, 0])
         np.testing.assert_allclose(np.c_[band(ax, "95 % interval")], np.c_[x, low, high])
+    centred = m.plot_components(num=50)[1]  # against the joint posterior of rows, by brute force
+    x, kernel = np.r_[line(centred, "median").get_xdata(), m.X[:, 0]][:, None], m.kernels[0].season
+    prior, q = m._predictor().priors[0], m._predictor().q[0]
+    A = prior.L_inv @ kernel.K(prior.Z, x)
+    mean, C = q.mu @ A, kernel.K(x) + A.T @ (q.S - np.eye(len(A))) @ A
+    T = np.c_[np.eye(50), np.full((50, len(m.X)), -1.0 / len(m.X))]
+    sd = np.sqrt(np.diag(T @ C @ T.T))
+    np.testing.assert_allclose(line(centred, "median").get_ydata(), T @ mean, atol=1e-9)
+    _, low, high = band(centred, "95 % interval")
+    np.testing.assert_allclose((high - low) / (2.0 * stats.norm.ppf(0.975)), sd, rtol=1e-6)
     one = model("gauss").plot_components("log_variance", num=5)
     assert [ax.get_ylabel() for ax in one] == ["log variance"]
     kernel = K.RBF(2, name="space") + K.RBF(1, active_dims=[1], name="time")
