@@ -93,14 +93,14 @@ def draw(model, x, y, mean, sd, folder):
     ax.legend(*ax.get_legend_handles_labels(), loc="upper left", fontsize=8, frameon=False, ncols=3)
     ax.set_ylim(25, 90)
     ax.figure.set_size_inches(8.0, 3.4)
-    axes = model.plot_components("mean", limits=(0, ALL))
+    axes = model.plot_components("mean", limits=(0, ALL), groups={"trend": ["line", "trend"]})
     for axis in axes:
         axis.axvline(FITTED, color="0.4", lw=0.8, ls="--")
     noise = model.plot_latents(limits=(FITTED - 2, FITTED + 2), natural=True)
     late_years = np.abs(x - FITTED) < 2
     for axis, truth in zip(noise, (mean, sd**2), strict=True):
         axis.plot(x[late_years], truth[late_years], ".", ms=3, color=TRUTH, label="truth")
-    noise[0].legend(loc="lower left", fontsize=8, frameon=False, ncols=4)
+    noise[0].legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize=8, frameon=False, ncols=4)
     for name, each in (("forecast", ax), ("parts", axes[0]), ("parameters", noise[0])):
         path = folder / f"{name}.png"
         each.figure.savefig(path, dpi=150)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 from scipy.special import ndtri
 
@@ -18,7 +20,14 @@ from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import Projector
 from ..predictive.predictor import Predictor
 
-__all__ = ["additive_parts", "centred_component", "component", "contributions"]
+__all__ = [
+    "additive_part",
+    "additive_parts",
+    "centred_component",
+    "component",
+    "contributions",
+    "grouped_parts",
+]
 
 BLOCK_ROWS = 4096  # So many rows are computed at once, so that memory stays bounded.
 
@@ -40,7 +49,7 @@ def component(
     else:
         sizes = [len(prior.Z) for prior in predictor.priors]
         prior, q = predictor.priors[j], predictor.family.by_latent(predictor.q, sizes)[j]
-        kernel = _part(prior.kernel, part)
+        kernel = additive_part(prior.kernel, part)
         mean, variance = _moments_of_part(kernel, prior, q, predictor.inputs(Xnew))
     if bands is None and not natural:
         return mean, variance
@@ -52,28 +61,57 @@ def component(
 
 
 def centred_component(
-    predictor: Predictor, X: Array, latent: int, part: int, rows: Array, weights: Array
+    predictor: Predictor,
+    X: Array,
+    latent: int,
+    kernels: Sequence[Kernel],
+    rows: Array,
+    weights: Array,
 ) -> tuple[Array, Array]:
-    """Mean and variance (n,) of q of a part less its average over rows, h(x) − Σ_i w_i h(x_i).
+    """Mean and variance (n,) of q of some parts less their average, h(x) − Σ_i w_i h(x_i).
 
     The level of a latent may belong to any of its parts, so that each alone is known only up to a
-    constant; their shapes are known better. With d(x) the difference of columns, A_x − Σ_i w_i A_i,
+    constant; their shapes are known better. With k the sum of the parts' kernels and d(x) the
+    difference of columns, A_x − Σ_i w_i A_i, of A = L⁻¹ k(Z, X),
 
         variance = k(x, x) − 2 Σ_i w_i k(x, x_i) + Σ_ij w_i w_j k(x_i, x_j) + dᵀ(S − I)d.
 
-    X : (n, D). rows, weights : (m, D) and (m,), of sum 1.
+    X : (n, D). kernels : additive parts of the latent's kernel. rows, weights : (m, D) and (m,), of
+    sum 1; no weights and no rows, (0, D), leave the level as it is.
     """
     prior, sizes = predictor.priors[latent], [len(prior.Z) for prior in predictor.priors]
     q = predictor.family.by_latent(predictor.q, sizes)[latent]
-    kernel = additive_parts(prior.kernel)[part]
+
+    def K(one: Array, two: Array | None = None) -> Array:
+        return np.sum([kernel.K(one, two) for kernel in kernels], axis=0)
+
     with one_blas_thread():
-        centre = prior.L_inv @ (kernel.K(prior.Z, rows) @ weights)  # (M,)
-        d = prior.L_inv @ kernel.K(prior.Z, X) - centre[:, None]  # (M, n)
-        between = kernel.K(X, rows) @ weights  # (n,)
-        own = kernel.Kdiag(X)
-        open_before = own - 2.0 * between + weights @ kernel.K(rows) @ weights
-        variance = open_before + np.einsum("ij,ij->j", q.S_minus_I @ d, d)
+        d = prior.L_inv @ K(prior.Z, X)  # (M, n)
+        own = np.sum([kernel.Kdiag(X) for kernel in kernels], axis=0)
+        before = own.copy()
+        if len(rows):
+            d -= (prior.L_inv @ (K(prior.Z, rows) @ weights))[:, None]
+            before += weights @ K(rows) @ weights - 2.0 * K(X, rows) @ weights
+        variance = before + np.einsum("ij,ij->j", q.S_minus_I @ d, d)
         return q.mu @ d, np.maximum(variance, VARIANCE_FLOOR * own)
+
+
+def grouped_parts(
+    kernel: Kernel, groups: Mapping[str, Sequence[int | str]] | None
+) -> dict[str, list[Kernel]]:
+    """Additive parts of a kernel by name: those of the groups together, the others alone."""
+    parts = additive_parts(kernel)
+    together = {
+        name: [additive_part(kernel, member) for member in members]
+        for name, members in (groups or {}).items()
+    }
+    taken = [id(part) for members in together.values() for part in members]
+    if not all(together.values()) or len(set(taken)) < len(taken):
+        raise InputError(
+            f"groups must be {{name: parts}}, each part in one group at most; got {groups!r}."
+        )
+    alone = {part.name: [part] for part in parts if id(part) not in taken}
+    return {**together, **alone}
 
 
 def contributions(predictor: Predictor, X: Array, weights: Array) -> dict[str, np.ndarray]:
@@ -145,7 +183,7 @@ def _natural_scale(likelihood: Likelihood, j: int, curves: list[Array]) -> list[
     )
 
 
-def _part(kernel: Kernel, part: int | str) -> Kernel:
+def additive_part(kernel: Kernel, part: int | str) -> Kernel:
     """The additive part with this index or name; an error that lists the parts."""
     parts = additive_parts(kernel)
     if isinstance(part, str):

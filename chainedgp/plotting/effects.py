@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtri
 
-from ..assessment.components import additive_parts, centred_component, component
+from ..assessment.components import centred_component, grouped_parts
 from ..assessment.effects.dependence import Dependence, individual_curves, partial_dependence
 from ..assessment.effects.frames import LEVEL, NUM, Scene, one_name
 from ..assessment.effects.importance import importance
@@ -111,6 +111,7 @@ def plot_components(
     limits: tuple[float, float] | None = None,
     num: int | None = None,
     centred: bool = True,
+    groups: Groups = None,
     ax: Axes | Sequence[Axes] | np.ndarray | None = None,
 ) -> np.ndarray:
     """The additive parts of a latent whose kernel is a sum, one axes each, with bands of q.
@@ -128,29 +129,27 @@ def plot_components(
     level : probability of the bands.
     at, limits, num : where other inputs are held, and the grid, as in `plot_slice`.
     centred : False draws the parts with their levels, as `predict_component` has them.
+    groups : {name: parts} that are drawn as one, such as {"trend": ["linear", "rbf"]}.
 
     Returns an array of axes, one for each part.
     """
     j, population = latent_index(latent, model.latents), Population.of(model, curve=True)
     level, predictor = fraction(level, "level"), population.predictor
-    kernel = predictor.priors[j].kernel
-    names = [part.name for part in additive_parts(kernel)]
-    axes, z = style.many_axes(ax, len(names), share=False), ndtri(0.5 + 0.5 * level)
-    for k, (name, axis) in enumerate(zip(names, axes, strict=True)):
-        column = _column_of_part(model, kernel, k, input)
+    parts = grouped_parts(predictor.priors[j].kernel, groups)
+    axes, z = style.many_axes(ax, len(parts), share=False), ndtri(0.5 + 0.5 * level)
+    size = len(population.X) if centred else 0
+    around = population.X[:size], population.weights[:size]
+    for k, (axis, (name, kernels)) in enumerate(zip(axes, parts.items(), strict=True)):
+        column = _column_of_part(model, kernels, input)
         x = grids.axis_values(model, column, num, limits)
         rows = grids.rows_along(model, [column], x[:, None], at)
-        if centred:
-            around = population.X, population.weights
-            mean, variance = centred_component(predictor, rows, j, k, *around)
-        else:
-            mean, variance = (moment[:, 0] for moment in component(predictor, rows, j, k))
+        mean, variance = centred_component(predictor, rows, j, kernels, *around)
         colour, half = style.SEQUENCE[k % len(style.SEQUENCE)], z * np.sqrt(variance)
         ends = [(mean - half, mean + half)]
         style.draw_bands(axis, x, ends, np.array([100.0 * level]), colour)
         axis.plot(x, mean, color=colour, lw=1.4, label="median", zorder=2)
         axis.set_xlim(x[0], x[-1])
-        label = style.words(model.latents[j] if len(names) == 1 else name)
+        label = style.words(model.latents[j] if len(parts) == 1 else name)
         style.tidy(axis, grids.input_names(model)[column], label)
     axes[-1].figure.align_ylabels(list(axes))
     return axes
@@ -243,16 +242,15 @@ def _draw_points(
     ax.set_xlim(-0.5, len(x) - 0.5)
 
 
-def _column_of_part(model: FittedModel, kernel: Kernel, k: int, input: int | str | None) -> int:
-    """The column that part k is drawn along."""
-    parts = additive_parts(kernel)
-    reads = [int(d) for d in parts[k].columns]
+def _column_of_part(model: FittedModel, kernels: Sequence[Kernel], input: int | str | None) -> int:
+    """The column that a part, or several together, is drawn along."""
+    reads = sorted({int(d) for kernel in kernels for d in kernel.columns})
     if len(reads) == 1 or input is None:
         return reads[0]
     column = grids.column_index(model, input)
     if column not in reads:
         raise InputError(
-            f"input {input!r} is not read by the part {parts[k].name!r}: it reads "
+            f"input {input!r} is not read by the part {kernels[0].name!r}: it reads "
             f"{', '.join(grids.input_names(model)[d] for d in reads)}."
         )
     return column

@@ -646,6 +646,12 @@ def test_parts_of_a_kernel_have_an_axes_each():
     np.testing.assert_allclose(line(centred, "median").get_ydata(), T @ mean, atol=1e-9)
     _, low, high = band(centred, "95 % interval")
     np.testing.assert_allclose((high - low) / (2.0 * stats.norm.ppf(0.975)), sd, rtol=1e-6)
+    (both,) = m.plot_components(num=50, groups={"both": ["trend", "season"]}, centred=False)
+    mean = m.predict_latents(x[:50])[0][:, 0] - m.mean_functions[0].value
+    np.testing.assert_allclose(line(both, "median").get_ydata(), mean, rtol=1e-9)
+    for wrong in ({"a": []}, {"a": ["trend"], "b": [0]}):
+        with pytest.raises(InputError, match="groups must be"):
+            m.plot_components(groups=wrong)
     one = model("gauss").plot_components("log_variance", num=5)
     assert [ax.get_ylabel() for ax in one] == ["log variance"]
     kernel = K.RBF(2, name="space") + K.RBF(1, active_dims=[1], name="time")
