@@ -124,13 +124,15 @@ def main():
         new, y_new = x[~early, None], y[~early]
         shares.append(inside(model.predictive(new), y_new))
         # Hyperparameters are not known either: averaging over them makes bands a little wider.
-        over = model.over_hyperparameters(10 if arguments.quick else 30)
-        shares_over.append(inside(over.predictive(new), y_new))
+        if not arguments.quick:
+            over = model.over_hyperparameters()
+            shares_over.append(inside(over.predictive(new), y_new))
         if seed == arguments.seed:
             print(model.effects(kind="parts").to_string(index=False))
             draw(model, x, y, mean, sd, arguments.output)
     print(f"months of {arguments.sets} forecasts: {told(np.mean(shares, axis=0))}")
-    print(f"averaged over hyperparameters: {told(np.mean(shares_over, axis=0))}")
+    if shares_over:
+        print(f"averaged over hyperparameters: {told(np.mean(shares_over, axis=0))}")
 
 
 if __name__ == "__main__":

@@ -236,7 +236,7 @@ def _draw_points(
     if found.low is not None and found.high is not None:
         words = f"{style.percent(100.0 * level)} interval"
         ax.vlines(x, found.low, found.high, color=blue, lw=2.0, label=words, zorder=2)
-    ax.plot(x, found.mean, "o", color=blue, ms=5, mec="white", label="average", zorder=3)
+    ax.plot(x, found.mean, "o", color=blue, ms=5, label="average", zorder=3)
     words_of = [one if isinstance(one, str) else f"{one:.4g}" for one in labels]
     ax.set_xticks(x, words_of)
     ax.set_xlim(-0.5, len(x) - 0.5)
