@@ -1,6 +1,7 @@
 """Draws every figure of docs/gallery.md: python docs/make_gallery.py [names …]."""
 
 import argparse
+import runpy
 from functools import cache
 from pathlib import Path
 
@@ -100,6 +101,43 @@ def many_inputs():
     return fitted(X, y, L.HetGaussian(), names, "price", num_inducing=50)
 
 
+DISTRICT = {"district": ["harbour", "hill", "old town"]}
+
+
+@cache
+def rents():
+    """Rents whose mean is driven by the district above all, and whose scatter by the age."""
+    rng = np.random.default_rng(0)
+    n = 300
+    area, age = 60.0 * np.exp(0.4 * rng.standard_normal(n)), rng.uniform(0.0, 100.0, n)
+    lift, kind = (rng.uniform(size=n) < 0.3).astype(float), rng.integers(3, size=n)
+    mean = np.array([9.0, 12.0, 16.0])[kind] + 0.8 * lift - 1.5 * np.log(area / 60.0)
+    y = mean + np.exp(-0.6 + 0.012 * age) * rng.standard_normal(n)
+    X = np.column_stack([area, age, lift, np.eye(3)[kind]])
+    names = ["area (m²)", "age (years)", "lift", *DISTRICT["district"]]
+    return fitted(X, y, L.HetGaussian(), names, "rent (€/m²)", num_inducing=60)
+
+
+@cache
+def demand():
+    """A town's demand of electricity over 20 years, with the kernels of examples/forecast.py."""
+    forecast = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "forecast.py"))
+    x, _, _, y = forecast["simulate"](np.random.default_rng(0), forecast["ALL"])
+    early = x < forecast["FITTED"]
+    return forecast["fit"](x[early], y[early]), x[~early], y[~early]
+
+
+def forecast_figure():
+    model, x, y = demand()
+    ax = model.plot(levels=(50, 90), limits=(0.0, 25.0))
+    ax.plot(x, y, ".", ms=3, color="#D55E00", label="not fitted")
+    ax.axvline(20.0, color="0.4", lw=0.8, ls="--")
+    ax.legend(loc="upper left", fontsize=8, frameon=False, ncols=3)
+    ax.set_ylim(25.0, 90.0)
+    ax.figure.set_size_inches(7.5, 3.2)
+    return ax
+
+
 # ---- figures ------------------------------------------------------------------------------------
 
 FIGURES = {
@@ -125,6 +163,15 @@ FIGURES = {
     "trace": lambda: motorcycle().plot_trace(),
     "trace_gap": lambda: motorcycle().plot_trace("seconds", gap=True),
     "relevance": lambda: many_inputs().plot_relevance(),
+    "effects": lambda: rents().plot_effects(groups=DISTRICT),
+    "effects_curve": lambda: rents().plot_effects("area (m²)", kind="individual"),
+    "effects_category": lambda: rents().plot_effects("district", groups=DISTRICT),
+    "effects_noise": lambda: rents().plot_effects("age (years)", of="variance"),
+    "forecast": forecast_figure,
+    "components": lambda: demand()[0].plot_components(
+        "mean", limits=(0.0, 25.0), groups={"trend": ["line", "trend"]}
+    ),
+    "components_noise": lambda: demand()[0].plot_components("log_variance", limits=(0.0, 25.0)),
 }
 
 

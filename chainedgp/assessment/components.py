@@ -1,6 +1,8 @@
-"""`m.predict_component()`: one additive part of a latent function, with its bands."""
+"""`m.predict_component()`: additive parts of a latent function, with bands, and their shares."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from scipy.special import ndtri
@@ -18,7 +20,14 @@ from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import Projector
 from ..predictive.predictor import Predictor
 
-__all__ = ["component"]
+__all__ = [
+    "additive_part",
+    "additive_parts",
+    "centred_component",
+    "component",
+    "contributions",
+    "grouped_parts",
+]
 
 BLOCK_ROWS = 4096  # So many rows are computed at once, so that memory stays bounded.
 
@@ -40,7 +49,7 @@ def component(
     else:
         sizes = [len(prior.Z) for prior in predictor.priors]
         prior, q = predictor.priors[j], predictor.family.by_latent(predictor.q, sizes)[j]
-        kernel = _part(prior.kernel, part)
+        kernel = additive_part(prior.kernel, part)
         mean, variance = _moments_of_part(kernel, prior, q, predictor.inputs(Xnew))
     if bands is None and not natural:
         return mean, variance
@@ -49,6 +58,91 @@ def component(
         raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
     curves = [mean + np.sqrt(variance) * z for z in (0.0, *ndtri(np.sort(ends)))]
     return tuple(_natural_scale(likelihood, j, curves) if natural else curves)
+
+
+def centred_component(
+    predictor: Predictor,
+    X: Array,
+    latent: int,
+    kernels: Sequence[Kernel],
+    rows: Array,
+    weights: Array,
+) -> tuple[Array, Array]:
+    """Mean and variance (n,) of q of some parts less their average, h(x) − Σ_i w_i h(x_i).
+
+    The level of a latent may belong to any of its parts, so that each alone is known only up to a
+    constant; their shapes are known better. With k the sum of the parts' kernels and d(x) the
+    difference of columns, A_x − Σ_i w_i A_i, of A = L⁻¹ k(Z, X),
+
+        variance = k(x, x) − 2 Σ_i w_i k(x, x_i) + Σ_ij w_i w_j k(x_i, x_j) + dᵀ(S − I)d.
+
+    X : (n, D). kernels : additive parts of the latent's kernel. rows, weights : (m, D) and (m,), of
+    sum 1; no weights and no rows, (0, D), leave the level as it is.
+    """
+    prior, sizes = predictor.priors[latent], [len(prior.Z) for prior in predictor.priors]
+    q = predictor.family.by_latent(predictor.q, sizes)[latent]
+
+    def K(one: Array, two: Array | None = None) -> Array:
+        return np.sum([kernel.K(one, two) for kernel in kernels], axis=0)
+
+    with one_blas_thread():
+        d = prior.L_inv @ K(prior.Z, X)  # (M, n)
+        own = np.sum([kernel.Kdiag(X) for kernel in kernels], axis=0)
+        before = own.copy()
+        if len(rows):
+            d -= (prior.L_inv @ (K(prior.Z, rows) @ weights))[:, None]
+            before += weights @ K(rows) @ weights - 2.0 * K(X, rows) @ weights
+        variance = before + np.einsum("ij,ij->j", q.S_minus_I @ d, d)
+        return q.mu @ d, np.maximum(variance, VARIANCE_FLOOR * own)
+
+
+def grouped_parts(
+    kernel: Kernel, groups: Mapping[str, Sequence[int | str]] | None
+) -> dict[str, list[Kernel]]:
+    """Additive parts of a kernel by name: those of the groups together, the others alone."""
+    parts = additive_parts(kernel)
+    together = {
+        name: [additive_part(kernel, member) for member in members]
+        for name, members in (groups or {}).items()
+    }
+    taken = [id(part) for members in together.values() for part in members]
+    if not all(together.values()) or len(set(taken)) < len(taken):
+        raise InputError(
+            f"groups must be {{name: parts}}, each part in one group at most; got {groups!r}."
+        )
+    alone = {part.name: [part] for part in parts if id(part) not in taken}
+    return {**together, **alone}
+
+
+def contributions(predictor: Predictor, X: Array, weights: Array) -> dict[str, np.ndarray]:
+    """How much the additive parts of every latent vary over rows X of some weights: columns.
+
+    f = mean(x) + Σ_p h_p(x), all at their posterior means. "sd" is the standard deviation of h_p
+    over the rows, "share" is cov(h_p, f)/var(f): shares of one latent sum to 1. A share below 0
+    belongs to a part that others counteract. A mean function that is not constant is a part.
+    """
+    rows: dict[str, list[object]] = {key: [] for key in ("latent", "part", "sd", "share")}
+    sizes = [len(prior.Z) for prior in predictor.priors]
+    by_latent = predictor.family.by_latent(predictor.q, sizes)
+    for name, prior, q in zip(
+        predictor.likelihood.latents, predictor.priors, by_latent, strict=True
+    ):
+        parts = {
+            part.name: _moments_of_part(part, prior, q, X)[0][:, 0]
+            for part in additive_parts(prior.kernel)
+        }
+        level = np.broadcast_to(prior.mean.evaluate(X)[0], len(X))
+        if np.ptp(level) > 0.0:
+            parts["mean function"] = level
+        centred = {part: h - weights @ h for part, h in parts.items()}
+        whole = np.sum(list(centred.values()), axis=0)
+        variance = float(weights @ whole**2)
+        for part, h in centred.items():
+            rows["latent"].append(name)
+            rows["part"].append(part)
+            rows["sd"].append(float(np.sqrt(weights @ h**2)))
+            rows["share"].append(float(weights @ (h * whole)) / variance if variance > 0 else 0.0)
+    return {key: np.array(column) for key, column in rows.items()}
 
 
 def _moments_of_part(
@@ -89,9 +183,9 @@ def _natural_scale(likelihood: Likelihood, j: int, curves: list[Array]) -> list[
     )
 
 
-def _part(kernel: Kernel, part: int | str) -> Kernel:
+def additive_part(kernel: Kernel, part: int | str) -> Kernel:
     """The additive part with this index or name; an error that lists the parts."""
-    parts = _flat(kernel)
+    parts = additive_parts(kernel)
     if isinstance(part, str):
         found = [one for one in parts if one.name == part]
         if len(found) == 1:
@@ -107,7 +201,8 @@ def _part(kernel: Kernel, part: int | str) -> Kernel:
     )
 
 
-def _flat(kernel: Kernel) -> list[Kernel]:
+def additive_parts(kernel: Kernel) -> list[Kernel]:
+    """The parts of a sum, nested sums counted through; a kernel that is no sum is its only part."""
     if not isinstance(kernel, Sum):
         return [kernel]
-    return [leaf for part in kernel.parts for leaf in _flat(part)]
+    return [leaf for part in kernel.parts for leaf in additive_parts(part)]

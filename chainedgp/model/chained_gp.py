@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from paramz import Model, Param, Parameterized
 from .. import plotting
 from ..assessment.check import ROWS, Check, check
 from ..assessment.components import component
+from ..assessment.effects import effects
 from ..assessment.loo import LOO, REFIT, loo
 from ..assessment.residuals import z_scores
 from ..assessment.summary import summary
@@ -932,6 +933,85 @@ class ChainedGP(ParamzModel):
         """
         return component(self._predictor(), Xnew, latent, part, bands=bands, natural=natural)
 
+    @checks_names
+    def effects(
+        self,
+        input: int | str | None = None,
+        of: str | Sequence[str] | None = None,
+        *,
+        kind: str | None = None,
+        groups: Mapping[str, Sequence[int | str]] | None = None,
+        values: Data | None = None,
+        num: int = 40,
+        rows: int | None = None,
+        level: float = 0.95,
+        draws: int = 400,
+        rng: Seed = 0,
+        X: Data | None = None,
+        Y_metadata: Metadata = None,
+    ) -> Frame | Table:
+        """What drives the mean, and what drives the noise: effects of inputs as a data frame.
+
+            m.effects()                               # every input, every quantity: shares
+            m.effects(of="mean")                      # every input for the mean, largest first
+            m.effects("temperature", of="scale")      # how the scale depends on one input
+            m.effects("temperature", kind="individual")   # the same, for each row
+            m.effects(kind="parts")                   # what the parts of kernels contribute
+
+        Quantities are the mean, or the median where there is no mean, the "width" of the central
+        interval, all latents and all parameters of the distribution; for classes "P(…)" of each;
+        and on request "median", "noise" and "ignorance", the parts of the predictive variance. Of a
+        likelihood that is known by its density alone the mean and the width, too, are computed on
+        request: they are integrals for each row.
+
+        Importance is judged by redrawing an input from its observed values, the other inputs of
+        each row as they are: right for inputs of two values and for skewed ones. "total" is the
+        share of the quantity's variance that is lost if the input is not known, "alone" the part
+        of it that does not depend on other inputs (total and first-order indices of Sobol), "sd"
+        the root of the variance that is lost, in the unit of the quantity.
+
+        Partial dependence is the prediction averaged over the rows, with one value of the input in
+        all of them. "low" and "high" hold the average itself under q, with the correlations
+        between rows: exact for latents, else from joint draws. The width and the median have no
+        band: they include already what is not known.
+
+        Parameters
+        ----------
+        input : index or name of an input, or the name of a group; None judges all.
+        of : name of a quantity; for importance also several, and None is all of them.
+        kind : "importance", "average", "individual" or "parts"; None is the first without an
+            input and the second with one.
+        groups : {name: inputs} that change together, such as the columns of one category.
+        values : values of the input, (k,); for a group (k, columns). None takes all values of an
+            input of up to 8, else `num` from the 1 % to the 99 % quantile.
+        rows : most rows to average over, chosen at random with a fixed seed. None is 200 for the
+            importance and 1,000 for a curve; for a likelihood with two latents 100 and 400, with
+            more 25 and 50. They count by their weights.
+        level : probability of the bands, and of the interval whose width is judged.
+        draws, rng : number of joint draws for bands, and their seed or Generator.
+        X : rows to average over; None takes those of the model.
+        Y_metadata : one value each for all rows, such as an exposure; None takes medians.
+
+        Returns
+        -------
+        A pandas DataFrame; where pandas is not installed a `Table`, which has the same columns.
+        """
+        return effects(
+            self,
+            input,
+            of,
+            kind=kind,
+            groups=groups,
+            values=values,
+            num=num,
+            rows=rows,
+            level=level,
+            draws=draws,
+            rng=rng,
+            X=X,
+            Y_metadata=Y_metadata,
+        )
+
     # ---- figures: the functions of `chainedgp.plotting`, with the model as first argument --------
 
     @checks_names
@@ -993,6 +1073,8 @@ class ChainedGP(ParamzModel):
     plot_relevance = plotting.plot_relevance
     plot_centiles = plotting.plot_centiles
     plot_worm = plotting.plot_worm
+    plot_effects = plotting.plot_effects
+    plot_components = plotting.plot_components
 
     # ---- printing -------------------------------------------------------------------------------
 

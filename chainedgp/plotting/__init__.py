@@ -5,7 +5,8 @@ matplotlib is imported when the first figure is drawn, not before.
 
 from .centiles import plot_centiles, plot_worm
 from .density import plot_density
-from .diagnostics import plot_calibration, plot_pit, plot_relevance, plot_trace
+from .diagnostics import plot_calibration, plot_pit, plot_trace
+from .effects import plot_components, plot_effects, plot_relevance
 from .fit import plot_fit, plot_latents, plot_slice
 from .maps import plot_map
 from .survival import plot_hazard, plot_survival
@@ -13,7 +14,9 @@ from .survival import plot_hazard, plot_survival
 __all__ = [
     "plot_calibration",
     "plot_centiles",
+    "plot_components",
     "plot_density",
+    "plot_effects",
     "plot_fit",
     "plot_hazard",
     "plot_latents",

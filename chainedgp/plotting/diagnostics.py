@@ -1,8 +1,7 @@
-"""Is the fit to be trusted: calibration, the trace of the bound, relevances of the inputs."""
+"""Is the fit to be trusted: calibration, the trace of the bound."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,12 +15,12 @@ from ..inference.result import OptimizationResult
 from ..linalg import Array
 from ..predictive.fitted import FittedModel
 from ..predictive.observed import pit_ends
-from . import grids, style
+from . import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_calibration", "plot_pit", "plot_relevance", "plot_trace"]
+__all__ = ["plot_calibration", "plot_pit", "plot_trace"]
 
 SQUARE = (3.6, 3.4)  # Figures whose two axes have the same units have this size in inches.
 # A trace may have these horizontal axes; their values are in these columns of `trace_array`.
@@ -141,44 +140,6 @@ def plot_trace(
     ax.axhline(result.bound, color=style.POINTS, lw=0.8, ls="--", label="at the end")
     style.legend_above(ax)
     return style.tidy(ax, against, "bound")
-
-
-def plot_relevance(
-    model: FittedModel,
-    *,
-    groups: Mapping[str, Sequence[int | str]] | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """How much each input matters to each latent: one bar per input and latent.
-
-    The bar is how much the posterior mean of the latent changes per standard deviation of the
-    input, between values that the data have, root mean square over the rows of the data. An input
-    with short bars for all latents could be left out: `loo` of a model without it tells.
-
-    groups : inputs that belong together, {name: indices or names of columns}, such as the columns
-        of 0 and 1 that code one category. A group has one bar: how much the latent varies (its
-        standard deviation) over the combinations that the data have of these columns.
-    """
-    names, columns = grids.grouped(model, groups)
-    table = grids.relevances(model, columns)  # (D, b)
-    D, b = table.shape
-    ax = style.one_axes(ax, (style.SIZE[0], 0.9 + D * (0.14 + 0.14 * b)))
-    height = 0.8 / b
-    for j, latent in enumerate(model.latents):
-        ax.barh(
-            np.arange(D) + (j - 0.5 * (b - 1)) * height,
-            table[:, j],
-            height=0.9 * height,
-            color=style.SEQUENCE[j % len(style.SEQUENCE)],
-            hatch=("", "////", "....", "xxxx")[j % 4],
-            edgecolor="white",
-            lw=0.0,
-            label=style.words(latent),
-        )
-    ax.set_yticks(np.arange(D), names)
-    ax.set_ylim(D - 0.5, -0.5)  # The axis points down: the first input is on top.
-    style.legend_above(ax)
-    return style.tidy(ax, "relevance (change of the latent per sd of the input)")
 
 
 def _transform(

@@ -32,7 +32,7 @@ def plot_fit(
     levels: Sequence[float] = LEVELS,
     *,
     limits: tuple[float, float] | None = None,
-    num: int = 200,
+    num: int | None = None,
     data: bool = True,
     legend: bool = True,
     Y_metadata: Metadata = None,
@@ -48,7 +48,9 @@ def plot_fit(
     Parameters
     ----------
     levels : probabilities of the bands, in percent.
-    limits, num : ends and number of points of the grid in x; None takes the range of the data.
+    limits : ends of the grid in x; None takes the range of the data.
+    num : number of points of the grid; None takes 200, or more where the kernels have shorter
+        lengthscales or periods, so that each of many seasons is resolved.
     data, legend : whether to draw them.
     Y_metadata : metadata of the drawn rows (exposure, trials); None takes medians of the data.
     ax : axes to draw on; None makes a figure.
@@ -77,7 +79,7 @@ def plot_slice(
     at: Place = None,
     latent: int | str | None = None,
     limits: tuple[float, float] | None = None,
-    num: int = 200,
+    num: int | None = None,
     data: bool = False,
     legend: bool = True,
     Y_metadata: Metadata = None,
@@ -110,7 +112,7 @@ def plot_slice(
         if data and model.X.shape[1] > 1:
             draw_data(ax, model, model.X[:, column], shown)
     if model.X.shape[1] > 1:
-        _draw_rug(ax, np.asarray(model.X[:, column]))
+        style.draw_rug(ax, np.asarray(model.X[:, column]))
     ax.set_xlim(x[0], x[-1])
     style.tidy(ax, grids.axis_name(model, [column], at), ylabel)
     if legend:
@@ -126,7 +128,7 @@ def plot_latents(
     at: Place = None,
     natural: bool = False,
     limits: tuple[float, float] | None = None,
-    num: int = 200,
+    num: int | None = None,
     legend: bool = True,
     ax: Axes | None = None,
 ) -> np.ndarray:
@@ -223,10 +225,3 @@ def _draw_target(
     _draw_quantiles(ax, x, table, levels, step=not support.continuous)
     ax.set_ylim(*target_limits(model, y, table[:, 0], table[:, len(levels)], data))
     return name
-
-
-def _draw_rug(ax: Axes, values: Array) -> None:
-    """Ticks at the foot of the axes where the data lie in this input."""
-    shown = values[:: max(1, len(values) // 500)]
-    foot = ax.get_xaxis_transform()
-    ax.plot(shown, np.zeros(len(shown)), "|", transform=foot, ms=5, mew=0.4, color=style.POINTS)

@@ -7,34 +7,26 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ..assessment.effects.importance import importance
+from ..assessment.effects.population import Population
+from ..assessment.effects.quantities import latent_quantities
 from ..data.arguments import positive_int
-from ..data.rows import WEIGHTS
-from ..data.types import Data, Metadata
+from ..data.types import Data
 from ..errors import InputError
-from ..likelihoods.observation import OBSERVATION
+from ..kernels.scales import shortest_scale
 from ..linalg import Array
 from ..predictive.fitted import FittedModel
+from ..predictive.inputs import column_index, grouped, input_names, metadata_at_rest
 
-__all__ = ["input_names", "relevances", "target_name"]
+__all__ = ["column_index", "grouped", "input_names", "metadata_at_rest", "target_name"]
 
 Place: TypeAlias = Data | Mapping[int, float] | Mapping[str, float] | None
 """Where inputs that are not drawn are held: a row, or values of some; None is the medians."""
 MARGIN = 0.02  # a grid reaches so far beyond the data on either side, in ranges of the data
-SAMPLE_ROWS = 200  # rows of the data, at most, over which relevances are averaged
-STEP = 0.1  # least change of an input, in its standard deviations, by which a slope is taken
-MOST_PATTERNS = 50  # combinations of several columns, at most, that are tried
+SAMPLE_ROWS = 60  # rows of the data, at most, by which the input to draw along is chosen
+LEAST_POINTS, MOST_POINTS = 200, 2000  # A curve has so many points, at least and at most,
+POINTS_PER_SCALE = 16  # and within those so many for each of the shortest lengths of its functions.
 MOST_NAMED = 4  # inputs at rest, at most, that are named on an axis
-
-
-def input_names(model: FittedModel) -> list[str]:
-    """Names of the inputs: the model's `input_names`, else x, or x0, x1, …"""
-    D = model.X.shape[1]
-    given = getattr(model, "input_names", None)
-    if given is not None:
-        if isinstance(given, str) or len(given) != D:
-            raise InputError(f"input_names must be {D} names, one per column; got {given!r}.")
-        return [str(name) for name in given]
-    return ["x"] if D == 1 else [f"x{d}" for d in range(D)]
 
 
 def target_name(model: FittedModel) -> str:
@@ -59,18 +51,6 @@ def target_label(model: FittedModel, metadata: Mapping[str, Data]) -> str:
     scalars = {key: np.asarray(value) for key, value in metadata.items() if not np.ndim(value)}
     words = [f"{key} {value:.4g}" for key, value in scalars.items()]
     return target_name(model) + (f" ({', '.join(words)})" if words else "")
-
-
-def column_index(model: FittedModel, input: int | str) -> int:
-    """Index of an input given by index or name."""
-    names = input_names(model)
-    if isinstance(input, str) and input in names:
-        return names.index(input)
-    if isinstance(input, int | np.integer) and -len(names) <= input < len(names):
-        return int(input) % len(names)
-    raise InputError(
-        f"input must be an index below {len(names)} or one of {', '.join(names)}; got {input!r}."
-    )
 
 
 def resting_point(model: FittedModel, at: Place = None) -> Array:
@@ -101,10 +81,18 @@ def rows_along(
 
 
 def axis_values(
-    model: FittedModel, column: int, num: int, limits: tuple[float, float] | None = None
+    model: FittedModel,
+    column: int,
+    num: int | None,
+    limits: tuple[float, float] | None = None,
+    least: int = LEAST_POINTS,
+    most: int = MOST_POINTS,
 ) -> Array:
-    """An even grid over the range of an input, a little wider, or over `limits`: (num,)."""
-    num = positive_int(num, "num")
+    """An even grid over the range of an input, a little wider, or over `limits`: (num,).
+
+    num : None takes as many points as show the fastest change that the model's kernels have along
+        this input, such as each of many seasons, but from `least` to `most`.
+    """
     if limits is None:
         x = np.asarray(model.X[:, column])
         low, high = float(x.min()), float(x.max())
@@ -114,106 +102,17 @@ def axis_values(
         low, high = (float(value) for value in limits)
         if not (np.isfinite([low, high]).all() and low < high):
             raise InputError(f"limits must be two numbers, low and high; got {limits!r}.")
-    return np.linspace(low, high, num)
-
-
-def metadata_at_rest(model: FittedModel, Y_metadata: Metadata = None) -> dict[str, Data]:
-    """Metadata of drawn rows: what is given, else a typical value of the data.
-
-    Exposure, trials and the like take their (lower) median; what says how an event was seen
-    (censored, entry) says nothing of the event itself and is left out.
-    """
-    typical = {
-        key: float(np.quantile(value, 0.5, method="lower"))
-        for key, value in model.Y_metadata.items()
-        if key not in (*OBSERVATION, WEIGHTS)
-    }
-    return {**typical, **(Y_metadata or {})}
-
-
-def relevances(model: FittedModel, groups: Sequence[Sequence[int]] | None = None) -> Array:
-    """How much each fitted latent changes with each input, or group of inputs, (groups, b).
-
-    Of a single column d it is the slope between values that the data have, times the column's
-    standard deviation s_d, root mean square over rows of the data:
-
-        r_dj = s_d mean_i[((m_j(x_i; x_d = u_i) − m_j(x_i; x_d = l_i))/(u_i − l_i))²]^½,
-
-    m_j the posterior mean of latent j; u_i and l_i the nearest values of the column that are h s_d
-    or more above and below x_id, and x_id itself where there are none. So a column of 0 and 1 is
-    judged by the step from one to the other, whatever the functions do between them.
-
-    Of several columns it is the standard deviation of m_j, root mean square over rows, when the
-    columns run through the combinations that the data have, all others as they are. For one column
-    of two values the two are the same.
-
-    groups : columns that are changed together, each an index or several; None is each alone.
-    """
-    data = np.asarray(model.X, dtype=float)
-    every = max(1, len(data) // SAMPLE_ROWS)
-    X = data[::every][:SAMPLE_ROWS]
-    groups = [[d] for d in range(X.shape[1])] if groups is None else groups
-    return np.stack([
-        _slopes(model, X, data, columns[0])
-        if len(columns) == 1
-        else _spread_over(model, X, data[:, list(columns)], list(columns))
-        for columns in groups
-    ])  # fmt: skip
-
-
-def grouped(
-    model: FittedModel, groups: Mapping[str, Sequence[int | str]] | None
-) -> tuple[list[str], list[list[int]]]:
-    """Names and columns of the groups of inputs, each that is in no group alone, in their order."""
-    names = input_names(model)
-    members = {
-        name: [column_index(model, input) for input in inputs]
-        for name, inputs in (groups or {}).items()
-    }
-    taken = [d for columns in members.values() for d in columns]
-    if not all(members.values()) or len(set(taken)) < len(taken):
-        raise InputError(
-            f"groups must be {{name: inputs}}, each input in one group at most; got {groups!r}."
-        )
-    alone = {names[d]: [d] for d in range(len(names)) if d not in taken}
-    ordered = sorted({**alone, **members}.items(), key=lambda pair: min(pair[1]))
-    return [name for name, _ in ordered], [columns for _, columns in ordered]
-
-
-def _slopes(model: FittedModel, X: Array, data: Array, d: int) -> Array:
-    """Root mean square of s_d times the slope of each latent between observed values, (b,)."""
-    values, s = np.unique(data[:, d]), float(np.std(data[:, d]))
-    if len(values) == 1:
-        return np.zeros(len(model.latents))
-    x, step = X[:, d], STEP * s
-    above = np.searchsorted(values, x + step, side="left")
-    below = np.searchsorted(values, x - step, side="right") - 1
-    ends = np.tile(X, (2, 1, 1))
-    ends[0, :, d] = np.where(above < len(values), values[np.minimum(above, len(values) - 1)], x)
-    ends[1, :, d] = np.where(below >= 0, values[np.maximum(below, 0)], x)
-    high, low = (model.predict_latents(rows)[0] for rows in ends)
-    slope = (high - low) / (ends[0, :, d] - ends[1, :, d])[:, None]
-    return s * np.sqrt(np.mean(slope**2, axis=0))
-
-
-def _spread_over(model: FittedModel, X: Array, seen: Array, columns: list[int]) -> Array:
-    """Root mean square over rows of the sd of each latent over combinations of columns, (b,)."""
-    patterns, counts = np.unique(seen, axis=0, return_counts=True)
-    if len(patterns) > MOST_PATTERNS:  # A few rows stand for all.
-        patterns = seen[np.linspace(0, len(seen) - 1, MOST_PATTERNS).astype(int)]
-        counts = np.ones(MOST_PATTERNS, dtype=int)
-    rows = np.tile(X, (len(patterns), 1, 1))  # (patterns, n, D)
-    rows[:, :, columns] = patterns[:, None, :]
-    means = np.stack([model.predict_latents(part)[0] for part in rows])  # (patterns, n, b)
-    share = counts / counts.sum()
-    centred = means - np.einsum("p,pnb->nb", share, means)
-    return np.sqrt(np.einsum("p,pnb->b", share, centred**2) / len(X))
+    if num is None:
+        scale = min(shortest_scale(p.kernel, column) for p in model._predictor().priors)
+        num = int(np.clip(np.ceil(POINTS_PER_SCALE * (high - low) / scale), least, most))
+    return np.linspace(low, high, positive_int(num, "num"))
 
 
 def most_relevant(model: FittedModel) -> int:
     """The input that moves the latents most; each latent in units of its own largest effect."""
     if model.X.shape[1] == 1:
         return 0
-    table = relevances(model)
+    population = Population.of(model, rows=SAMPLE_ROWS)
+    table = importance(population, latent_quantities(model.likelihood)).sd
     largest = table.max(axis=0)
     return int(np.argmax((table / np.where(largest > 0.0, largest, 1.0)).sum(axis=1)))

@@ -69,13 +69,20 @@ def one_axes(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
     return ax
 
 
-def many_axes(axes: Axes | Sequence[Axes] | np.ndarray | None, count: int) -> np.ndarray:
-    """`axes` as an array (count,), or those of a new figure, one below the other."""
+def many_axes(
+    axes: Axes | Sequence[Axes] | np.ndarray | None, count: int, share: bool = True
+) -> np.ndarray:
+    """`axes` as an array (count,), or those of a new figure, one below the other.
+
+    share : whether they have the same horizontal axis.
+    """
     if axes is None:
         from matplotlib import pyplot as plt
 
         size = (SIZE[0], 0.5 + 1.9 * count)
-        _, new = plt.subplots(count, figsize=size, layout="constrained", sharex=True, squeeze=False)
+        _, new = plt.subplots(
+            count, figsize=size, layout="constrained", sharex=share, squeeze=False
+        )
         return new[:, 0]
     found = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
     if found.size != count:
@@ -160,3 +167,10 @@ def draw_bands(
             label=f"{percent(level)} interval",
             zorder=1 + 0.1 * k,
         )
+
+
+def draw_rug(ax: Axes, values: Array) -> None:
+    """Ticks at the foot of the axes where the data lie in this input."""
+    shown = values[:: max(1, len(values) // 500)]
+    foot = ax.get_xaxis_transform()
+    ax.plot(shown, np.zeros(len(shown)), "|", transform=foot, ms=5, mew=0.4, color=POINTS)

@@ -103,6 +103,13 @@ class AveragedPredictive:
         """var[y] = `noise_variance` + `latent_variance`, (n, 1)."""
         return self.noise_variance + self.latent_variance
 
+    def variance_parts(self) -> dict[str, Array]:
+        """The variance in two parts, "noise" and "ignorance", which add up to it: (n, 1) each.
+
+        Ignorance is of the latents and of the hyperparameters that p_k differ in.
+        """
+        return {"noise": self.noise_variance, "ignorance": self.latent_variance}
+
     # ---- the distribution ------------------------------------------------------------------------
 
     def pdf(self, y: Data) -> Array:

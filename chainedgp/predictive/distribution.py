@@ -330,6 +330,42 @@ class Predictive(SurvivalCurves):
 
         return values
 
+    def parameter_means(
+        self, functions: Mapping[str, LatentFunction] | None = None
+    ) -> dict[str, np.ndarray]:
+        """E_q[t(f)] of the likelihood's natural parameters t: name -> (n, 1).
+
+        By 64 Gauss–Hermite nodes for a function of one latent, 20 for each of up to three, else
+        from 4,096 Sobol nodes. functions : other functions of the latents, as in `parameters`.
+        """
+        return {name: self._mean_of(t)[:, None] for name, t in self._functions(functions).items()}
+
+    def _mean_of(self, function: _At) -> np.ndarray:
+        """E_q[t(f)], (n,)."""
+        alone, _, moving = self._moving(function)
+        event = alone if len(moving) == 1 else self._event
+        if len(moving) == 1:
+            x, weights = quadrature.gauss_hermite(64)
+            z = np.eye(event.dim)[moving[0]][:, None, None] * x[:, None]  # (b, K, 1)
+        else:
+            rule = quadrature.rule_for(event.dim, 20 if event.dim <= 3 else 16)
+            z = np.stack([np.broadcast_to(c, rule.weights.shape).reshape(-1, 1) for c in rule.x])
+            weights = rule.weights.ravel()
+        result = np.empty(len(self))
+        for rows in _blocks(np.arange(len(self)), len(weights)):
+            result[rows] = weights @ function(event, rows, z)
+        return result
+
+    def variance_parts(self) -> dict[str, np.ndarray]:
+        """The variance of the targets in two parts, which add up to it: name -> (n, 1).
+
+            var[y] = E_q[var[y | f]] + var_q[E[y | f]]
+
+        "noise", the first, would remain if the latents were known: more rows do not remove it.
+        "ignorance", the second, is what the rows leave open about the latents: more rows do.
+        """
+        return {"noise": self.noise_variance, "ignorance": self.latent_variance}
+
     def _functions(self, functions: Mapping[str, LatentFunction] | None) -> dict[str, _At]:
         """Each function, or natural parameter, at the nodes z (b, K, 1) of some latents: (K, N)."""
 
@@ -364,16 +400,23 @@ class Predictive(SurvivalCurves):
 
         They follow from the marginal of that latent, whatever its correlation with others.
         """
-        alone = GaussianLatents(self._likelihood, self._means, self._marginals, self._event.kw)
-        rows, axes = np.arange(len(self)), np.eye(alone.dim)[:, :, None, None]  # (b, b, 1, 1)
-        probe = axes * np.linspace(-3.0, 3.0, 13)[:, None]
-        steps = [np.diff(function(alone, rows[:64], z), axis=0) for z in probe]
-        moving = [j for j, step in enumerate(steps) if step.any()] or [0]
+        alone, steps, moving = self._moving(function)
+        moving = moving or [0]
         j = moving[0]
         if len(moving) > 1 or (steps[j].max() > 0.0 and steps[j].min() < 0.0):
             return None
         sign = -1.0 if steps[j].min() < 0.0 else 1.0
-        return function(alone, rows, axes[j] * (sign * ndtri(levels))[:, None]).T.copy()
+        axis = np.eye(alone.dim)[j][:, None, None]
+        z = axis * (sign * ndtri(levels))[:, None]
+        return function(alone, np.arange(len(self)), z).T.copy()
+
+    def _moving(self, function: _At) -> tuple[GaussianLatents, list[np.ndarray], list[int]]:
+        """Latents without correlations, steps of a function along each, and those that move it."""
+        alone = GaussianLatents(self._likelihood, self._means, self._marginals, self._event.kw)
+        rows, axes = np.arange(len(self)), np.eye(alone.dim)[:, :, None, None]  # (b, b, 1, 1)
+        probe = axes * np.linspace(-3.0, 3.0, 13)[:, None]
+        steps = [np.diff(function(alone, rows[:64], z), axis=0) for z in probe]
+        return alone, steps, [j for j, step in enumerate(steps) if step.any()]
 
     def _sobol_quantiles(
         self, function: _At, levels: np.ndarray, count: int = BAND_NODES

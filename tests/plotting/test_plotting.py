@@ -18,7 +18,10 @@ from scipy import stats
 
 import chainedgp as cgp
 from chainedgp import plotting
-from chainedgp.errors import InputError
+from chainedgp.assessment.effects.importance import importance
+from chainedgp.assessment.effects.population import Population
+from chainedgp.assessment.effects.quantities import latent_quantities
+from chainedgp.errors import InputError, UnfittedWarning
 from chainedgp.inference.result import OptimizationResult, TracePoint
 from chainedgp.plotting import grids, style
 from chainedgp.plotting.diagnostics import _transform
@@ -496,6 +499,11 @@ def test_trace_of_a_model():
         plotting.plot_trace(fresh)
 
 
+def relevances(m, groups=None):
+    """Standard deviations (inputs, latents) that the bars of plot_relevance have."""
+    return importance(Population.of(m, groups), latent_quantities(m.likelihood)).sd
+
+
 def test_relevances_of_the_fitted_functions():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3)) * [1.0, 2.0, 1.0]
@@ -503,15 +511,20 @@ def test_relevances_of_the_fitted_functions():
     m = cgp.ChainedGP(X, y, L.HetGaussian(), kernels=K.Linear(3, ARD=True) + K.White(3, 0.7))
     m.optimize(messages=False)
     m.input_names = ["width", "height", "depth"]
-    found, s = grids.relevances(m), X.std(axis=0)
+    found, s = relevances(m), X.std(axis=0)
     np.testing.assert_allclose(found[:, 0], [2.0 * s[0], 0.5 * s[1], 0.0], atol=0.02)
     np.testing.assert_allclose(found[:, 1], [0.0, 0.0, s[2]], atol=0.25)  # of the log-variance
     ax = plotting.plot_relevance(m)
     widths = [bar.get_width() for bar in ax.patches]
-    np.testing.assert_allclose(widths, grids.relevances(m).T.ravel())
+    np.testing.assert_allclose(widths, relevances(m).T.ravel())
     assert [tick.get_text() for tick in ax.get_yticklabels()] == m.input_names
     assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first input on top
     assert labels(ax) == ["mean", "log variance"]
+    ax = m.plot_effects()
+    assert labels(ax) == ["mean", "width"]
+    expected = m.effects()[["mean", "width"]].to_numpy().T.ravel()
+    np.testing.assert_allclose([bar.get_width() for bar in ax.patches], expected)
+    assert labels(m.plot_effects(of=["log_variance", "variance"])) == ["log variance", "variance"]
 
 
 def with_categories(n=150):
@@ -532,7 +545,7 @@ def with_categories(n=150):
 
 def test_a_column_of_two_values_is_judged_by_the_step_between_them():
     m, X, _ = with_categories()
-    found = grids.relevances(m)[:, 0]
+    found = relevances(m)[:, 0]
     assert found[1] == pytest.approx(5.0 * X[:, 1].std(), rel=0.05)
     assert found[0] == pytest.approx(0.1 * X[:, 0].std(), rel=0.3)
     assert grids.most_relevant(m) == 1
@@ -547,27 +560,106 @@ def test_a_column_of_two_values_is_judged_by_the_step_between_them():
         jitter=1e-8,
     )
     scaled.optimize(only="variational", messages=False)
-    np.testing.assert_allclose(grids.relevances(scaled)[:, 0], found, rtol=1e-3)
+    np.testing.assert_allclose(relevances(scaled)[:, 0], found, rtol=1e-3)
     flat = cgp.ChainedGP(np.c_[X[:, 0], np.ones(len(X))], m.Y, L.Gaussian(), num_inducing=5)
-    assert grids.relevances(flat)[1, 0] == 0.0
+    with pytest.warns(UnfittedWarning):
+        assert relevances(flat)[1, 0] == 0.0
 
 
 def test_columns_of_one_category_have_one_bar():
     m, _, effect = with_categories()
-    ax = m.plot_relevance(groups={"kind": ["kind_a", 3, "kind_c"]})
+    groups = {"kind": ["kind_a", 3, "kind_c"]}
+    ax = m.plot_relevance(groups=groups)
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["z", "c", "kind"]
     widths = [bar.get_width() for bar in ax.patches]
     assert widths[2] == pytest.approx(effect.std(), rel=0.05)
-    np.testing.assert_allclose(widths[:2], grids.relevances(m)[:2, 0])
-    # one column of two values is a group of itself; many combinations are thinned out
-    alone = grids.relevances(m, [[1, 1]])
-    np.testing.assert_allclose(alone[0], grids.relevances(m)[1], rtol=1e-6)
-    assert np.isfinite(grids.relevances(m, [[0, 1], [2]])).all()
+    np.testing.assert_allclose(widths[:2], relevances(m)[:2, 0])
     for wrong in ({"a": []}, {"a": [0], "b": ["z"]}):
         with pytest.raises(InputError, match="groups must be"):
             m.plot_relevance(groups=wrong)
     with pytest.raises(InputError, match="kind_d"):
         m.plot_relevance(groups={"kind": ["kind_d"]})
+
+
+def test_an_effect_is_a_curve_or_points():
+    m, _, _ = with_categories()
+    groups = {"kind": ["kind_a", "kind_b", "kind_c"]}
+    ax = m.plot_effects("z", num=7)
+    found = m.effects("z", num=7)
+    np.testing.assert_allclose(line(ax, "average").get_ydata(), found["mean"])
+    xs, low, high = band(ax, "95 % interval")
+    np.testing.assert_allclose(np.c_[xs, low, high], found[["value", "low", "high"]])
+    ax = m.plot_effects("kind", groups=groups, level=0.9, kind="individual")
+    found = m.effects("kind", groups=groups, level=0.9)
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == groups["kind"]
+    np.testing.assert_allclose(line(ax, "average").get_ydata(), found["mean"])
+    (bars,) = [each for each in ax.collections if each.get_label() == "90 % interval"]
+    ends = [segment[:, 1] for segment in bars.get_segments()]
+    np.testing.assert_allclose(ends, found[["low", "high"]])
+    assert labels(ax) == ["single rows", "90 % interval", "average"]
+    ax = m.plot_effects("c", "width")
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0", "1"]
+    assert not ax.collections and ax.get_ylabel() == "width"
+    ax = m.plot_effects("z", kind="individual", num=3)
+    assert len(ax.lines) > 40 and ax.get_ylabel() == "mean of y"
+
+
+# ---- seasons ------------------------------------------------------------------------------------
+
+
+def seasons(period=1.0):
+    x = np.linspace(0.0, 42.0, 120)[:, None]
+    season = K.Periodic(1, period=period) * K.RBF(1, lengthscale=100.0, name="memory")
+    season.name = "season"
+    kernel = K.RBF(1, lengthscale=15.0, name="trend") + season
+    m = cgp.ChainedGP(x, np.sin(2.0 * np.pi * x) + 0.1 * x, L.Gaussian(), kernel, num_inducing=60)
+    m.optimize(only="variational")
+    return m
+
+
+def test_a_curve_resolves_every_season():
+    m = seasons()
+    x = line(m.plot(), "median").get_xdata()
+    assert 15 * 42 < len(x) < 20 * 45
+    assert len(line(m.plot(limits=(0.0, 2.0)), "median").get_xdata()) == 200
+    assert len(line(m.plot(num=30), "median").get_xdata()) == 30
+    assert len(line(m.plot_latents()[0], "median").get_xdata()) == len(x)
+    assert len(line(seasons(1e-3).plot(), "median").get_xdata()) == grids.MOST_POINTS
+
+
+def test_parts_of_a_kernel_have_an_axes_each():
+    m = seasons()
+    axes = m.plot_components(centred=False)
+    assert [ax.get_ylabel() for ax in axes] == ["trend", "season"]
+    for ax, part in zip(axes, ("trend", "season"), strict=True):
+        x = line(ax, "median").get_xdata()
+        middle, low, high = m.predict_component(x, 0, part, bands=(2.5, 97.5))
+        np.testing.assert_allclose(line(ax, "median").get_ydata(), middle[:, 0])
+        np.testing.assert_allclose(np.c_[band(ax, "95 % interval")], np.c_[x, low, high])
+    centred = m.plot_components(num=50)[1]  # against the joint posterior of rows, by brute force
+    x, kernel = np.r_[line(centred, "median").get_xdata(), m.X[:, 0]][:, None], m.kernels[0].season
+    prior, q = m._predictor().priors[0], m._predictor().q[0]
+    A = prior.L_inv @ kernel.K(prior.Z, x)
+    mean, C = q.mu @ A, kernel.K(x) + A.T @ (q.S - np.eye(len(A))) @ A
+    T = np.c_[np.eye(50), np.full((50, len(m.X)), -1.0 / len(m.X))]
+    sd = np.sqrt(np.diag(T @ C @ T.T))
+    np.testing.assert_allclose(line(centred, "median").get_ydata(), T @ mean, atol=1e-9)
+    _, low, high = band(centred, "95 % interval")
+    np.testing.assert_allclose((high - low) / (2.0 * stats.norm.ppf(0.975)), sd, rtol=1e-6)
+    (both,) = m.plot_components(num=50, groups={"both": ["trend", "season"]}, centred=False)
+    mean = m.predict_latents(x[:50])[0][:, 0] - m.mean_functions[0].value
+    np.testing.assert_allclose(line(both, "median").get_ydata(), mean, rtol=1e-9)
+    for wrong in ({"a": []}, {"a": ["trend"], "b": [0]}):
+        with pytest.raises(InputError, match="groups must be"):
+            m.plot_components(groups=wrong)
+    one = model("gauss").plot_components("log_variance", num=5)
+    assert [ax.get_ylabel() for ax in one] == ["log variance"]
+    kernel = K.RBF(2, name="space") + K.RBF(1, active_dims=[1], name="time")
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    m = cgp.ChainedGP(X, X[:, 0], L.Gaussian(), kernel, num_inducing=5)
+    m.optimize(only="variational")
+    assert [ax.get_xlabel() for ax in m.plot_components(num=4)] == ["x0", "x1"]
+    assert [ax.get_xlabel() for ax in m.plot_components(input=1, num=4)] == ["x1", "x1"]
 
 
 # ---- methods, names, style ----------------------------------------------------------------------

@@ -1,0 +1,143 @@
+"""The rows that effects are averaged over, and the values that an input has in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...data.arguments import positive_int
+from ...data.rows import WEIGHTS
+from ...data.types import Data, Metadata
+from ...errors import InputError
+from ...linalg import Array
+from ...predictive.fitted import FittedModel
+from ...predictive.inputs import column_index, grouped, input_names, metadata_at_rest
+from ...predictive.predictor import Predictor
+
+__all__ = ["Population", "is_category", "label_of"]
+
+ROWS, CURVE_ROWS = (200, 100, 25), (1000, 400, 50)
+"""Importance, and curves, of a likelihood with one, two or more latents are averages over so many
+rows, unless others are asked for: the more latents, the longer takes their integral for a row."""
+FEW_VALUES = 8  # A column with at most so many different values is shown as a category.
+ENDS = (0.01, 0.99)  # A curve runs between these quantiles of a column.
+Groups = Mapping[str, Sequence[int | str]] | None
+
+
+@dataclass(frozen=True)
+class Population:
+    """Rows that effects are averaged over, with what predicts at them.
+
+    Parameters
+    ----------
+    predictor : of the model, at its current parameters.
+    names : of the inputs, or groups of inputs.
+    columns : of each of these, indices.
+    input_names : of all D columns.
+    X, weights : the rows (n, D) of an average, and their shares (n,), which sum to 1.
+    every, shares : all rows (N, D), from which values of an input are redrawn, and their shares.
+    metadata : of all rows, one value each, such as a typical exposure.
+    """
+
+    predictor: Predictor
+    names: list[str]
+    columns: list[list[int]]
+    input_names: list[str]
+    X: Array
+    weights: Array
+    every: Array
+    shares: Array
+    metadata: dict[str, Data]
+
+    @classmethod
+    def of(
+        cls,
+        model: FittedModel,
+        groups: Groups = None,
+        X: Data | None = None,
+        rows: int | None = None,
+        Y_metadata: Metadata = None,
+        curve: bool = False,
+    ) -> Population:
+        """The rows of a model, or X; at most `rows` of them, chosen at random with a fixed seed.
+
+        Rows count by their weights, if the model has any. curve : whether they are for a curve.
+        """
+        predictor, (names, columns) = model._predictor(), grouped(model, groups)
+        metadata = metadata_at_rest(model, Y_metadata)
+        if any(np.ndim(value) for value in metadata.values()):
+            raise InputError("Y_metadata of effects must be one value each, the same in all rows.")
+        weights = model.Y_metadata.get(WEIGHTS) if X is None else None
+        if X is None and not len(model.X):
+            raise InputError("the model has no rows to average effects over: give some, X=…")
+        every = np.asarray(model.X) if X is None else predictor.inputs(X, "X")
+        shares = np.ones(len(every)) if weights is None else np.asarray(weights, dtype=float)
+        shares = shares / shares.sum()
+        chosen = np.arange(len(every))
+        default = (CURVE_ROWS if curve else ROWS)[min(len(model.latents), 3) - 1]
+        rows = default if rows is None else positive_int(rows, "rows")
+        if rows < len(every):
+            chosen = np.sort(np.random.default_rng(0).choice(len(every), rows, replace=False))
+        kept = shares[chosen]
+        if not kept.sum() > 0.0:  # Nearly all weight lies in rows that were not chosen.
+            chosen, kept = np.arange(len(every)), shares
+        return cls(
+            predictor,
+            names,
+            columns,
+            input_names(model),
+            every[chosen],
+            kept / kept.sum(),
+            every,
+            shares,
+            metadata,
+        )
+
+    def place(self, model: FittedModel, input: int | str) -> int:
+        """Where an input, or a group by its name, is among `names`."""
+        if isinstance(input, str) and input in self.names:
+            return self.names.index(input)
+        column = column_index(model, input)
+        for place, columns in enumerate(self.columns):
+            if columns == [column]:
+                return place
+        raise InputError(
+            f"input {self.input_names[column]!r} is part of a group: give the name of that, one of "
+            f"{', '.join(self.names)}."
+        )
+
+    def with_values(self, columns: Sequence[int], values: Array) -> Array:
+        """The rows X with these values (c,) in some columns."""
+        rows = self.X.copy()
+        rows[:, list(columns)] = values
+        return rows
+
+    def shown_values(self, columns: Sequence[int], num: int) -> Array:
+        """Values (k, c) at which to show an effect: those of a category, or a grid of `num`."""
+        if is_category(self.every, columns):
+            seen = np.unique(self.every[:, list(columns)], axis=0)
+            return seen if len(columns) == 1 else seen[::-1]  # (1, 0, 0) stands before (0, 1, 0).
+        if len(columns) > 1:
+            raise InputError(
+                f"the group of {', '.join(self.input_names[d] for d in columns)} has more than "
+                f"{FEW_VALUES} combinations of values: give some of them, values=[[…], …]."
+            )
+        low, high = np.quantile(self.every[:, columns[0]], ENDS)
+        return np.linspace(low, high, positive_int(num, "num"))[:, None]
+
+
+def is_category(X: Array, columns: Sequence[int]) -> bool:
+    """Whether columns of X have few different values, which a figure shows one by one."""
+    return len(np.unique(X[:, list(columns)], axis=0)) <= FEW_VALUES
+
+
+def label_of(names: Sequence[str], columns: Sequence[int], values: Array) -> float | str:
+    """A value as a frame has it: a number, or for a group the column that is 1, or all values."""
+    if len(columns) == 1:
+        return float(values[0])
+    own = [names[d] for d in columns]
+    if np.isin(values, (0.0, 1.0)).all() and values.sum() <= 1.0:
+        return own[int(np.argmax(values))] if values.any() else f"no {', '.join(own)}"
+    return ", ".join(f"{name} = {value:.4g}" for name, value in zip(own, values, strict=True))

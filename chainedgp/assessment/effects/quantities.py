@@ -1,0 +1,229 @@
+"""What an input may drive: latents, parameters, the mean, the width of an interval, probabilities.
+
+A quantity has a prediction for each row, and where it is an expectation E_q[t(f)] over the latents
+f, the function t itself: bands of an average over rows are then those of the average of t.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from ...data.types import Data, Keywords, Value
+from ...errors import InputError, MomentWarning
+from ...expectations.quadrature import row_blocks
+from ...likelihoods import Likelihood
+from ...linalg import Array
+from ...predictive.classes import class_names, class_probabilities
+from ...predictive.distribution import Predictive
+from ...predictive.predictor import Predictor
+
+__all__ = [
+    "ON_REQUEST",
+    "Quantity",
+    "at_latents",
+    "central",
+    "chosen",
+    "keywords_of",
+    "latent_quantities",
+    "predicted",
+    "quantities",
+]
+
+OfLatents = Callable[..., Array]
+ON_REQUEST = ("median", "noise", "ignorance")  # Where all quantities are meant these are left out.
+NUMERIC = 500  # A moment that is an integral over y has so many values of the density.
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One number for each row, by name.
+
+    Parameters
+    ----------
+    name : as users call it.
+    predict : of a predictive distribution of n rows, (n,); None for a latent.
+    given_latents : t of the latents, arrays of any shape, and of keywords, where the prediction
+        is E_q[t(f)]; None where it is not an expectation, as the width of an interval.
+    latent : index of the latent that t is, if it is one.
+    cost : how many numbers t has to compute for each one that it gives.
+    """
+
+    name: str
+    predict: Callable[[Predictive], Array] | None
+    given_latents: OfLatents | None = None
+    latent: int | None = None
+    cost: int = 4
+
+
+def quantities(
+    likelihood: Likelihood, level: float, metadata: Mapping[str, Data]
+) -> dict[str, Quantity]:
+    """All quantities of a likelihood by name; two that are the same are listed once.
+
+    level : probability of the central interval that "width" is of. metadata : one value each.
+    """
+    keywords = keywords_of(likelihood, metadata)
+    if likelihood.target_support.num_classes:
+        found = _of_classes(likelihood)
+    else:
+        found = _of_numbers(likelihood, level, keywords)
+    named = {quantity.name: quantity for quantity in found}
+    for latent in latent_quantities(likelihood):
+        if not (latent.name in named and named[latent.name].latent == latent.latent):
+            _add(named, latent, "latent")
+    for name in likelihood.natural_parameters(*_probe(likelihood), **keywords):
+        parameter = _parameter(likelihood, name, keywords)
+        others = [other for key, other in named.items() if key not in ON_REQUEST]
+        if not any(_same(likelihood, parameter, other, keywords) for other in others):
+            _add(named, parameter, "parameter")
+    return named
+
+
+def keywords_of(likelihood: Likelihood, metadata: Mapping[str, Data]) -> Keywords:
+    """Keywords of the likelihood's methods: its parameters, and metadata that all rows share."""
+    given = {key: float(np.asarray(value)) for key, value in metadata.items()}
+    return {**likelihood.parameter_values(), **given}
+
+
+def latent_quantities(likelihood: Likelihood) -> list[Quantity]:
+    """The latents alone."""
+    return [
+        Quantity(name, None, partial(_latent, j), j) for j, name in enumerate(likelihood.latents)
+    ]
+
+
+def chosen(known: dict[str, Quantity], of: str | Sequence[str]) -> list[Quantity]:
+    """Quantities by name; an error that lists them."""
+    names = [of] if isinstance(of, str) else list(of)
+    for name in names:
+        if name not in known:
+            raise InputError(f"of must be one of {', '.join(known)}; got {name!r}.")
+    return [known[name] for name in names]
+
+
+def central(known: dict[str, Quantity], predictive: Predictive) -> list[str]:
+    """What to judge by: probabilities of classes, else the mean where it exists or the median."""
+    classes = [name for name in known if name.startswith("P(")]
+    if classes:
+        return classes[1:] if len(classes) == 2 else classes
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MomentWarning)
+        exists = bool(np.isfinite(predictive.mean).all())
+    return ["mean" if exists else "median"]
+
+
+def predicted(
+    wanted: Sequence[Quantity], predictor: Predictor, X: Array, metadata: Mapping[str, Data]
+) -> Array:
+    """Predictions (k, n) of k quantities at the rows of X (n, D)."""
+    needs = [quantity.predict is not None for quantity in wanted]
+    means = None if all(needs) else predictor.latents(X)[0]
+    distribution = predictor.distribution(X, metadata) if any(needs) else None
+    result = np.empty((len(wanted), len(X)))
+    for k, quantity in enumerate(wanted):
+        if quantity.predict is None and means is not None:
+            result[k] = means[:, quantity.latent]
+        elif quantity.predict is not None and distribution is not None:
+            result[k] = quantity.predict(distribution)
+    return result
+
+
+def at_latents(quantity: Quantity, latents: Sequence[Array], keywords: Keywords) -> Array:
+    """t(f) of latents of any shape, in pieces, so that memory stays bounded."""
+    if quantity.given_latents is None:
+        raise InputError(f"{quantity.name} is no function of the latents.")
+    flat = [f.ravel() for f in latents]
+    result = np.empty(flat[0].shape)
+    for part in row_blocks(result.size, quantity.cost):
+        result[part] = quantity.given_latents(*(f[part] for f in flat), **keywords)
+    return result.reshape(latents[0].shape)
+
+
+# ---- each kind ----------------------------------------------------------------------------------
+
+
+def _of_classes(likelihood: Likelihood) -> list[Quantity]:
+    """Probabilities of all classes."""
+    names = class_names(likelihood)
+
+    def predict(k: int, predictive: Predictive) -> Array:
+        return class_probabilities(predictive, likelihood)[:, k]
+
+    def given(k: int, *latents: Array, **kw: Value) -> Array:
+        return np.exp(likelihood.log_density(np.full(latents[0].shape, float(k)), *latents, **kw))
+
+    return [
+        Quantity(f"P({name})", partial(predict, k), partial(given, k))
+        for k, name in enumerate(names)
+    ]
+
+
+def _of_numbers(likelihood: Likelihood, level: float, keywords: Keywords) -> list[Quantity]:
+    """Mean and median, width of the central interval, and the two parts of the variance."""
+
+    def width(predictive: Predictive) -> Array:
+        low, high = predictive.interval(level)
+        return (high - low)[:, 0]
+
+    mean, variance = likelihood.conditional_mean, likelihood.conditional_variance
+    latent = _which_latent(likelihood, mean, keywords)
+    cost = 4 if likelihood.has_moments else NUMERIC
+    return [
+        Quantity("mean", lambda p: p.mean[:, 0], mean, latent, cost),
+        Quantity("median", lambda p: p.ppf(0.5)[:, 0]),
+        Quantity("width", width),
+        Quantity("noise", lambda p: p.noise_variance[:, 0], variance, cost=cost),
+        Quantity("ignorance", lambda p: p.latent_variance[:, 0]),
+    ]
+
+
+def _parameter(likelihood: Likelihood, name: str, keywords: Keywords) -> Quantity:
+    """A natural parameter of the likelihood."""
+
+    def given(*latents: Array, **kw: Value) -> Array:
+        value = likelihood.natural_parameters(*latents, **kw)[name]
+        return np.broadcast_to(value, latents[0].shape)
+
+    latent = _which_latent(likelihood, given, keywords)
+    return Quantity(name, lambda p: p.parameter_means()[name][:, 0], given, latent)
+
+
+def _latent(j: int, *latents: Array, **kw: Value) -> Array:
+    return latents[j]
+
+
+def _add(named: dict[str, Quantity], quantity: Quantity, kind: str) -> None:
+    """Keep a quantity; one whose name is taken says what kind it is."""
+    name = quantity.name if quantity.name not in named else f"{quantity.name} ({kind})"
+    named[name] = replace(quantity, name=name)
+
+
+# ---- which are the same -------------------------------------------------------------------------
+
+
+def _probe(likelihood: Likelihood) -> Array:
+    """Some values of the b latents, (b, 5), at which two functions are told apart."""
+    return np.random.default_rng(0).uniform(-1.0, 1.0, (len(likelihood.latents), 5))
+
+
+def _which_latent(likelihood: Likelihood, t: OfLatents, keywords: Keywords) -> int | None:
+    """Index of the latent that t is, or None."""
+    probe = _probe(likelihood)
+    with np.errstate(all="ignore"):
+        values = np.asarray(t(*probe, **keywords))
+    return next((j for j, f in enumerate(probe) if np.array_equal(values, f)), None)
+
+
+def _same(likelihood: Likelihood, one: Quantity, two: Quantity, keywords: Keywords) -> bool:
+    """Whether two quantities are the same function of the latents."""
+    if one.given_latents is None or two.given_latents is None:
+        return False
+    probe = _probe(likelihood)
+    with np.errstate(all="ignore"):
+        first, second = (q.given_latents(*probe, **keywords) for q in (one, two))
+    return bool(np.allclose(first, second, rtol=1e-9, atol=0.0))

@@ -1,0 +1,256 @@
+"""What drives the mean and what drives the noise: importance, partial dependence, kernel parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import ndtri
+
+from ..assessment.components import centred_component, grouped_parts
+from ..assessment.effects.dependence import Dependence, individual_curves, partial_dependence
+from ..assessment.effects.frames import LEVEL, NUM, Scene, one_name
+from ..assessment.effects.importance import importance
+from ..assessment.effects.population import Population, is_category, label_of
+from ..assessment.effects.quantities import Quantity, latent_quantities
+from ..data.arguments import fraction, one_of, positive_int
+from ..data.types import Data, Metadata
+from ..errors import InputError
+from ..kernels import Kernel
+from ..linalg import Array
+from ..parameters.parts import latent_index
+from ..predictive.fitted import FittedModel
+from . import grids, style
+from .grids import Place
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_components", "plot_effects", "plot_relevance"]
+
+HATCHES = ("", "////", "....", "xxxx")  # Bars have these in turn, beside their colours.
+MOST_CURVES = 60  # At most so many rows have a curve of their own in a figure.
+KINDS = ("average", "individual")
+Groups = Mapping[str, Sequence[int | str]] | None
+
+
+def plot_effects(
+    model: FittedModel,
+    input: int | str | None = None,
+    of: str | Sequence[str] | None = None,
+    *,
+    kind: str = "average",
+    groups: Groups = None,
+    values: Data | None = None,
+    num: int = NUM,
+    rows: int | None = None,
+    level: float = LEVEL,
+    X: Data | None = None,
+    Y_metadata: Metadata = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """How much each input drives some quantities, or how one of them depends on one input.
+
+    Without an input: bars of the total index of Sobol, the share of a quantity's variation over
+    the rows that is lost if the input is not known, from 0 to 1. With an input: the quantity
+    averaged over the rows as the input takes one value after another, with its credible band. An
+    input of few different values, or a group, is drawn as points with intervals.
+
+    Parameters
+    ----------
+    input : index or name of an input, or name of a group; None draws the importance of all.
+    of : names of quantities, of which `m.effects()` has the list. None is the mean, or the median
+        where there is no mean, and for bars the width of the central interval beside it. For
+        classes it is their probabilities.
+    kind : "individual" draws a thin line for each of some rows, too.
+    groups, values, num, rows, level, X, Y_metadata : as in `m.effects`.
+    """
+    one_of(kind, KINDS, "kind")
+    scene = Scene(model, groups, rows, level, X, Y_metadata, curve=input is not None)
+    if input is None:
+        found = importance(scene.population, scene.listed(_bars_of(scene) if of is None else of))
+        ax = _draw_bars(ax, found.inputs, found.quantities, found.total)
+        ax.set_xlim(0.0, 1.0)
+        return style.tidy(ax, "share of the variation that the input drives")
+    quantity = scene.one(of if of is None or isinstance(of, str) else one_name(of))
+    place = scene.population.place(model, input)
+    at = scene.values(scene.population.columns[place], values, positive_int(num, "num"))
+    ax = style.one_axes(ax)
+    _draw_dependence(ax, scene, place, at, quantity, kind == "individual")
+    style.legend_above(ax)
+    label = style.words(quantity.name)
+    if quantity.name in ("mean", "median"):
+        label = f"{quantity.name} of {grids.target_name(model)}"
+    return style.tidy(ax, scene.population.names[place], label)
+
+
+def plot_relevance(model: FittedModel, *, groups: Groups = None, ax: Axes | None = None) -> Axes:
+    """How much each input matters to each latent: one bar per input and latent.
+
+    The bar is the standard deviation of the posterior mean of the latent as the input is redrawn
+    from the values that the data have, all other inputs as they are, root mean square over rows.
+    An input with short bars for all latents could be left out: `loo` of a model without it tells.
+    `plot_effects` has the same for the mean, the noise and other quantities.
+
+    groups : inputs that belong together, {name: indices or names of columns}, such as the columns
+        of 0 and 1 that code one category. A group has one bar.
+    """
+    found = importance(Population.of(model, groups), latent_quantities(model.likelihood))
+    ax = _draw_bars(ax, found.inputs, found.quantities, found.sd)
+    return style.tidy(ax, "relevance (sd of the latent as the input varies)")
+
+
+def plot_components(
+    model: FittedModel,
+    latent: int | str = 0,
+    input: int | str | None = None,
+    level: float = LEVEL,
+    *,
+    at: Place = None,
+    limits: tuple[float, float] | None = None,
+    num: int | None = None,
+    centred: bool = True,
+    groups: Groups = None,
+    ax: Axes | Sequence[Axes] | np.ndarray | None = None,
+) -> np.ndarray:
+    """The additive parts of a latent whose kernel is a sum, one axes each, with bands of q.
+
+    Each part is drawn along the input that it reads, or if it reads several along `input`, the
+    others at rest. `m.effects(kind="parts")` has how much each contributes.
+
+    Parts are drawn less their averages over the rows of the data. Their sum tells nothing about
+    which of them holds the level: bands of parts with their levels are wider.
+
+    Parameters
+    ----------
+    latent : index or name of the latent.
+    input : index or name; None takes the first column of parts that read several.
+    level : probability of the bands.
+    at, limits, num : where other inputs are held, and the grid, as in `plot_slice`.
+    centred : False draws the parts with their levels, as `predict_component` has them.
+    groups : {name: parts} that are drawn as one, such as {"trend": ["linear", "rbf"]}.
+
+    Returns an array of axes, one for each part.
+    """
+    j, population = latent_index(latent, model.latents), Population.of(model, curve=True)
+    level, predictor = fraction(level, "level"), population.predictor
+    parts = grouped_parts(predictor.priors[j].kernel, groups)
+    axes, z = style.many_axes(ax, len(parts), share=False), ndtri(0.5 + 0.5 * level)
+    size = len(population.X) if centred else 0
+    around = population.X[:size], population.weights[:size]
+    for k, (axis, (name, kernels)) in enumerate(zip(axes, parts.items(), strict=True)):
+        column = _column_of_part(model, kernels, input)
+        x = grids.axis_values(model, column, num, limits)
+        rows = grids.rows_along(model, [column], x[:, None], at)
+        mean, variance = centred_component(predictor, rows, j, kernels, *around)
+        colour, half = style.SEQUENCE[k % len(style.SEQUENCE)], z * np.sqrt(variance)
+        ends = [(mean - half, mean + half)]
+        style.draw_bands(axis, x, ends, np.array([100.0 * level]), colour)
+        axis.plot(x, mean, color=colour, lw=1.4, label="median", zorder=2)
+        axis.set_xlim(x[0], x[-1])
+        label = style.words(model.latents[j] if len(parts) == 1 else name)
+        style.tidy(axis, grids.input_names(model)[column], label)
+    axes[-1].figure.align_ylabels(list(axes))
+    return axes
+
+
+# ---- parts --------------------------------------------------------------------------------------
+
+
+def _bars_of(scene: Scene) -> list[str]:
+    """What bars are of by default: the mean and the width, else all that `m.effects()` has."""
+    listed = [quantity.name for quantity in scene.listed(None)]
+    return listed if "width" not in listed else [*scene.central(), "width"]
+
+
+def _draw_bars(
+    ax: Axes | None, inputs: Sequence[str], quantities: Sequence[str], table: Array
+) -> Axes:
+    """Horizontal bars (inputs, quantities), the first input on top."""
+    D, b = table.shape
+    ax = style.one_axes(ax, (style.SIZE[0], 0.9 + D * (0.14 + 0.14 * b)))
+    height = 0.8 / b
+    for k, name in enumerate(quantities):
+        ax.barh(
+            np.arange(D) + (k - 0.5 * (b - 1)) * height,
+            table[:, k],
+            height=0.9 * height,
+            color=style.SEQUENCE[k % len(style.SEQUENCE)],
+            hatch=HATCHES[k % len(HATCHES)],
+            edgecolor="white",
+            lw=0.0,
+            label=style.words(name),
+        )
+    ax.set_yticks(np.arange(D), inputs)
+    ax.set_ylim(D - 0.5, -0.5)  # The axis points down: the first input is on top.
+    style.legend_above(ax)
+    return ax
+
+
+def _draw_dependence(
+    ax: Axes, scene: Scene, place: int, at: Array, quantity: Quantity, individual: bool
+) -> None:
+    """The average over rows at the values `at` of an input: a curve, or points of a category."""
+    population, level = scene.population, scene.level
+    columns = population.columns[place]
+    found = partial_dependence(population, columns, at, quantity, level)
+    curves = None
+    if individual:
+        curves = individual_curves(population, columns, at, quantity)
+        curves = curves[:, :: -(-curves.shape[1] // MOST_CURVES)]
+    if len(columns) > 1 or is_category(population.every, columns):
+        labels = [label_of(population.input_names, columns, value) for value in at]
+        _draw_points(ax, found, labels, curves, level)
+        return
+    _draw_curve(ax, found, curves, level)
+    style.draw_rug(ax, population.every[:, columns[0]])
+    ax.set_xlim(at.min(), at.max())
+
+
+def _draw_curve(ax: Axes, found: Dependence, curves: Array | None, level: float) -> None:
+    """The average as a line with its band, and thin lines of single rows."""
+    x, blue = found.values[:, 0], style.COLOURS["blue"]
+    if curves is not None:
+        ax.plot(x, curves, color="0.6", lw=0.5, alpha=0.6, zorder=1.05)
+        ax.plot([], [], color="0.6", lw=0.5, label="single rows")
+    if found.low is not None and found.high is not None:
+        ends = [(found.low, found.high)]
+        style.draw_bands(ax, x, ends, np.array([100.0 * level]), blue)
+    ax.plot(x, found.mean, color=blue, lw=1.6, label="average", zorder=2)
+
+
+def _draw_points(
+    ax: Axes,
+    found: Dependence,
+    labels: Sequence[float | str],
+    curves: Array | None,
+    level: float,
+) -> None:
+    """The average at each value of a category, with its interval, and points of single rows."""
+    x, blue = np.arange(len(found.mean)), style.COLOURS["blue"]
+    if curves is not None:
+        spread = np.linspace(-0.12, 0.12, curves.shape[1]) if curves.shape[1] > 1 else np.zeros(1)
+        ax.plot(x[:, None] + spread, curves, ".", color="0.65", ms=2.5, zorder=1)
+        ax.plot([], [], ".", color="0.65", ms=2.5, label="single rows")
+    if found.low is not None and found.high is not None:
+        words = f"{style.percent(100.0 * level)} interval"
+        ax.vlines(x, found.low, found.high, color=blue, lw=2.0, label=words, zorder=2)
+    ax.plot(x, found.mean, "o", color=blue, ms=5, label="average", zorder=3)
+    words_of = [one if isinstance(one, str) else f"{one:.4g}" for one in labels]
+    ax.set_xticks(x, words_of)
+    ax.set_xlim(-0.5, len(x) - 0.5)
+
+
+def _column_of_part(model: FittedModel, kernels: Sequence[Kernel], input: int | str | None) -> int:
+    """The column that a part, or several together, is drawn along."""
+    reads = sorted({int(d) for kernel in kernels for d in kernel.columns})
+    if len(reads) == 1 or input is None:
+        return reads[0]
+    column = grids.column_index(model, input)
+    if column not in reads:
+        raise InputError(
+            f"input {input!r} is not read by the part {kernels[0].name!r}: it reads "
+            f"{', '.join(grids.input_names(model)[d] for d in reads)}."
+        )
+    return column
