@@ -1030,6 +1030,10 @@ class ChainedGP(ParamzModel):
     plot_map = plotting.plot_map
     plot_survival = plotting.plot_survival
     plot_hazard = plotting.plot_hazard
+    plot_survival_check = plotting.plot_survival_check
+    plot_survival_calibration = plotting.plot_survival_calibration
+    plot_survival_along = plotting.plot_survival_along
+    plot_restricted_mean = plotting.plot_restricted_mean
     plot_pit = plotting.plot_pit
     plot_calibration = plotting.plot_calibration
     plot_trace = plotting.plot_trace
