@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -35,6 +36,9 @@ DRAWS = 512
 """The percentiles of a band are those of so many draws (Sobol points) of the latents."""
 BLOCK = 2**22
 """Arrays of draws × rows × times have about so many numbers at a time."""
+
+NAMES = "causes.json"
+"""The file of a folder that has the names of the causes, in order."""
 
 Bands: TypeAlias = tuple[float, float]
 Estimate: TypeAlias = Array | tuple[Array, Array, Array]
@@ -133,7 +137,7 @@ class CompetingRisks:
                 kernels,
                 Y_metadata=metadata,
                 num_inducing=num_inducing,
-                name=name,
+                name=f"cause_{k}",
                 posterior=posterior,
             )
         return cls(models)
@@ -253,18 +257,18 @@ class CompetingRisks:
         """
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
-        for k, (name, model) in enumerate(self.models.items()):
-            model.name = name
+        for k, model in enumerate(self.models.values()):
             model.save(path / f"cause_{k}.cgp", data=data)
+        (path / NAMES).write_text(json.dumps(list(self.models), ensure_ascii=False), "utf-8")
 
     @classmethod
     def load(cls, folder: FilePath) -> CompetingRisks:
         """What `save` wrote to a folder."""
-        paths = sorted(Path(folder).glob("cause_*.cgp"), key=lambda p: int(p.stem.split("_")[1]))
-        if not paths:
-            raise InputError(f"{folder} has no files of competing risks (cause_0.cgp, …).")
-        models = [load(path) for path in paths]
-        return cls({model.name: model for model in models})
+        path = Path(folder)
+        if not (path / NAMES).is_file():
+            raise InputError(f"{folder} is no folder of competing risks: it has no {NAMES}.")
+        names = json.loads((path / NAMES).read_text("utf-8"))
+        return cls({name: load(path / f"cause_{k}.cgp") for k, name in enumerate(names)})
 
 
 def _bands(laws: list[Predictive], panels: TimePanels, levels: Array) -> Incidences:
