@@ -12,7 +12,7 @@ give the mean again. Both curves take for granted that rows are censored whateve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from ..data.rows import Rows, is_dask
 from ..data.tables import Table
 from ..data.types import Data, Metadata, Seed
 from ..errors import InputError
+from ..expectations import quadrature
 from ..likelihoods.observation import EXACT, RIGHT, codes, of_event
 from ..linalg import Array, Indices
 from ..predictive.distribution import Predictive
@@ -31,7 +32,9 @@ from .kaplan_meier import KaplanMeier
 
 __all__ = ["SurvivalCheck", "survival_calibration", "survival_check"]
 
-STEPS = 200
+NODES, MANY = {1: 24, 2: 10}, 6
+"""Nodes for each latent in averages over q: for one or two of them, and for more."""
+STEPS = 60
 """Curves of rows that enter late are made of so many even steps of time, and those asked for."""
 MOST_ROWS = 1000
 """The band of a group's mean curve comes from so many of its rows, evenly taken."""
@@ -133,7 +136,7 @@ def survival_calibration(
     if groups > rows.num_rows:
         raise InputError(f"groups must be at most the number of rows, {rows.num_rows}.")
     predictive = model.predictive(rows.X, of_event(rows.metadata))
-    risk = 1.0 - np.asarray(predictive.sf(np.array([t])))[:, 0]
+    risk = 1.0 - _Latents.nodes(predictive).survival(t)[0]
     table: dict[str, list[float]] = {
         name: [] for name in ("rows", "events", "predicted", "observed", "lower", "upper")
     }
@@ -202,8 +205,7 @@ def _groups(
         found, member = np.unique(labels, return_inverse=True)
         return tuple(str(label) for label in found), member.ravel()
     if isinstance(by, str) and by == RISK and RISK not in inputs:
-        middle = np.array([np.median(rows.y)])
-        risk = 1.0 - np.asarray(predictive.sf(middle))[:, 0]
+        risk = 1.0 - _Latents.nodes(predictive).survival(float(np.median(rows.y)))[0]
         return _cut(risk, RISK, ("low", "middle", "high"))
     D = rows.X.shape[1]
     if isinstance(by, str) and by in inputs:
@@ -247,6 +249,42 @@ def _kaplan_meier(rows: Rows) -> KaplanMeier:
 # ---- what the model expects ---------------------------------------------------------------------
 
 
+class _Latents:
+    """S(t | f) of n rows at K values of the latents f of each: averages by weights, or draws.
+
+    latents : (K, n) each. weights : (K,), by which values are averaged; None keeps them as draws.
+    """
+
+    def __init__(
+        self, predictive: Predictive, latents: tuple[Array, ...], weights: Array | None
+    ) -> None:
+        self._event, self._latents, self._weights = predictive._event, latents, weights
+        self._rows = np.arange(len(predictive))
+
+    @classmethod
+    def nodes(cls, predictive: Predictive) -> _Latents:
+        """Quadrature nodes of q(f) at every row: averages are right to about 1e-5."""
+        event = predictive._event
+        rule = quadrature.rule_for(event.dim, NODES.get(event.dim, MANY))
+        shape = (event.dim, *rule.weights.shape)
+        z = np.stack([np.broadcast_to(x, rule.weights.shape) for x in rule.x]).reshape(shape[0], -1)
+        _, latents = event.nodes(np.arange(len(predictive)), z[:, :, None])
+        return cls(predictive, latents, rule.weights.ravel())
+
+    def survival(self, t: float, since: Array | None = None) -> Array:
+        """S_i(t), given survival up to times `since` (n,) if told; (1, n), or (K, n) of draws."""
+        with np.errstate(all="ignore"):
+            log_S = self._log_survival(np.full(len(self._rows), t))
+            if since is not None:
+                log_S = np.where(since > 0.0, log_S - self._log_survival(since), log_S)
+            S = np.exp(np.minimum(np.nan_to_num(log_S, nan=-np.inf), 0.0))
+        return S if self._weights is None else (self._weights @ S)[None]
+
+    def _log_survival(self, t: Array) -> Array:
+        t = np.maximum(t, np.finfo(float).tiny)  # S(0) = 1.
+        return self._event.log_survival(t, self._rows, self._latents)
+
+
 def _curve(
     model: FittedModel,
     rows: Rows,
@@ -257,12 +295,7 @@ def _curve(
 ) -> list[Array]:
     """The expected curve at the times, (k,), and with bands its lower and upper ends."""
     predictive = model.predictive(rows.X, of_event(rows.metadata))
-
-    def at(t: Array) -> Array:
-        """S_i(t_i) of every row under the predictive distribution, (1, n)."""
-        return np.asarray(predictive.sf(t[:, None])).T
-
-    estimate = _expected(at, rows, times)[0]
+    estimate = _expected(_Latents.nodes(predictive), rows, times)[0]
     if bands is None:
         return [estimate]
     levels = as_percent(bands, "bands")
@@ -271,36 +304,25 @@ def _curve(
     some = rows.thinned(MOST_ROWS)
     size, generator = positive_int(size, "size"), as_generator(rng)
     draws = model._predictor().latent_draws(some.X, size, generator)  # (n, b, size)
-    latents = tuple(np.moveaxis(draws, 0, 2))
-    event = model.predictive(some.X, of_event(some.metadata))._event
-    every = np.arange(some.num_rows)
-
-    def drawn(t: Array) -> Array:
-        """S(t_i | f) of every row at each of the draws, (size, n)."""
-        t = np.maximum(t, np.finfo(float).tiny)  # S(0) = 1.
-        with np.errstate(all="ignore"):
-            return np.exp(event.log_survival(t, every, latents))
-
-    curves = _expected(drawn, some, times)  # (size, k)
+    predictive = model.predictive(some.X, of_event(some.metadata))
+    curves = _expected(_Latents(predictive, tuple(np.moveaxis(draws, 0, 2)), None), some, times)
     offset = estimate - curves.mean(0)  # Few rows and draws stand for all of them.
     return [estimate, *np.clip(np.quantile(curves, levels, axis=0) + offset, 0.0, 1.0)]
 
 
-def _expected(survival: Callable[[Array], Array], rows: Rows, times: Array) -> Array:
-    """S̄ at the times, (d, k), where survival(t) gives S_i(t_i) of the rows at d draws, (d, n)."""
+def _expected(latents: _Latents, rows: Rows, times: Array) -> Array:
+    """S̄ at the times: (1, k), or (K, k) of draws."""
     weights = np.ones(rows.num_rows) if rows.weights is None else np.asarray(rows.weights)
     entry = np.maximum(rows.metadata.get("entry", np.zeros(rows.num_rows)), 0.0)
     if not entry.any():
-        whole = [survival(np.full(rows.num_rows, t)) @ weights for t in times]
+        whole = [latents.survival(t) @ weights for t in times]
         return np.stack(whole, axis=1) / weights.sum()
     grid = np.union1d(times, np.linspace(0.0, times[-1], STEPS + 1)[1:])
-    start = survival(entry)
-    now, total = np.ones_like(start), np.ones(len(start))
-    found, before = [], 0.0
+    now = latents.survival(0.0)
+    total, found, before = np.ones(len(now)), [], 0.0
     for t in grid:
         inside = weights * (entry <= before)
-        ahead = np.divide(survival(np.full(rows.num_rows, t)), start, out=now * 0, where=start > 0)
-        ahead = np.where(entry <= t, np.minimum(ahead, 1.0), 1.0)
+        ahead = np.where(entry <= t, latents.survival(t, entry), 1.0)
         there = now @ inside
         total = total * np.divide(ahead @ inside, there, out=np.ones_like(there), where=there > 0)
         found.append(total)
