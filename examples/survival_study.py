@@ -129,6 +129,8 @@ def main():
         num_inducing=inducing,
     )
     risks.optimize()
+    for cause_model in risks.models.values():
+        cause_model.target_name = "years"
     times = np.linspace(0.0, 5.0, 41)
     old, young = (pd.DataFrame([[age, 1.0, 0.0]], columns=INPUTS) for age in (80.0, 50.0))
     for name, row in (("50", young), ("80", old)):

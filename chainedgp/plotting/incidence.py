@@ -36,8 +36,9 @@ def draw_incidences(
         ax.plot(times, below, color=colour, lw=1.2)
         if observed is not None:
             seen = seen + observed[name]
-            label = "observed" if i == 0 else None
-            ax.plot(times, seen, color="0.2", ls="--", lw=1.0, label=label)
+            ax.plot(times, seen, color="0.2", ls="--", lw=1.0)
+    if observed is not None:
+        ax.plot([], [], color="0.2", ls="--", lw=1.0, label="observed")
     ax.set_xlim(0.0, float(times[-1]))
     ax.set_ylim(0.0, 1.0)
     style.legend_above(ax, 4)

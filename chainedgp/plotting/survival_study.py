@@ -117,8 +117,8 @@ def plot_survival_calibration(
     end = min(1.0, 1.08 * top)
     ax.set_xlim(0.0, end)
     ax.set_ylim(0.0, end)
-    words = f"risk of an event by {grids.target_name(model)} {t:g}"
-    return style.tidy(ax, f"predicted {words}", f"observed, {100 * level:g} % interval")
+    label = f"predicted risk up to {grids.target_name(model)} = {t:g}"
+    return style.tidy(ax, label, f"observed risk, {100 * level:g} % interval")
 
 
 def plot_survival_along(

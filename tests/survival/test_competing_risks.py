@@ -137,7 +137,7 @@ def test_figure_of_stacked_incidences():
     ax = risks.plot([[0.0], [1.0]], times=t, observed={"a": 0.4 * t / 2, "b": 0.3 * t / 2})
     top = ax.lines[2].get_ydata()  # The upper edge of the second cause, over the first.
     np.testing.assert_allclose(top, -np.expm1(-1.5 * t), atol=1e-8)
-    assert ax.get_ylim() == (0.0, 1.0) and len(ax.lines) == 4
+    assert ax.get_ylim() == (0.0, 1.0) and len(ax.lines) == 5
     plt.close(ax.figure)
 
 
