@@ -2,7 +2,7 @@
 
 import sys
 
-from . import baselines, datasets, errors, kernels, likelihoods, means, plotting, testing
+from . import baselines, datasets, errors, kernels, likelihoods, means, plotting, survival, testing
 from ._version import __version__
 from .assessment import metrics
 from .assessment.cross_validation import cross_validate
@@ -28,6 +28,7 @@ __all__ = [
     "metrics",
     "plotting",
     "priors",
+    "survival",
     "testing",
 ]
 

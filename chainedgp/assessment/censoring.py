@@ -19,8 +19,9 @@ from ..errors import InputError
 from ..likelihoods.observation import EXACT, INTERVAL, RIGHT, codes
 from ..linalg import Array
 from ..predictive.distribution import Predictive
+from .kaplan_meier import events_and_times, risk_sets
 
-__all__ = ["Censoring", "Known", "codes_of", "events_and_times", "known_rows"]
+__all__ = ["Censoring", "Known", "codes_of", "known_rows"]
 
 Entry: TypeAlias = Data | None
 Train: TypeAlias = tuple[Data, Data] | tuple[Data, Data, Entry] | tuple[Data, Data, Entry, Entry]
@@ -48,20 +49,9 @@ class Censoring:
         self, y: Data, censored: Data, entry: Data | None = None, weights: Data | None = None
     ) -> None:
         y, censored = events_and_times(y, censored)
-        weights = np.ones(len(y)) if weights is None else as_targets(weights, len(y), "weights")
-        if entry is not None:
-            entry = as_targets(entry, len(y), "entry")
-            followed = entry < y
-            y, censored, entry, weights = (a[followed] for a in (y, censored, entry, weights))
-        self.times, which = np.unique(y, return_inverse=True)
-        lost = np.bincount(which, weights=weights * censored)
-        gone = np.bincount(which, weights=weights)
-        started = np.full(len(self.times), weights.sum())
-        if entry is not None:
-            order = np.argsort(entry, kind="stable")
-            total = np.concatenate([[0.0], np.cumsum(weights[order])])
-            started = total[np.searchsorted(entry[order], self.times, side="left")]
-        at_risk = started - np.cumsum(gone) + lost  # Who died at s is not among them.
+        sets = risk_sets(y, censored.astype(np.intp), entry, weights)
+        self.times, (died, lost) = sets.times, sets.counts
+        at_risk = sets.at_risk - died  # Who died at s is not among them.
         steps = 1.0 - np.divide(lost, at_risk, out=np.zeros(len(lost)), where=lost > 0.0)
         self.values = np.concatenate([[1.0], np.cumprod(np.maximum(steps, 0.0))])
         self.values[self.values < 1e-12] = 0.0  # Sums of weights are rounded.
@@ -162,13 +152,3 @@ def codes_of(predictive: Predictive, censored: Data | None = None) -> Array:
         )
     endless = predictive._seen.kw.get("y_upper", np.zeros(len(code))) == np.inf
     return np.where((code == INTERVAL) & endless, RIGHT, code)
-
-
-def events_and_times(y: Data, censored: Data) -> tuple[Array, np.ndarray]:
-    """Times (n,), and whether they are right-censored (n,) bool."""
-    y = np.asarray(y, dtype=float)
-    y = as_targets(y, y.size, "y")
-    code = as_targets(censored, len(y), "censored")
-    if not np.isin(code, (EXACT, RIGHT)).all():
-        raise InputError("censored must be 0 (event seen) or 1 (right-censored) here.")
-    return y, code == RIGHT

@@ -21,8 +21,9 @@ from ..likelihoods.observation import EXACT, LEFT, RIGHT
 from ..linalg import Array
 from ..predictive.distribution import Predictive
 from ..predictive.observed import ObservedLaw, pit_ends
-from .censoring import Censoring, Known, Train, codes_of, events_and_times, known_rows
+from .censoring import Censoring, Known, Train, codes_of, known_rows
 from .crps import mean_up_to, ranked_probability_score
+from .kaplan_meier import events_and_times
 
 __all__ = [
     "DCalibration",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..linalg import Array
+from ..linalg import Array, Indices
 from .types import Data, Frame
 
 __all__ = [
@@ -146,7 +146,7 @@ def check_numbers(value: object, name: str, remedy: str) -> None:
             )
 
 
-def frame_rows(X: Data, rows: Array) -> Data:
+def frame_rows(X: Data, rows: Array | Indices) -> Data:
     """Rows of an array or a data frame by their numbers; a frame stays one of its library."""
     table: Any = X
     return table.iloc[rows] if hasattr(table, "iloc") else table[rows]

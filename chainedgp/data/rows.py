@@ -120,6 +120,25 @@ class Rows:
             else np.concatenate([part.weights for part in parts if part.weights is not None]),
         )
 
+    def followed_by(self, more: Rows) -> Rows:
+        """These rows and then others, in memory; both must have the same metadata.
+
+        Where one of them has no weights, these are 1.
+        """
+        mine, theirs = set(self.metadata), set(more.metadata)
+        if mine != theirs:
+            lacking, whose = (mine - theirs, "new") if mine - theirs else (theirs - mine, "old")
+            names = ", ".join(repr(name) for name in sorted(lacking))
+            raise InputError(
+                f"the {whose} rows have no Y_metadata {names}, which the others have. Give all "
+                "rows the same metadata; set_data(X, Y, Y_metadata) takes all rows anew."
+            )
+        if self.weights is None and more.weights is None:
+            return Rows.joined([self, more])
+        parts = (self, more)
+        ones = [np.ones(part.num_rows) if part.weights is None else part.weights for part in parts]
+        return Rows.joined([replace(p, weights=w) for p, w in zip(parts, ones, strict=True)])
+
     def check_weights(self) -> None:
         """Raise InputError where all weights are 0."""
         if self.weights is not None and not bool((self.weights > 0.0).any()):

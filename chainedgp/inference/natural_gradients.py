@@ -7,7 +7,7 @@ S⁻¹μ = A (λ1 − λ2 mean). Mixing is linear, so a step is first tried on t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..posterior.evaluator import Evaluator, State
 from ..posterior.gaussian import Gaussian, symmetric_kl
 from ..posterior.sums import Gram
 
-__all__ = ["InnerResult", "find_q", "predicted_gap", "start_from_q"]
+__all__ = ["InnerResult", "find_q", "fisher_vector", "predicted_gap", "start_from_q"]
 
 # Steps are halved down to this length ρ; where that does not raise the bound, no step does.
 SHORTEST_STEP = 2.0**-12
@@ -230,7 +230,7 @@ class _Anderson:
             self.evaluator.forget()
 
     def _weights(self, state: State) -> Array:
-        columns = [_residual(state, now, ahead) for now, ahead in self.past]
+        columns = [fisher_vector(state.q, now, ahead) for now, ahead in self.past]
         R = np.stack(columns, axis=1)  # (b (M + M²), k)
         gram = R.T @ R
         gram.flat[:: gram.shape[0] + 1] += 1e-10 * np.trace(gram) + 1e-300
@@ -238,12 +238,15 @@ class _Anderson:
         return c / c.sum()
 
 
-def _residual(state: State, now: Gram, ahead: Gram) -> Array:
-    """λ⁺ − λ of one remembered step in the Fisher metric: Rᵀ(Δb − ΔΛμ) and RᵀΔΛR/√2, S = RRᵀ."""
+def fisher_vector(q: Sequence[Gaussian], now: Gram, ahead: Gram) -> Array:
+    """A step λ⁺ − λ in the Fisher metric of q: Rᵀ(Δb − ΔΛμ) and RᵀΔΛR/√2 of each group, S = RRᵀ.
+
+    Half of its square is about ½ [KL(q‖q⁺) + KL(q⁺‖q)] of the step.
+    """
     parts = []
-    for j, q in enumerate(state.q):
-        R = cholesky(q.S, "the covariance of q(u)")
+    for j, own in enumerate(q):
+        R = cholesky(own.S, "the covariance of q(u)")
         d_Lam = ahead.Lam[j] - now.Lam[j]
-        parts.append(R.T @ (ahead.b[j] - now.b[j] - d_Lam @ q.mu))
+        parts.append(R.T @ (ahead.b[j] - now.b[j] - d_Lam @ own.mu))
         parts.append((R.T @ d_Lam @ R).ravel() * np.sqrt(0.5))
     return np.concatenate(parts)

@@ -14,7 +14,7 @@ from .observation import EXACT, codes
 from .support import Continuum
 from .wrappers.rounded import ROUNDING
 
-__all__ = ["Ties", "expectation", "log_density"]
+__all__ = ["Ties", "expectation", "log_density", "same_ties"]
 
 FEWEST = 0.02
 """Ties are spread where they are at least this share of the rows."""
@@ -144,6 +144,16 @@ class Ties:
                 "for classes and others for counts"
             )
         return None
+
+
+def same_ties(one: Ties | None, other: Ties | None) -> bool:
+    """Whether the same targets stand for shared ones."""
+    if one is None or other is None:
+        return one is other
+    return all(
+        np.array_equal(getattr(one, name), getattr(other, name))
+        for name in ("values", "below", "above")
+    )
 
 
 def expectation(

@@ -18,7 +18,7 @@ from ..assessment.effects import effects
 from ..assessment.loo import LOO, REFIT, loo
 from ..assessment.residuals import z_scores
 from ..assessment.summary import summary
-from ..data.arguments import as_name, one_of, positive_int, thread_count
+from ..data.arguments import as_name, one_of, positive_float, positive_int, thread_count
 from ..data.frames import as_column_names, column_names
 from ..data.labels import class_names_of
 from ..data.names import checks_names, meant
@@ -36,6 +36,7 @@ from ..errors import (
 )
 from ..inference.default_priors import default_priors
 from ..inference.inducing import select_inducing
+from ..inference.new_rows import Update, add_rows
 from ..inference.optimize import optimize, optimize_restarts
 from ..inference.problem import Problem
 from ..inference.rescue import NO_LIMIT, rows_without_noise
@@ -52,7 +53,7 @@ from ..inference.theta_and_q import Parts, leaves_below
 from ..kernels import Kernel, as_kernel
 from ..likelihoods import Likelihood
 from ..likelihoods.density_check import check_density
-from ..likelihoods.ties import Ties
+from ..likelihoods.ties import Ties, same_ties
 from ..linalg import Array, one_blas_thread
 from ..means import MeanFunction
 from ..parameters.paramz_model import ParamzModel
@@ -477,6 +478,78 @@ class ChainedGP(ParamzModel):
         self._start()
         self._parts.ties = self._ties
         self._problem = self._make_problem(evaluator)
+
+    @checks_names
+    def update(
+        self,
+        Xnew: Data,
+        Ynew: Data,
+        Y_metadata: Metadata = None,
+        *,
+        missing: str = "raise",
+        tolerance: float = 1e-3,
+    ) -> Update:
+        """Add rows to a fitted model without a fit: q takes them in, hyperparameters and Z stay.
+
+        Steps over the new rows alone find their sites; the old rows keep theirs. Some old rows then
+        tell how far the bound is below its maximum over q. Where that is more than the tolerance,
+        as for many new rows or for such as contradict the old, steps over all rows follow. So the
+        result is that of `optimize(only="variational")` on all rows, for the price of the new ones.
+        The model should be as its last fit left it: what is wrong with q before stays wrong.
+
+        `optimize()` afterwards goes on from here with all rows, hyperparameters included.
+
+        Parameters
+        ----------
+        Xnew, Ynew, Y_metadata : the new rows, with the columns, classes and metadata of the old.
+        missing : "raise", or "drop" to leave out the rows whose target is NaN.
+        tolerance : nats by which the bound may be below its maximum over q.
+
+        Returns
+        -------
+        Update : how many rows were added, the steps that it took, and the distance to the maximum.
+
+        Raises
+        ------
+        InputError : also for rows in a memmap or on a Dask cluster, which are not copied.
+        """
+        rows = self._rows_to_add(Xnew, Ynew, Y_metadata, missing)
+        old, before = self.problem, self._ties
+        (shard,) = old.evaluator.shards
+        sites = shard.sites.current if shard.has_sites else None
+        count, tolerance = old.num_rows, positive_float(tolerance, "tolerance")
+        self._data = self._sample = old.rows.followed_by(rows)
+        shard = Shard(self._data, nodes=self.num_nodes, num_threads=self.num_threads)
+        try:
+            self._start()
+            self._parts.ties = self._ties
+            self._problem = self._make_problem(Evaluator([shard], self._family))
+            told = add_rows(
+                self._problem, count, sites, tolerance, not same_ties(before, self._ties)
+            )
+        except BaseException:
+            self._data = self._sample = old.rows
+            self._problem, self._ties, self._parts.ties = old, before, before
+            self._starts = old.starts
+            raise
+        return told
+
+    def _rows_to_add(self, Xnew: Data, Ynew: Data, Y_metadata: Metadata, missing: str) -> Rows:
+        """New rows, checked; none where old or new rows would have to be copied into memory."""
+        missing = one_of(missing, ("raise", "drop"), "missing")
+        for inputs, whose in ((self.problem.rows.X, "the model's rows are"), (Xnew, "Xnew is")):
+            if is_dask(inputs) or isinstance(inputs, np.memmap):
+                kind = "on a Dask cluster" if is_dask(inputs) else "in a memmap"
+                raise InputError(
+                    f"{whose} {kind}, and update holds all rows in memory. Put the new rows "
+                    "into the same store, then m.set_data(X, Y, Y_metadata) with all of them and "
+                    'm.optimize(only="variational").'
+                )
+        columns, names = self._column_names or self.X.shape[1], ("Xnew", "Ynew")
+        given = Xnew, Ynew, Y_metadata, self.likelihood
+        rows = Rows.read(*given, missing=missing, columns=columns, names=names)
+        check_density(self.likelihood, rows)
+        return rows
 
     # ---- the bound ------------------------------------------------------------------------------
 
@@ -1067,6 +1140,10 @@ class ChainedGP(ParamzModel):
     plot_map = plotting.plot_map
     plot_survival = plotting.plot_survival
     plot_hazard = plotting.plot_hazard
+    plot_survival_check = plotting.plot_survival_check
+    plot_survival_calibration = plotting.plot_survival_calibration
+    plot_survival_along = plotting.plot_survival_along
+    plot_restricted_mean = plotting.plot_restricted_mean
     plot_pit = plotting.plot_pit
     plot_calibration = plotting.plot_calibration
     plot_trace = plotting.plot_trace

@@ -10,6 +10,12 @@ from .effects import plot_components, plot_effects, plot_relevance
 from .fit import plot_fit, plot_latents, plot_slice
 from .maps import plot_map
 from .survival import plot_hazard, plot_survival
+from .survival_study import (
+    plot_restricted_mean,
+    plot_survival_along,
+    plot_survival_calibration,
+    plot_survival_check,
+)
 
 __all__ = [
     "plot_calibration",
@@ -23,8 +29,12 @@ __all__ = [
     "plot_map",
     "plot_pit",
     "plot_relevance",
+    "plot_restricted_mean",
     "plot_slice",
     "plot_survival",
+    "plot_survival_along",
+    "plot_survival_calibration",
+    "plot_survival_check",
     "plot_trace",
     "plot_worm",
 ]

@@ -76,11 +76,7 @@ def _plot_curves(
     Y_metadata: Metadata,
     ax: Axes | None,
 ) -> Axes:
-    if not model.likelihood.event_times:
-        raise InputError(
-            f"survival curves are for survival likelihoods; this is a "
-            f"{type(model.likelihood).__name__}. Use plot_fit or plot_density."
-        )
+    check_event_times(model)
     rows = _typical_rows(model) if X is None else model._predictor().inputs(X, "X")
     names = _row_labels(model, rows, X) if labels is None else [str(label) for label in labels]
     if len(names) != len(rows):
@@ -98,12 +94,26 @@ def _plot_curves(
             ax.fill_between(t, ends[0][i], ends[1][i], color=colour, alpha=0.18, lw=0)
         ax.plot(t, estimate[i], color=colour, ls=style.LINE_STYLES[pick], lw=1.6, label=name)
     if shown is not None:
-        central = abs(sum(shown) - 100.0) < 1e-9
-        level = f"{shown[1] - shown[0]:g} %" if central else f"{shown[0]:g} to {shown[1]:g} %"
-        ax.fill([], [], color="0.5", alpha=0.3, lw=0, label=f"{level} band")
+        ax.fill([], [], color="0.5", alpha=0.3, lw=0, label=band_label(shown))
     ax.set_xlim(0.0, float(t[-1]))
     style.legend_above(ax, 3)
     return style.tidy(ax, grids.target_name(model))
+
+
+def check_event_times(model: FittedModel) -> None:
+    """Raise InputError where targets are no times to an event."""
+    if not model.likelihood.event_times:
+        raise InputError(
+            f"survival curves are for survival likelihoods; this is a "
+            f"{type(model.likelihood).__name__}. Use plot_fit or plot_density."
+        )
+
+
+def band_label(bands: tuple[float, float]) -> str:
+    """Percentages of a band in words: "95 % band"."""
+    central = abs(sum(bands) - 100.0) < 1e-9
+    level = f"{bands[1] - bands[0]:g} %" if central else f"{bands[0]:g} to {bands[1]:g} %"
+    return f"{level} band"
 
 
 def _time_grid(model: FittedModel) -> Array:

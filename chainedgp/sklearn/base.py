@@ -21,7 +21,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from .. import likelihoods
 from ..data.rows import WEIGHTS
 from ..data.types import Data
-from ..errors import ConvergenceWarning, InputError
+from ..errors import CensoringWarning, ConvergenceWarning, InputError
 from ..inference.starts import input_spread
 from ..likelihoods import Likelihood
 from ..linalg import Array
@@ -178,7 +178,18 @@ class ChainedGPEstimator(BaseEstimator):
             options = {"batch_size": self.batch_size, "epochs": self.epochs, "rng": seed}
         with warnings.catch_warnings():  # An estimator has its own way to go on: see below.
             warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore", CensoringWarning)
             self.result_ = self.model_.optimize(messages=False, max_iters=self.max_iter, **options)
+        own = self.model_.likelihood
+        if own.event_times and "censored" in own.metadata_names and "censored" not in given:
+            warnings.warn(
+                f"{type(own).__name__} takes all times for events that were seen. Where some were "
+                "not yet, say so: fit(X, y, censored=c), 1 for a row that ended without its event, "
+                "0 for an event; censored=0 says that all were seen. ChainedGPSurvival takes "
+                "events and times together.",
+                CensoringWarning,
+                stacklevel=3,
+            )
         if self.result_.status == "stopped":
             warnings.warn(
                 f"{type(self).__name__} stopped before convergence: {self.result_.reason}. It "

@@ -674,12 +674,20 @@ def test_plot_chooses_by_the_number_of_inputs():
     assert ax.get_xlabel().startswith(f"x{grids.most_relevant(m)}\n(")
 
 
+# Arguments without which a figure cannot be drawn.
+NEEDED = {
+    "plot_restricted_mean": {"input": 0, "horizon": 1.0, "num": 4},
+    "plot_survival_along": {"input": 0},
+    "plot_survival_calibration": {"t": 0.5, "groups": 3},
+}
+
+
 @pytest.mark.parametrize("name", plotting.__all__)
 def test_every_figure_is_a_method_that_takes_axes(name):
     m = model("time", 2 if name == "plot_map" else 1)
     _, given = plt.subplots(2) if name == "plot_latents" else plt.subplots()
     before = plt.get_fignums()
-    options = {"num": 6} if name in ("plot_density", "plot_map") else {}
+    options = {"num": 6} if name in ("plot_density", "plot_map") else NEEDED.get(name, {})
     found = getattr(m, name)(ax=given, **options)
     assert plt.get_fignums() == before
     assert np.all(np.atleast_1d(found) == np.atleast_1d(given))
@@ -687,7 +695,7 @@ def test_every_figure_is_a_method_that_takes_axes(name):
         assert ax.lines or ax.collections or ax.patches
         assert ax.get_xlabel() or name == "plot_latents"
     with pytest.raises(InputError, match="axes"):
-        getattr(m, name)(ax=["no", "axes"])
+        getattr(m, name)(ax=["no", "axes"], **NEEDED.get(name, {}))
 
 
 def test_names_of_inputs_and_target():

@@ -5,6 +5,7 @@ import pickle
 import pydoc
 import re
 import subprocess
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import chainedgp as cgp
 from chainedgp import likelihoods as lik
-from chainedgp.errors import ConvergenceWarning, InputError
+from chainedgp.errors import CensoringWarning, ConvergenceWarning, InputError
 from chainedgp.kernels import RBF
 from chainedgp.sklearn import ChainedGPClassifier, ChainedGPRegressor, ChainedGPSurvival
 from chainedgp.sklearn.base import named_likelihood
@@ -374,3 +375,21 @@ def test_a_fit_that_stops_early_tells_what_an_estimator_can_do():
     with pytest.warns(ConvergenceWarning, match="ChainedGPRegressor stopped .* max_iter") as found:
         ChainedGPRegressor(max_iter=1, num_inducing=5).fit(X, y)
     assert not any("optimize()" in str(one.message) for one in found)
+
+
+def test_times_without_a_word_of_censoring_warn_in_the_words_of_an_estimator():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(25, 1)), rng.weibull(1.5, 25)
+    regressor = ChainedGPRegressor("weibull_survival", num_inducing=4, max_iter=2)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        regressor.fit(X, y)
+    told = [w for w in found if w.category is CensoringWarning]
+    assert len(told) == 1 and "fit(X, y, censored=c)" in str(told[0].message)
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", CensoringWarning)
+        regressor.fit(X, y, censored=0)
+        both = np.array(list(zip(y > 0.1, y, strict=True)), dtype=[("event", bool), ("t", float)])
+        ChainedGPSurvival("weibull_survival", num_inducing=4, max_iter=2).fit(X, both)

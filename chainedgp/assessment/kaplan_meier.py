@@ -1,0 +1,230 @@
+"""What times of events say without a model: Kaplan–Meier curves and cumulative incidences.
+
+At every time s there are r_s rows at risk, which have entered before s and have not gone before it,
+and d_s of them have their event. Weights count as so many rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from ..data.arguments import fraction
+from ..data.rows import as_row_values, as_targets
+from ..data.types import Data
+from ..errors import InputError
+from ..likelihoods.observation import EXACT, RIGHT
+from ..linalg import Array, Indices
+
+__all__ = ["AalenJohansen", "KaplanMeier", "RiskSets", "events_and_times", "risk_sets"]
+
+NOTHING = 1e-12
+"""A survival probability below this is 0: sums of weights are rounded."""
+
+
+class RiskSets(NamedTuple):
+    """Times at which rows go, how many are at risk there and how many go for each reason.
+
+    times : (m,) sorted. at_risk : (m,). counts : (K, m) for reasons 0 to K − 1.
+    """
+
+    times: Array
+    at_risk: Array
+    counts: Array
+
+
+def risk_sets(
+    y: Array,
+    reason: Indices,
+    entry: Data | None = None,
+    weights: Data | None = None,
+    num_reasons: int = 2,
+) -> RiskSets:
+    """The sets at risk at the times at which rows go.
+
+    y, reason : (n,) times at which the rows go, and for which of the reasons 0, 1, …
+    entry : (n,) times after which the rows are followed; None is from the beginning. Rows that end
+        where they enter were never followed, and are left out.
+    weights : (n,) of the rows, or None for 1.
+    """
+    weights = np.ones(len(y)) if weights is None else as_row_values(weights, "weights", len(y))
+    if entry is not None:
+        entry = as_row_values(entry, "entry", len(y))
+        followed = entry < y
+        y, entry, weights = (a[followed] for a in (y, entry, weights))
+        reason = reason[followed]
+    times, which = np.unique(y, return_inverse=True)
+    counts: Array = np.zeros((num_reasons, len(times)))
+    np.add.at(counts, (reason, which.ravel()), weights)
+    started = np.full(len(times), weights.sum())
+    if entry is not None:
+        order = np.argsort(entry, kind="stable")
+        total = np.concatenate([[0.0], np.cumsum(weights[order])])
+        started = total[np.searchsorted(entry[order], times, side="left")]
+    gone = counts.sum(0)
+    return RiskSets(times, started - np.cumsum(gone) + gone, counts)
+
+
+def events_and_times(y: Data, censored: Data) -> tuple[Array, np.ndarray]:
+    """Times (n,), and whether they are right-censored (n,) bool."""
+    y = np.asarray(y, dtype=float)
+    y = as_targets(y, y.size, "y")
+    code = as_row_values(censored, "censored", len(y))
+    if not np.isin(code, (EXACT, RIGHT)).all():
+        raise InputError("censored must be 0 (event seen) or 1 (right-censored) here.")
+    return y, code == RIGHT
+
+
+class KaplanMeier:
+    """The Kaplan–Meier estimate of the survival function of times that may be right-censored.
+
+        S(t) = Π_{s ≤ t} (1 − d_s/r_s),    var S(t) ≈ S(t)² Σ_{s ≤ t} d_s/(r_s (r_s − d_s)),
+
+    the variance by Greenwood's formula.
+
+    Parameters
+    ----------
+    y, censored : (n,) times, and 1 where the event comes after y, else 0; one number for all rows.
+    entry : (n,) times after which the rows are followed (left truncation); None is from the
+        beginning. Where few rows are at risk at first, the curve depends on these few.
+    weights : (n,) row weights, or None for 1.
+
+    Attributes
+    ----------
+    times : (m,) times of events. at_risk, events : (m,) rows at risk and events there.
+    values : (m,) the estimate from each of these times on. variances : (m,) of it.
+    """
+
+    def __init__(
+        self, y: Data, censored: Data, entry: Data | None = None, weights: Data | None = None
+    ) -> None:
+        y, late = events_and_times(y, censored)
+        sets = risk_sets(y, late.astype(np.intp), entry, weights)
+        seen = sets.counts[0] > 0.0
+        self.times, self.at_risk = sets.times[seen], sets.at_risk[seen]
+        self.events = sets.counts[0][seen]
+        left = np.maximum(self.at_risk - self.events, 0.0)
+        left[left < NOTHING * self.at_risk] = 0.0
+        self.values = np.cumprod(left / self.at_risk)
+        with np.errstate(divide="ignore"):
+            self._sum = np.cumsum(self.events / (self.at_risk * left))  # It is inf once S is 0.
+        square = self.values**2
+        self.variances = np.multiply(square, self._sum, out=np.zeros(len(square)), where=square > 0)
+        self.last = float(sets.times[-1]) if len(sets.times) else 0.0
+
+    def __call__(self, t: Data) -> Array:
+        """S(t) = P(T > t), of the shape of t; NaN after the last time if rows were left then."""
+        values = np.concatenate([[1.0], self.values])
+        t = np.asarray(t, dtype=float)
+        S = values[np.searchsorted(self.times, t, side="right")]
+        return np.where((t > self.last) & (S > 0.0), np.nan, S)
+
+    def interval(self, t: Data, level: float = 0.95) -> tuple[Array, Array]:
+        """Ends of a pointwise confidence interval of S(t), each of the shape of t.
+
+            S(t)^{exp(±z σ(t)/log S(t))},    σ² = Σ_{s ≤ t} d_s/(r_s (r_s − d_s)),
+
+        which is symmetric for log(−log S). Before the first event both are 1. Where S is 0 the
+        lower end is 0, and the upper end is that of the last time before.
+        """
+        z = float(ndtri(0.5 + 0.5 * fraction(level, "level")))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_S = np.log(self.values)
+            width = z * np.sqrt(self._sum) / -log_S
+            lower, upper = (np.exp(log_S * np.exp(sign * width)) for sign in (1.0, -1.0))
+        none = self.values == 0.0
+        before = upper[~none][-1] if (~none).any() else 1.0
+        lower, upper = np.where(none, 0.0, lower), np.where(none, before, upper)
+        at = np.searchsorted(self.times, np.asarray(t, dtype=float), side="right")
+        known = ~np.isnan(self(t))
+        low, high = (np.concatenate([[1.0], end])[at] for end in (lower, upper))
+        return np.where(known, low, np.nan), np.where(known, high, np.nan)
+
+    @property
+    def median(self) -> float:
+        """The first time with S(t) ≤ ½; infinity where the curve does not come down so far."""
+        reached = self.times[self.values <= 0.5 + NOTHING]
+        return float(reached[0]) if reached.size else np.inf
+
+
+class AalenJohansen:
+    """Cumulative incidences of competing events, without a model.
+
+        F_k(t) = Σ_{s ≤ t} S(s⁻) d_ks/r_s,    S(t) = Π_{s ≤ t} (1 − Σ_k d_ks/r_s),
+
+    so that Σ_k F_k + S = 1.
+
+    Parameters
+    ----------
+    y, cause : (n,) times, and what happened at each.
+    censored : the value in `cause` that says that nothing had happened yet.
+    entry, weights : as for `KaplanMeier`.
+
+    Attributes
+    ----------
+    causes : what happened, sorted. times : (m,) times at which rows go.
+    """
+
+    def __init__(
+        self,
+        y: Data,
+        cause: Data,
+        censored: Hashable = 0,
+        entry: Data | None = None,
+        weights: Data | None = None,
+    ) -> None:
+        y = as_targets(y, np.size(y), "y")
+        self.causes, reason = cause_codes(cause, len(y), censored)
+        sets = risk_sets(y, reason, entry, weights, len(self.causes) + 1)
+        self.times, self.last = sets.times, float(sets.times[-1]) if len(sets.times) else 0.0
+        hazards = sets.counts[1:] / np.where(sets.at_risk > 0.0, sets.at_risk, 1.0)
+        left = np.maximum(1.0 - hazards.sum(0), 0.0)
+        self._survival = np.concatenate([[1.0], np.cumprod(left)])
+        steps = np.cumsum(self._survival[:-1] * hazards, axis=1)
+        self._incidence = np.pad(steps, ((0, 0), (1, 0)))
+
+    def __call__(self, t: Data) -> dict[Hashable, Array]:
+        """F_k(t) of every cause, each of the shape of t; NaN after the last time."""
+        t = np.asarray(t, dtype=float)
+        at = np.searchsorted(self.times, t, side="right")
+        known = (t <= self.last) | (self._survival[-1] == 0.0)
+        return {
+            cause: np.where(known, F[at], np.nan)
+            for cause, F in zip(self.causes, self._incidence, strict=True)
+        }
+
+
+def cause_codes(cause: Data, rows: int, censored: Hashable) -> tuple[list[Hashable], Indices]:
+    """The causes, sorted, and the code of each row: 0 where it is censored, k for the k-th cause.
+
+    Raises InputError where a row has none, or where all are censored.
+    """
+    values = np.asarray(cause)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.shape != (rows,):
+        raise InputError(
+            f"cause must have one entry for each of the {rows} rows; got shape {values.shape}."
+        )
+    listed: list[Hashable] = values.tolist()
+    if any(entry is None or entry != entry for entry in listed):
+        first = next(i for i, entry in enumerate(listed) if entry is None or entry != entry)
+        raise InputError(
+            f"cause of row {first} is missing. Give {censored!r}, or what `censored` says, to rows "
+            "in which nothing had happened yet."
+        )
+    found = set(listed) - {censored}
+    if not found:
+        raise InputError(f"all causes are {censored!r}, which says censored: there is no event.")
+    try:
+        causes = sorted(found)  # type: ignore[type-var]
+    except TypeError:
+        raise InputError(
+            "cause has numbers and text; give one or the other, and `censored` of the same kind."
+        ) from None
+    number = {name: k + 1 for k, name in enumerate(causes)}
+    codes: Indices = np.array([number.get(entry, 0) for entry in listed], dtype=np.intp)
+    return causes, codes

@@ -1,0 +1,212 @@
+"""Figures of a survival study: observed against predicted, and survival along an input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..assessment.survival import survival_calibration, survival_check
+from ..data.arguments import positive_float
+from ..data.types import Data, Metadata, Seed
+from ..errors import InputError
+from ..linalg import Array
+from ..predictive.fitted import FittedModel
+from . import grids, style
+from .grids import Place
+from .survival import band_label, check_event_times, plot_survival
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "plot_restricted_mean",
+    "plot_survival_along",
+    "plot_survival_calibration",
+    "plot_survival_check",
+]
+
+VALUES = (10.0, 50.0, 90.0)  # Curves along an input are drawn at these percentiles of it.
+MOST_VALUES = 4  # An input of at most so many values has a curve at each.
+
+
+def plot_survival_check(
+    model: FittedModel,
+    X: Data | None = None,
+    Y: Data | None = None,
+    Y_metadata: Metadata = None,
+    *,
+    by: int | str | Data | None = None,
+    times: Data | None = None,
+    bands: tuple[float, float] | None = (2.5, 97.5),
+    level: float = 0.95,
+    rng: Seed = 0,
+    ax: Axes | None = None,
+) -> Axes:
+    """Observed survival of groups of rows (Kaplan–Meier steps) over what the model expects of them.
+
+    Steps have pointwise confidence intervals, thin; the expected mean curve of the same rows has
+    a credible band from q. `chainedgp.survival.survival_check` has the numbers, and more words on
+    the arguments.
+
+    Parameters
+    ----------
+    X, Y, Y_metadata : the rows; None takes those of the model.
+    by : an input (its values, or thirds), "risk", an array of groups (n,), or None for one group.
+    times : grid (k,). bands : percentages of the bands of the predicted curves, or None.
+    level : of the confidence intervals of the observed curves; 0 leaves them out.
+    """
+    check = survival_check(model, X, Y, Y_metadata, by=by, times=times, bands=bands, rng=rng)
+    ax = style.one_axes(ax)
+    t = np.concatenate([[0.0], check.times])
+    for g, name in enumerate(check.groups):
+        pick = g % len(style.SEQUENCE)
+        colour, observed = style.SEQUENCE[pick], check.observed[g]
+        if check.lower is not None and check.upper is not None:
+            low, high = (np.concatenate([[1.0], end[g]]) for end in (check.lower, check.upper))
+            ax.fill_between(t, low, high, color=colour, alpha=0.18, lw=0)
+        curve = np.concatenate([[1.0], check.predicted[g]])
+        ax.plot(t, curve, color=colour, ls=style.LINE_STYLES[pick], lw=1.6, label=name)
+        steps = np.concatenate([[0.0], observed.times[observed.times <= t[-1]], [t[-1]]])
+        ax.step(steps, observed(steps), where="post", color=colour, lw=1.0)
+        if level > 0.0:
+            for end in observed.interval(steps, level):
+                ax.step(steps, end, where="post", color=colour, lw=0.5, alpha=0.6)
+    ax.plot([], [], color="0.3", lw=1.6, label="predicted")
+    ax.step(
+        [], [], color="0.3", lw=1.0, label=f"observed, {100 * level:g} %" if level else "observed"
+    )
+    if bands is not None:
+        ax.fill([], [], color="0.5", alpha=0.3, lw=0, label=band_label(bands))
+    ax.set_xlim(0.0, float(t[-1]))
+    ax.set_ylim(0.0, 1.02)
+    style.legend_above(ax, 3)
+    return style.tidy(ax, grids.target_name(model), "survival probability")
+
+
+def plot_survival_calibration(
+    model: FittedModel,
+    t: float,
+    X: Data | None = None,
+    Y: Data | None = None,
+    Y_metadata: Metadata = None,
+    *,
+    groups: int = 10,
+    level: float = 0.95,
+    ax: Axes | None = None,
+) -> Axes:
+    """Predicted against observed risk of an event up to a time t, in groups of like predicted risk.
+
+    Bars are confidence intervals of the observed risk, 1 − Kaplan–Meier; on the dashed line both
+    are the same. `chainedgp.survival.survival_calibration` has the numbers.
+
+    Parameters
+    ----------
+    t : the time. X, Y, Y_metadata : the rows; None takes those of the model.
+    groups : number of groups. level : of the confidence intervals.
+    """
+    table = survival_calibration(model, t, X, Y, Y_metadata, groups=groups, level=level)
+    ax = style.one_axes(ax, (3.6, 3.4))
+    x, y = table["predicted"], table["observed"]
+    bars = np.stack([y - table["lower"], table["upper"] - y])
+    colour = style.COLOURS["blue"]
+    ax.plot([0.0, 1.0], [0.0, 1.0], color="0.6", lw=1.0, ls="--")
+    ax.errorbar(x, y, bars, fmt="o", color=colour, ms=4, lw=1.0, capsize=2)
+    top = float(np.nanmax(np.concatenate([x, table["upper"]])))
+    end = min(1.0, 1.08 * top)
+    ax.set_xlim(0.0, end)
+    ax.set_ylim(0.0, end)
+    label = f"predicted risk up to {grids.target_name(model)} = {t:g}"
+    return style.tidy(ax, label, f"observed risk, {100 * level:g} % interval")
+
+
+def plot_survival_along(
+    model: FittedModel,
+    input: int | str,
+    values: Sequence[float] | Array | None = None,
+    *,
+    at: Place = None,
+    times: Data | None = None,
+    bands: tuple[float, float] | None = (2.5, 97.5),
+    Y_metadata: Metadata = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Survival curves at several values of one input, the others at typical values.
+
+    Parameters
+    ----------
+    input : index or name of the input.
+    values : of the input; None takes all where there are four at most, else the 10, 50 and 90 %
+        quantiles of the data.
+    at : where the other inputs are held; None is their medians, a dict gives some of them.
+    times, bands, Y_metadata : as in `plot_survival`.
+    """
+    check_event_times(model)
+    column = grids.column_index(model, input)
+    if values is None:
+        x = np.unique(np.asarray(model.X[:, column]))
+        x = x if len(x) <= MOST_VALUES else np.percentile(model.X[:, column], VALUES)
+    else:
+        x = np.atleast_1d(np.asarray(values, dtype=float))
+        if x.ndim != 1 or not np.isfinite(x).all() or not x.size:
+            raise InputError(f"values must be (k,) numbers; got {values!r}.")
+    rows = grids.rows_along(model, [column], x[:, None], at)
+    name = grids.input_names(model)[column]
+    labels = [f"{name} = {value:.3g}" for value in x]
+    ax = plot_survival(
+        model, rows, times=times, bands=bands, labels=labels, Y_metadata=Y_metadata, ax=ax
+    )
+    others = grids.axis_name(model, [column], at).partition("\n")[2]
+    if others and ax.get_xlabel() == grids.target_name(model):
+        ax.set_xlabel(f"{ax.get_xlabel()}\n{others}")
+    return ax
+
+
+def plot_restricted_mean(
+    model: FittedModel,
+    input: int | str,
+    horizon: float,
+    *,
+    at: Place = None,
+    limits: tuple[float, float] | None = None,
+    num: int = 50,
+    bands: tuple[float, float] | None = (2.5, 97.5),
+    Y_metadata: Metadata = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Restricted mean survival time E[min(T, horizon)] along one input, with a credible band.
+
+    Parameters
+    ----------
+    input : index or name of the input. horizon : the time h up to which the mean is taken.
+    at : where the other inputs are held; None is their medians, a dict gives some of them.
+    limits, num : range and number of the values of the input. An input of four values at most is
+        drawn at these alone.
+    bands : percentages of the band over q, or None.
+    """
+    check_event_times(model)
+    horizon = positive_float(horizon, "horizon")
+    column = grids.column_index(model, input)
+    x = np.unique(np.asarray(model.X[:, column]))
+    points = len(x) <= MOST_VALUES and limits is None
+    if not points:
+        x = grids.axis_values(model, column, num, limits)
+    rows = grids.rows_along(model, [column], x[:, None], at)
+    metadata = grids.metadata_at_rest(model, Y_metadata)
+    found = model.predictive(rows, metadata).restricted_mean(horizon, bands=bands)
+    mean, *ends = np.stack(found if isinstance(found, tuple) else (found,))[:, :, 0]
+    ax, colour = style.one_axes(ax), style.COLOURS["blue"]
+    if points:
+        bars = np.abs(np.stack(ends) - mean) if ends else None
+        ax.errorbar(x, mean, bars, fmt="o", color=colour, ms=5, lw=1.2, capsize=3)
+        ax.set_xticks(x)
+    else:
+        if ends:
+            ax.fill_between(x, ends[0], ends[1], color=colour, alpha=0.2, lw=0)
+        ax.plot(x, mean, color=colour, lw=1.6)
+        ax.set_xlim(float(x[0]), float(x[-1]))
+    label = f"mean {grids.target_name(model)} up to {horizon:g}"
+    if bands is not None:
+        label += f"\n({band_label(bands)})"
+    return style.tidy(ax, grids.axis_name(model, [column], at), label)

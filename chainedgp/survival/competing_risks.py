@@ -1,0 +1,309 @@
+"""Competing risks: one model of event times for each cause, the other causes censored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ..assessment.kaplan_meier import cause_codes
+from ..data.arguments import as_percent
+from ..data.rows import as_targets
+from ..data.types import Data, FilePath, Metadata
+from ..errors import InputError
+from ..expectations import quadrature
+from ..inference.result import OptimizationResult
+from ..likelihoods import Likelihood
+from ..likelihoods.observation import OBSERVATION
+from ..linalg import Array
+from ..model import ChainedGP
+from ..model.arguments import Kernels
+from ..model.persistence import load
+from ..plotting.incidence import draw_incidences
+from ..posterior.choice import PosteriorName
+from ..predictive.distribution import Predictive
+from .incidence import Incidences, TimePanels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["CompetingRisks"]
+
+DRAWS = 512
+"""The percentiles of a band are those of so many draws (Sobol points) of the latents."""
+BLOCK = 2**22
+"""Arrays of draws × rows × times have about so many numbers at a time."""
+
+NAMES = "causes.json"
+"""The file of a folder that has the names of the causes, in order."""
+
+Bands: TypeAlias = tuple[float, float]
+Estimate: TypeAlias = Array | tuple[Array, Array, Array]
+
+
+class CompetingRisks:
+    """Several events of which the first ends the follow-up: a model of the time to each.
+
+    The model of cause k has hazard h_k(t | x); events of other causes are censored times in it.
+    Then, with the models independent of each other,
+
+        S(t) = Π_k S_k(t),    F_k(t) = ∫₀ᵗ h_k(u) S(u) du,    Σ_k F_k(t) + S(t) = 1,
+
+    F_k the cumulative incidence: the probability that the event comes by t and is of cause k. In
+    the place of h_k S stands the predictive density p_k Π_{j≠k} S_j: all is averaged over q. S_k on
+    its own would be survival if no other event could happen; data say nothing about that.
+
+    Parameters
+    ----------
+    models : name of the cause -> `ChainedGP` of event times. All have the same inputs.
+        `CompetingRisks.from_data` builds them.
+
+    Attributes
+    ----------
+    models : as given, to be fitted, checked, plotted and saved like any other.
+    """
+
+    def __init__(self, models: Mapping[str, ChainedGP]) -> None:
+        if not isinstance(models, Mapping) or not models:
+            raise InputError(
+                "models must be a dict, name of a cause -> ChainedGP of the time to it; "
+                "CompetingRisks.from_data(X, Y, cause, likelihood) builds them from data."
+            )
+        self.models = {str(name): model for name, model in models.items()}
+        columns = set()
+        for name, model in self.models.items():
+            if not isinstance(model, ChainedGP):
+                raise InputError(
+                    f"models[{name!r}] must be a ChainedGP; got {type(model).__name__}."
+                )
+            lik = model.likelihood
+            if not lik.event_times or lik.atoms or not lik.target_support.continuous:
+                raise InputError(
+                    f"models[{name!r}] has the likelihood {type(lik).__name__}; competing risks "
+                    "need times with a density, such as WeibullSurvival()."
+                )
+            columns.add(model.X.shape[1])
+        if len(columns) > 1:
+            raise InputError(f"all models must have the same inputs; they have {columns} columns.")
+
+    @classmethod
+    def from_data(
+        cls,
+        X: Data,
+        Y: Data,
+        cause: Data,
+        likelihood: Likelihood | Mapping[str, Likelihood],
+        *,
+        censored: Hashable = 0,
+        Y_metadata: Metadata = None,
+        kernels: Kernels = None,
+        num_inducing: int = 100,
+        posterior: PosteriorName = "auto",
+    ) -> CompetingRisks:
+        """One model for each cause, not fitted yet: call `optimize` next.
+
+        Parameters
+        ----------
+        X, Y : inputs, and times of the first event or of the end of the follow-up.
+        cause : (n,) what happened at Y: names or numbers.
+        likelihood : a survival likelihood for all causes, or name of the cause -> likelihood.
+        censored : the value in `cause` that says that nothing had happened yet.
+        Y_metadata : `entry`, `weights` and others of the rows; not `censored`.
+        kernels, num_inducing, posterior : of each model, as for `ChainedGP`.
+        """
+        if Y_metadata is not None and {"censored", "y_upper"} & set(Y_metadata):
+            raise InputError(
+                "cause says which rows are censored: leave censored and y_upper out of Y_metadata."
+            )
+        causes, code = cause_codes(cause, np.size(Y), censored)
+        names = [str(name) for name in causes]
+        if isinstance(likelihood, Mapping):
+            wrong = set(names) ^ {str(name) for name in likelihood}
+            if wrong:
+                listed = ", ".join(repr(name) for name in sorted(wrong))
+                raise InputError(f"likelihood must have one for each cause; look at {listed}.")
+        given = dict(Y_metadata or {})
+        models = {}
+        for k, name in enumerate(names):
+            own = likelihood[name] if isinstance(likelihood, Mapping) else likelihood
+            metadata = {**given, "censored": np.where(code == k + 1, 0.0, 1.0)}
+            models[name] = ChainedGP(
+                X,
+                Y,
+                own,
+                kernels,
+                Y_metadata=metadata,
+                num_inducing=num_inducing,
+                name=f"cause_{k}",
+                posterior=posterior,
+            )
+        return cls(models)
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """Names of the causes."""
+        return tuple(self.models)
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(
+            f"{name}: {type(model.likelihood).__name__}" for name, model in self.models.items()
+        )
+        return f"<CompetingRisks of {kinds}>"
+
+    def optimize(
+        self, messages: bool | None = None, max_iters: int = 1000
+    ) -> dict[str, OptimizationResult]:
+        """Fit every model by the default method; results by cause.
+
+        For other methods fit each of `models` by itself.
+        """
+        return {
+            name: model.optimize(messages=messages, max_iters=max_iters)
+            for name, model in self.models.items()
+        }
+
+    # ---- predictions ----------------------------------------------------------------------------
+
+    def overall_survival(
+        self, Xnew: Data, t: Data, bands: Bands | None = None, Y_metadata: Metadata = None
+    ) -> Estimate:
+        """S(t) = P(no event by t), (n, k); with bands also the two percentiles over q."""
+        return self._incidences(Xnew, t, bands, Y_metadata).survival
+
+    def cumulative_incidence(
+        self, Xnew: Data, t: Data, bands: Bands | None = None, Y_metadata: Metadata = None
+    ) -> dict[str, Estimate]:
+        """F_k(t) = P(event by t, of cause k) of every cause, (n, k) each.
+
+        With bands=(2.5, 97.5) each is (estimate, lower, upper), the percentiles of F_k(t | f) over
+        the posterior of the latents f of all models.
+
+        Parameters
+        ----------
+        Xnew : (n, D) inputs. t : (k,) times, ascending from 0 on.
+        """
+        found = self._incidences(Xnew, t, bands, Y_metadata)
+        return dict(zip(self.models, found.causes, strict=True))
+
+    def _incidences(
+        self, Xnew: Data, t: Data, bands: Bands | None, Y_metadata: Metadata
+    ) -> Incidences:
+        """Survival and incidences at the times, each an array or three."""
+        times = np.atleast_1d(np.asarray(t, dtype=float))
+        if times.ndim != 1 or not (np.isfinite(times) & (times >= 0.0)).all():
+            raise InputError(f"t must be (k,) times from 0 on; got {t!r}.")
+        if not (np.diff(times) > 0.0).all():
+            raise InputError("t must be ascending.")
+        if Y_metadata is not None and set(OBSERVATION) & set(Y_metadata):
+            raise InputError(f"{', '.join(OBSERVATION)} have no meaning in these predictions.")
+        laws = [model.predictive(Xnew, Y_metadata) for model in self.models.values()]
+        panels = TimePanels.upto(times, laws)
+        estimate = panels.incidences(
+            [law.pdf(panels.nodes)[None] for law in laws],
+            [np.asarray(law.sf(panels.nodes))[None] for law in laws],
+            [np.asarray(law.sf(panels.edges))[None] for law in laws],
+        )
+        if bands is None:
+            return Incidences(estimate.survival[0], [F[0] for F in estimate.causes])
+        levels = as_percent(bands, "bands")
+        if len(levels) != 2 or levels[0] >= levels[1]:
+            raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
+        ends = _bands(laws, panels, levels)
+        return Incidences(
+            (estimate.survival[0], *ends.survival),
+            [(F[0], *end) for F, end in zip(estimate.causes, ends.causes, strict=True)],
+        )
+
+    def plot(
+        self,
+        X: Data | None = None,
+        *,
+        times: Data | None = None,
+        Y_metadata: Metadata = None,
+        observed: Mapping[str, Array] | None = None,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Cumulative incidences, stacked, with overall survival above them.
+
+        Of several rows the mean is drawn.
+
+        X : rows (n, D); None takes up to 500 of the data. times : grid (k,); None goes up to the
+        98 % quantile of the times. observed : cause -> (k,) at the same times, drawn as dashed
+        lines, such as `AalenJohansen(time, cause)(times)`.
+        """
+        first = next(iter(self.models.values()))
+        if X is None:
+            X = np.asarray(first.X)[:: max(1, len(first.X) // 500)][:500]
+        if times is None:
+            times = np.linspace(0.0, float(np.quantile(np.asarray(first.Y), 0.98)), 81)
+        t = np.atleast_1d(np.asarray(times, dtype=float))
+        found = self.cumulative_incidence(X, t, Y_metadata=Y_metadata)
+        means = {name: np.mean(F, axis=0) for name, F in found.items()}
+        if observed is not None:
+            observed = {
+                str(name): as_targets(F, len(t), "observed") for name, F in observed.items()
+            }
+        return draw_incidences(t, means, observed, first.target_name or "time", ax)
+
+    # ---- files ----------------------------------------------------------------------------------
+
+    def save(self, folder: FilePath, data: bool = True) -> None:
+        """Write the model of each cause to a file of a folder, which is made; see `load`.
+
+        data : False leaves the rows out.
+        """
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        for k, model in enumerate(self.models.values()):
+            model.save(path / f"cause_{k}.cgp", data=data)
+        (path / NAMES).write_text(json.dumps(list(self.models), ensure_ascii=False), "utf-8")
+
+    @classmethod
+    def load(cls, folder: FilePath) -> CompetingRisks:
+        """What `save` wrote to a folder."""
+        path = Path(folder)
+        if not (path / NAMES).is_file():
+            raise InputError(f"{folder} is no folder of competing risks: it has no {NAMES}.")
+        names = json.loads((path / NAMES).read_text("utf-8"))
+        return cls({name: load(path / f"cause_{k}.cgp") for k, name in enumerate(names)})
+
+
+def _bands(laws: list[Predictive], panels: TimePanels, levels: Array) -> Incidences:
+    """Percentiles of S(t | f) and F_k(t | f) over draws of the latents of all models."""
+    events = [law._event for law in laws]
+    n, k = len(laws[0]), len(panels.times)
+    z = np.stack(quadrature.sobol_rule(sum(event.dim for event in events), DRAWS).x)
+    parts = np.split(z[..., 0], np.cumsum([event.dim for event in events])[:-1])
+    ends = Incidences(np.empty((2, n, k)), [np.empty((2, n, k)) for _ in laws])
+    step = max(1, BLOCK // (z.shape[1] * panels.nodes.size))
+    with np.errstate(all="ignore"):
+        for start in range(0, n, step):
+            rows = np.arange(start, min(n, start + step))
+            found = panels.incidences(*_drawn(events, parts, rows, panels))
+            ends.survival[:, rows] = np.quantile(found.survival, levels, axis=0)
+            for end, F in zip(ends.causes, found.causes, strict=True):
+                end[:, rows] = np.quantile(F, levels, axis=0)
+    return ends
+
+
+def _drawn(
+    events: list[Any], z: list[Array], rows: np.ndarray, panels: TimePanels
+) -> tuple[list[Array], list[Array], list[Array]]:
+    """Densities and survivals at the nodes, survivals at the edges: (draws, rows, times) each."""
+    pdf, sf, at_edges = [], [], []
+    for event, own in zip(events, z, strict=True):
+        for times, wanted in ((panels.nodes, True), (panels.edges, False)):
+            t = np.tile(np.maximum(times, np.finfo(float).tiny), len(rows))
+            which = np.repeat(rows, len(times))
+            _, latents = event.nodes(which, own[:, :, None])
+            shape = (own.shape[1], len(rows), len(times))
+            S = np.exp(event.log_survival(t, which, latents)).reshape(shape)
+            if wanted:
+                pdf.append(np.exp(event.log_density(t, which, latents)).reshape(shape))
+                sf.append(S)
+            else:
+                at_edges.append(np.where(times > 0.0, S, 1.0))
+    return pdf, sf, at_edges
