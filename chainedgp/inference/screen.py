@@ -7,12 +7,14 @@ z_ij = s_ij / I_j: whatever the likelihood, z_j is a target with noise, which a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from ..data.rows import Rows
+from ..kernels.base import LEVEL_SPREAD
 from ..likelihoods import Likelihood
 from ..linalg import Array
 from .starts import input_spread
@@ -52,13 +54,21 @@ class Screen:
         return self.gains > np.maximum(LEAST_GAIN, LEAST_SHARE * best)
 
 
-def screen_inputs(likelihood: Likelihood, rows: Rows, constants: Array) -> Screen:
-    """Try one-dimensional GPs of every input on the working targets of every latent."""
+def screen_inputs(
+    likelihood: Likelihood, rows: Rows, constants: Array, unordered: Sequence[int] | Array = ()
+) -> Screen:
+    """Try one-dimensional GPs of every input on the working targets of every latent.
+
+    unordered : columns of codes of levels, any two of which are as far from each other.
+    """
     rows = rows.thinned(SCREEN_ROWS)
-    X, spread = rows.inputs(), input_spread(rows.X)
+    X, spread = rows.inputs(), input_spread(rows.X, unordered)
     weights = np.ones(len(X)) if rows.weights is None else np.asarray(rows.weights, dtype=float)
     targets = working_targets(likelihood, rows, constants, weights)
-    columns = [one_input(column, targets, weights) for column in (X / spread).T]
+    columns = [
+        one_input(column, targets, weights, levels=d in unordered)
+        for d, column in enumerate((X / spread).T)
+    ]
     gains, lengthscales = (np.stack(part, axis=1) for part in zip(*columns, strict=True))
     return Screen(gains, lengthscales * spread)
 
@@ -81,7 +91,9 @@ def working_targets(likelihood: Likelihood, rows: Rows, constants: Array, weight
     return np.stack(targets)
 
 
-def one_input(column: Array, targets: Array, weights: Array) -> tuple[Array, Array]:
+def one_input(
+    column: Array, targets: Array, weights: Array, levels: bool = False
+) -> tuple[Array, Array]:
     """The best gain (b,) and lengthscale (b,) of GPs of one column, for targets (b, n).
 
     z ~ N(0, a K + s/w), a + s the variance of z, against a = 0. K is the sparse one of M inducing
@@ -90,8 +102,18 @@ def one_input(column: Array, targets: Array, weights: Array) -> tuple[Array, Arr
 
         gain = −½ Σ_k log(1 + a λ_k/s) − ½ Σw log(s/v) − ½ (zᵀWz − Σ_k a p_k²/(s + a λ_k))/s
                − ½ (a/s) tr(W (1 − AᵀA)) + ½ zᵀWz/v,   p = Vᵀ A W z,  v = a + s.
+
+    levels : whether the column has levels of a category, any two of which are two standard
+        deviations apart, as 0 and 1 are. The most frequent levels are then the inducing inputs.
     """
-    inducing = np.unique(np.quantile(column, np.linspace(0.0, 1.0, INDUCING)))
+    if levels:
+        found, counts = np.unique(column, return_counts=True)
+        inducing = found[np.argsort(-counts, kind="stable")[:INDUCING]]
+    else:
+        inducing = np.unique(np.quantile(column, np.linspace(0.0, 1.0, INDUCING)))
+    apart, away = inducing[:, None] - inducing, inducing[:, None] - column
+    if levels:
+        apart, away = ((d != 0.0) / LEVEL_SPREAD for d in (apart, away))
     total = float(weights.sum())
     square = np.einsum("bn,n,bn->b", targets, weights, targets)  # zᵀWz
     v = np.maximum(square / total, 1e-300)[:, None]
@@ -99,8 +121,8 @@ def one_input(column: Array, targets: Array, weights: Array) -> tuple[Array, Arr
     s, a = v * share, v * (1.0 - share)  # (b, shares)
     best, lengthscale = np.full(len(targets), -np.inf), np.ones(len(targets))
     for length in LENGTHSCALES:
-        Kuu = np.exp(-0.5 * np.square((inducing[:, None] - inducing) / length))
-        Kuf = np.exp(-0.5 * np.square((inducing[:, None] - column) / length))
+        Kuu = np.exp(-0.5 * np.square(apart / length))
+        Kuf = np.exp(-0.5 * np.square(away / length))
         L = np.linalg.cholesky(Kuu + 1e-6 * np.eye(len(inducing)))
         A = solve_triangular(L, Kuf, lower=True)
         lam, V = np.linalg.eigh((A * weights) @ A.T)

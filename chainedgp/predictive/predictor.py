@@ -11,7 +11,7 @@ import numpy as np
 
 from ..data.arguments import as_generator, as_percent, positive_int
 from ..data.frames import check_order, frame_like
-from ..data.rows import Rows, as_inputs, as_metadata, is_dask
+from ..data.rows import Expected, Rows, as_inputs, as_metadata, is_dask
 from ..data.types import Data, Frame, Metadata, Seed
 from ..distributed import Predict, map_blocks
 from ..errors import InputError
@@ -40,14 +40,15 @@ class Predictor:
     likelihood : of the targets, with its current parameters.
     priors : of every latent, at the inducing inputs.
     q : q(v) of every group of latents.
-    columns : how many columns new inputs must have, or the names of those that a frame must have.
+    columns : how many columns new inputs must have, the names of those that a frame must have, or
+        how they are read.
     family : what q may be.
     """
 
     likelihood: Likelihood
     priors: tuple[Projector, ...]
     q: tuple[Gaussian, ...]
-    columns: int | tuple[str, ...]
+    columns: Expected
     family: PosteriorFamily = MEAN_FIELD
 
     def inputs(self, X: Data, name: str = "Xnew") -> Array:
