@@ -379,6 +379,11 @@ class Columns:
         return self.each[d]
 
     @property
+    def levels(self) -> list[tuple[str, ...]]:
+        """The levels of each column, none where it is no category."""
+        return [c.levels if isinstance(c, Category) else () for c in self.each]
+
+    @property
     def unordered(self) -> list[int]:
         """Numbers of the columns that are categories without an order."""
         return [d for d, c in enumerate(self.each) if isinstance(c, Category) and not c.ordered]

@@ -10,6 +10,7 @@ from paramz import Param
 from ..kernels import Kernel, Product
 from ..kernels.combine import Combination
 from ..linalg import Array
+from ..parameters.leaves import InputParam
 from ..parameters.priors import LogGaussian, Prior
 from ..parameters.roles import Role
 from .starts import input_spread
@@ -47,29 +48,35 @@ def default_priors(
     spread = input_spread(X)
     rows = np.asarray(X[:: max(1, X.shape[0] // ROWS)], dtype=float)
     for kernel, scale in zip(parts.kernels, scales, strict=True):
+        variances = kernel.leaves_with(Role.VARIANCE)
+        trends = sum(leaf.size for leaf in variances if isinstance(leaf, InputParam))
         for part, columns in _in_products(kernel):
             for leaf in part.leaves_with(Role.LENGTHSCALE):
                 medians = _lengthscales(part, leaf, spread, columns)
                 yield leaf, LogGaussian(medians, OWN_SD, COMMON_SD)
             for leaf in part.leaves_with(Role.VARIANCE):
                 if not np.all(leaf.is_fixed):  # So is that of a factor beside another one.
-                    yield leaf, _variances(part, leaf, rows, float(scale))
+                    yield leaf, _variances(part, leaf, rows, float(scale), trends)
     for name, prior in parts.likelihood.default_priors.items():
         yield getattr(parts.likelihood, name), prior
 
 
-def _variances(part: Kernel, leaf: Param, rows: Array, scale: float) -> LogGaussian:
-    """The prior of the variances of a kernel that combines no others, in equal shares of scale²."""
+def _variances(
+    part: Kernel, leaf: Param, rows: Array, scale: float, trends: int
+) -> LogGaussian:
+    """The prior of the variances of a kernel that combines no others, in equal shares of scale².
+
+    trends : how many trends there are: variances of slopes or effects, one for each input.
+    """
     slopes = part.evaluate_diag(rows)[1](np.full(len(rows), 1.0 / len(rows)))[0]
     start = np.cumsum([0, *(other.size for other in part.parameters)])
     k = next(k for k, other in enumerate(part.parameters) if other is leaf)
     unit = slopes[start[k] : start[k + 1]]
     # The variance of a slope in a constant column has no unit.
     unit = np.where(unit > 1e-24 * np.square(rows).max(), unit, 1.0)
-    share = TREND_SHARE if leaf.size > 1 else 1.0
-    medians = tuple((share * scale**2 / leaf.size / unit).tolist())
-    if leaf.size == 1:
-        return LogGaussian(medians[0], VARIANCE_SD)
+    if leaf.size == 1 and not isinstance(leaf, InputParam):
+        return LogGaussian(float(scale**2 / unit[0]), VARIANCE_SD)
+    medians = tuple((TREND_SHARE * scale**2 / trends / unit).tolist())
     return LogGaussian(medians, OWN_SD, VARIANCE_SD)
 
 

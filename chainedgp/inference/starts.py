@@ -64,10 +64,12 @@ class Inputs:
     """What is known of the columns of X beside their numbers.
 
     unordered, ordered : which are categories, read as codes of their levels.
+    num_levels : how many levels each of the unordered ones has.
     seasons : pairs of a column and a period in its unit, after which the season comes again.
     """
 
     unordered: tuple[int, ...] = ()
+    num_levels: tuple[int, ...] = ()
     ordered: tuple[int, ...] = ()
     seasons: tuple[tuple[int, float], ...] = ()
 
@@ -193,7 +195,10 @@ def _trends(X: Array, scale: float, inputs: Inputs) -> list[Kernel]:
         parts.append(Linear(len(numbers), variances, ARD=True, active_dims=dims, centre=centre))
     if inputs.unordered:
         C, dims = len(inputs.unordered), _dims(inputs.unordered, D)
-        parts.append(RandomEffects(C, np.full(C, share), ARD=True, active_dims=dims))
+        # Effects of K levels that sum to 0 have variances of 1 − 1/K of those of free ones.
+        left = 1.0 - 1.0 / np.maximum(2.0, inputs.num_levels)
+        levels = inputs.num_levels
+        parts.append(RandomEffects(C, share / left, True, active_dims=dims, num_levels=levels))
     return parts
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..data.names import checks_names
+from ..errors import InputError
 from ..linalg import Array
 from ..parameters.roles import Role
 from .base import (
@@ -181,6 +184,10 @@ class RandomEffects(_Levels):
     The effects of levels are independent, N(0, variances_d): random intercepts. Effects of several
     categories add up. To a `Categorical` it is what `Linear` is to an `RBF`.
 
+    With `num_levels` K_d the effects of the levels 0 … K_d − 1 sum to 0, so that they are no part
+    of the level of the whole: 1(x_d = z_d) − 1/K_d stands for 1(x_d = z_d) where both are such
+    levels. The effect of any other level is independent of these.
+
     Columns hold codes of levels, as in `Categorical`.
 
     Parameters
@@ -190,6 +197,7 @@ class RandomEffects(_Levels):
     ARD : one variance per column.
     active_dims : the columns of X it acts on; None for all.
     name : ASCII identifier.
+    num_levels : number of levels whose effects sum to 0, one or (input_dim,); None for no sum.
 
     Raises
     ------
@@ -206,31 +214,58 @@ class RandomEffects(_Levels):
         ARD: bool = False,
         active_dims: Columns | None = None,
         name: str = "random_effects",
+        num_levels: int | Sequence[int] | None = None,
     ) -> None:
         super().__init__(input_dim, name, active_dims)
+        self.num_levels = self._checked_levels(num_levels)
         self.ARD = bool(ARD)
         variances = 1.0 if variances is None else variances
         size = self.input_dim if ARD else 1
         self.variances = positive(type(self).__name__, "variances", variances, size, self.ARD)
         self.link_parameter(self.variances)
 
+    def _checked_levels(self, num_levels: int | Sequence[int] | None) -> tuple[int, ...] | None:
+        """The K_d, one for each column."""
+        if num_levels is None:
+            return None
+        values = np.atleast_1d(np.array(num_levels))
+        whole = values.ndim == 1 and values.dtype.kind in "iu" and bool((values >= 1).all())
+        if not whole or values.size not in (1, self.input_dim):
+            raise InputError(
+                f"{type(self).__name__}: num_levels must be 1 or {self.input_dim} whole numbers "
+                f"of at least 1, got {num_levels!r}"
+            )
+        return tuple(np.broadcast_to(values, self.input_dim).tolist())
+
     def _gradient(self, by_column: Array) -> Array:
         """dL/dθ (size,) from the derivatives in the variances by column."""
         return by_column if self.ARD else by_column.sum(keepdims=True)
 
+    def _centres(self, X: Array) -> Array:
+        """1/√K_d where a row has one of the levels whose effects sum to 0, else 0: (n, d)."""
+        if self.num_levels is None:
+            return np.zeros(X.shape)
+        codes, K = np.rint(X), np.array(self.num_levels, dtype=float)
+        return np.where((codes >= 0.0) & (codes < K), 1.0 / np.sqrt(K), 0.0)
+
     def _prepare(self, X: Array) -> Evaluate:
         variances = np.broadcast_to(self.variances.values, X.shape[1]).copy()
-        same = _Same(X)
+        same, centres = _Same(X), self._centres(X)
+        scaled = centres * np.sqrt(variances)
 
         def evaluate(Z: Array | None) -> tuple[Array, Pullback]:
             """K (n, m) and its pullback, at the parameters that it was prepared with."""
             K, H = same.weighted(variances, Z)
+            others = centres if Z is None else self._centres(Z)
+            K -= scaled @ (scaled if Z is None else others * np.sqrt(variances)).T
 
             def pullback(
                 dL_dK: Array, wrt_second: bool = True
             ) -> tuple[Array, Array, Array | None]:
                 """dL/dθ from dL/dK; the inputs have no gradient."""
-                return self._gradient(same.pull(dL_dK, H)), *_zeros(X, Z, wrt_second)
+                shared = np.einsum("id,id->d", centres, dL_dK @ others)
+                dL_dtheta = self._gradient(same.pull(dL_dK, H) - shared)
+                return dL_dtheta, *_zeros(X, Z, wrt_second)
 
             return K, pullback
 
@@ -238,11 +273,12 @@ class RandomEffects(_Levels):
 
     def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
         variances = np.broadcast_to(self.variances.values, X.shape[1])
+        own = 1.0 - np.square(self._centres(X))  # (n, d)
 
         def pullback(dL_dk: Array) -> tuple[Array, None]:
-            return self._gradient(np.full(X.shape[1], dL_dk.sum())), None
+            return self._gradient(dL_dk @ own), None
 
-        return np.full(X.shape[0], variances.sum()), pullback
+        return own @ variances, pullback
 
 
 class _Same:

@@ -124,8 +124,14 @@ def kinds_of_inputs(
         column = Number(str(key)) if columns is None else columns[d]
         periods = value if isinstance(value, list | tuple) else [value]
         seasons += [(d, column.period(period)) for period in periods]
-    levels = ((), ()) if columns is None else (columns.unordered, columns.ordered)
-    return Inputs(tuple(levels[0]), tuple(levels[1]), tuple(seasons))
+    if columns is None:
+        return Inputs(seasons=tuple(seasons))
+    return Inputs(
+        tuple(columns.unordered),
+        tuple(len(columns.levels[d]) for d in columns.unordered),
+        tuple(columns.ordered),
+        tuple(seasons),
+    )
 
 
 def check_levels(kernels: Sequence[Kernel], X: Array, names: Sequence[str] | None) -> None:

@@ -76,6 +76,7 @@ KERNELS = {
     "categorical ordered": Categorical(2, 0.7, LS, ARD=True, ordered=True),
     "random effects": RandomEffects(2, 1.3),
     "random effects ARD dims": RandomEffects(2, LS, ARD=True, active_dims=[3, 1]),
+    "random effects that sum to 0": RandomEffects(2, LS, ARD=True, num_levels=[2, 3]),
     "categories in a product": RBF(1, active_dims=[0]) * Categorical(1, 0.7, 0.6, active_dims=[1])
     + RandomEffects(1, active_dims=[1]),
     "sphere": Sphere(2, 1.4, 0.05, radius=1.0),
@@ -182,6 +183,15 @@ def test_categories_formula():
         # a level that no row had is as far from all others as these are from each other
         unseen = rows + 7.0
         np.testing.assert_allclose(kernel.K(rows, unseen), naive(k, rows, unseen), atol=1e-14)
+    # effects that sum to 0: the covariance of independent ones less their mean, in every column
+    levels = np.arange(4.0)[:, None]
+    P = np.eye(4)
+    P[:3, :3] -= 1 / 3  # of three levels; a fourth one is not among them
+    centred = RandomEffects(1, 1.7, num_levels=3)
+    np.testing.assert_allclose(centred.K(levels), 1.7 * P @ P.T, atol=1e-15)
+    np.testing.assert_allclose(centred.K(levels[1:], levels), 1.7 * (P @ P.T)[1:], atol=1e-15)
+    with pytest.raises(InputError, match="num_levels must be 1 or 2 whole numbers"):
+        RandomEffects(2, num_levels=[2, 3, 4])
     kernel = Categorical(1, lengthscale=0.7)
     assert kernel.correlation == pytest.approx([math.exp(-0.5 / 0.49)])
     assert kernel.K([[0.0]], [[2.0]]) == pytest.approx(kernel.correlation[0])
