@@ -48,7 +48,7 @@ class Column:
         """How it was read, for people."""
         return self.kind
 
-    def read(self, column: Any, owner: str) -> Array:
+    def read(self, column: Data, owner: str) -> Array:
         """Values (n,) of a column, NaN where one is missing.
 
         owner : what a message calls the frame.
@@ -58,7 +58,7 @@ class Column:
     def check(self, values: Array, owner: str) -> None:
         """Raise InputError where numbers (n,) that were given by an array cannot be this column."""
 
-    def number(self, value: Any) -> float:
+    def number(self, value: object) -> float:
         """One value of a user's as the number that a model sees."""
         return float(self.read(np.array([value], dtype=object), "the value")[0])
 
@@ -70,7 +70,7 @@ class Column:
         """Numbers (n,) that a model sees as the table had them."""
         return values
 
-    def period(self, value: Any) -> float:
+    def period(self, value: object) -> float:
         """The length of a season in the unit of the column."""
         number = value if isinstance(value, int | float | np.number) else np.nan
         if isinstance(value, bool) or not 0.0 < float(number) < np.inf:
@@ -80,7 +80,7 @@ class Column:
             )
         return float(number)
 
-    def stored(self) -> dict[str, Any]:
+    def stored(self) -> dict[str, object]:
         """What a file keeps of it, by `from_stored` made into the same again."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         return {"kind": self.kind, **own}
@@ -92,7 +92,7 @@ class Number(Column):
 
     kind: ClassVar[str] = "number"
 
-    def read(self, column: Any, owner: str) -> Array:
+    def read(self, column: Data, owner: str) -> Array:
         """Values (n,) of a column of numbers."""
         what = kind_of(column)
         if what not in ("number", "boolean"):
@@ -114,7 +114,7 @@ class Boolean(Column):
         """How it was read, for people."""
         return "boolean: 0 is False, 1 is True"
 
-    def read(self, column: Any, owner: str) -> Array:
+    def read(self, column: Data, owner: str) -> Array:
         """0 and 1 (n,) of a column of truth values, or of numbers 0 and 1."""
         if kind_of(column) not in ("number", "boolean"):
             raise InputError(
@@ -163,7 +163,7 @@ class Category(Column):
             return f"ordered category: {' < '.join(_short(self.levels))}"
         return f"category of {len(self.levels)} levels: {', '.join(_short(self.levels))}"
 
-    def read(self, column: Any, owner: str) -> Array:
+    def read(self, column: Data, owner: str) -> Array:
         """Codes (n,) of the labels in a column, NaN where one is missing."""
         found = labels_of(column)
         values = found.values if found is not None else self._labels(np.asarray(column))
@@ -204,7 +204,7 @@ class Category(Column):
                 f"{self.levels[-1]}, or a data frame with the levels themselves."
             )
 
-    def number(self, value: Any) -> float:
+    def number(self, value: object) -> float:
         """The code of a level; a number that is no level is taken for a code."""
         if not isinstance(value, str) and _label(value) not in self.levels:
             code = np.array([float(value)])
@@ -221,7 +221,7 @@ class Category(Column):
         """The levels of codes."""
         return np.array([self.shown(value) for value in values], dtype=object)
 
-    def period(self, value: Any) -> float:
+    def period(self, value: object) -> float:
         """Categories have no seasons."""
         raise InputError(
             f"periodic names {self.name!r}, which is a category; expected a column of numbers or "
@@ -248,7 +248,7 @@ class Date(Column):
         start = self.start.removesuffix("T00:00:00").replace("T", " ")
         return f"date, in {self.unit} since {start}{' UTC' if self.zoned else ''}"
 
-    def read(self, column: Any, owner: str) -> Array:
+    def read(self, column: Data, owner: str) -> Array:
         """Time since the start (n,), NaN where a date is missing."""
         if kind_of(column) != "date":
             raise InputError(
@@ -264,7 +264,7 @@ class Date(Column):
             )
         return _since(dates, np.datetime64(self.start, "ns"), self.unit)
 
-    def number(self, value: Any) -> float:
+    def number(self, value: object) -> float:
         """The time since the start of a date, an ISO text, or of a number in the unit itself."""
         if isinstance(value, int | float | np.number):
             return float(value)
@@ -281,7 +281,7 @@ class Date(Column):
         steps = np.rint(values * (SECONDS[self.unit] * 1e6)).astype("timedelta64[us]")
         return (np.datetime64(self.start, "us") + steps).astype("datetime64[ns]")
 
-    def period(self, value: Any) -> float:
+    def period(self, value: object) -> float:
         """The length of a season: by name, as a duration, or as a number in the unit."""
         if isinstance(value, str):
             if value not in SEASONS:
@@ -305,7 +305,7 @@ class Duration(Column):
         """How it was read, for people."""
         return f"duration, in {self.unit}"
 
-    def read(self, column: Any, owner: str) -> Array:
+    def read(self, column: Data, owner: str) -> Array:
         """Durations (n,) in the unit, NaN where one is missing."""
         if kind_of(column) != "duration":
             raise InputError(
@@ -314,7 +314,7 @@ class Duration(Column):
             )
         return _since(_durations(column), np.timedelta64(0, "ns"), self.unit)
 
-    def number(self, value: Any) -> float:
+    def number(self, value: object) -> float:
         """A duration in the unit; a number is in that unit already."""
         if isinstance(value, int | float | np.number):
             return float(value)
@@ -329,7 +329,7 @@ class Duration(Column):
         steps = np.rint(values * (SECONDS[self.unit] * 1e6)).astype("timedelta64[us]")
         return steps.astype("timedelta64[ns]")
 
-    def period(self, value: Any) -> float:
+    def period(self, value: object) -> float:
         """The length of a season: as a duration, or as a number in the unit."""
         return _length(self, value)
 
@@ -419,19 +419,19 @@ class Columns:
         """Columns of an array (n, D) by name, as the table had them."""
         return {c.name: c.back(values) for c, values in zip(self.each, X.T, strict=True)}
 
-    def stored(self) -> list[dict[str, Any]]:
+    def stored(self) -> list[dict[str, object]]:
         """What a file keeps."""
         return [column.stored() for column in self.each]
 
     @classmethod
-    def from_stored(cls, stored: Any) -> Columns:
+    def from_stored(cls, stored: Iterable[Mapping[str, object]]) -> Columns:
         """The columns that a file describes; ValueError or TypeError where it does not."""
         return cls(tuple(_from_stored(one) for one in stored))
 
 
-def _from_stored(stored: Any) -> Column:
+def _from_stored(stored: Mapping[str, object]) -> Column:
     """One column of a file, whose fields have the types that they must have."""
-    known = {**stored}
+    known: dict[str, Any] = {**stored}
     cls = KINDS[known.pop("kind")]
     if "levels" in known:
         known["levels"] = tuple(known["levels"])
@@ -455,7 +455,7 @@ def _once(frame: Any, key: Any) -> bool:
     return list(frame.columns).count(key) == 1
 
 
-def kind_of(column: Any) -> str:
+def kind_of(column: Data) -> str:
     """What a column holds: "number", "boolean", "category", "text", "date" or "duration"."""
     kind = str(getattr(column, "dtype", "")).lower()
     if kind.startswith(("categor", "enum")):

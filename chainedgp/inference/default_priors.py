@@ -38,7 +38,7 @@ def default_priors(
     """The leaves of kernels and likelihood that get a prior, each with it.
 
     Lengthscales : log(ℓ_d / (√D s_d)) ~ N(0, 0.7² I + 1.5² 11ᵀ) with the standard deviations s_d of
-        the D inputs that a kernel reads, or a product of kernels that it is a factor of.
+        the D inputs that a kernel reads, or a product with categories that it is a factor of.
     Variances : log(v / scale²) ~ N(0, 2²), where v is the variance that a part of a kernel gives
         to its latent, on average over the rows.
     Parameters of the likelihood : as its `default_priors` say.
@@ -81,9 +81,13 @@ def _variances(
 
 
 def _in_products(kernel: Kernel, columns: int = 0) -> Iterator[tuple[Kernel, int]]:
-    """The kernels that combine no others, each with the number of columns of its product."""
+    """The kernels that combine no others, each with the number of columns of its product.
+
+    A product without categories is taken factor by factor.
+    """
     if isinstance(kernel, Combination):
-        columns = len(kernel.columns) if isinstance(kernel, Product) else 0
+        mixed = isinstance(kernel, Product) and len(kernel.level_columns) > 0
+        columns = len(kernel.columns) if mixed else 0
         for part in kernel.parts:
             yield from _in_products(part, columns)
     else:

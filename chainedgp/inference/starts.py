@@ -169,7 +169,9 @@ def _smooth(scale: float, lengthscales: Array, inputs: Inputs) -> Kernel:
         factors.append(
             RBF(*given, active_dims=_dims(columns, D))
             if ordered is None
-            else Categorical(*given, ordered, active_dims=_dims(columns, D))
+            else Categorical(
+                *given, ordered, _dims(columns, D), "ordered" if ordered else "categorical"
+            )
         )
         if len(factors) > 1:
             factors[-1].parameters[0].fix(warning=False)

@@ -9,7 +9,7 @@ import numpy as np
 from paramz import Parameterized
 
 from ..data.columns import Columns, Number
-from ..data.rows import as_inputs
+from ..data.rows import Expected, as_inputs
 from ..data.types import Data
 from ..errors import InputError
 from ..inference.starts import Inputs
@@ -82,7 +82,7 @@ def checked_likelihood(likelihood: object) -> Likelihood:
     return copy_of(likelihood)
 
 
-def checked_inducing(Z: Data, b: int, columns: int) -> Array | list[Array]:
+def checked_inducing(Z: Data, b: int, columns: Expected) -> Array | list[Array]:
     """Z as one array (M, D) for all latents, or a list of b arrays."""
     if isinstance(Z, list | tuple) and len(Z) and all(np.ndim(z) == 2 for z in Z):
         if len(Z) != b:
@@ -134,7 +134,9 @@ def kinds_of_inputs(
     )
 
 
-def check_levels(kernels: Sequence[Kernel], X: Array, names: Sequence[str] | None) -> None:
+def check_levels(
+    kernels: Sequence[Kernel], X: Array, names: Sequence[str] | None, name: str = "X"
+) -> None:
     """Raise InputError where a kernel of categories reads a column that has no codes."""
     for d in np.unique(np.concatenate([kernel.level_columns for kernel in kernels])):
         values = np.asarray(X[:, d], dtype=float)
@@ -142,6 +144,6 @@ def check_levels(kernels: Sequence[Kernel], X: Array, names: Sequence[str] | Non
         if bad.size:
             column = f"column {d}" if names is None else f"column {names[d]!r}"
             raise InputError(
-                f"{column} of X has {values[bad[0]]:g} in row {bad[0]}, but a kernel of categories "
+                f"{column} of {name} has {values[bad[0]]:g} in row {bad[0]}, but a kernel of categories "
                 "reads it: give codes 0, 1, 2, … of levels, or a data frame with a category there."
             )

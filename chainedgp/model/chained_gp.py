@@ -220,8 +220,10 @@ class ChainedGP(ParamzModel):
         inducing = (
             select_inducing(own_kernels[0], self._sample.X, num_inducing, np.random.default_rng(0))
             if Z is None
-            else checked_inducing(Z, len(self.latents), self.X.shape[1])
+            else checked_inducing(Z, len(self.latents), self._expected)
         )
+        for given in inducing if isinstance(inducing, list) else [inducing]:
+            check_levels(own_kernels, given, self.input_names, "Z")
         self._link(own_kernels, own_means, inducing, jitter)
         if with_priors:
             for leaf, prior in default_priors(self._parts, self._sample.X, self._starts.scales):
@@ -714,14 +716,22 @@ class ChainedGP(ParamzModel):
         Xnew: Data,
         quantiles: Sequence[float] = (2.5, 50.0, 97.5),
         Y_metadata: Metadata = None,
+        *,
+        inputs: bool = False,
     ) -> Frame:
         """Predictions as a pandas DataFrame with the index of Xnew, where it has one.
 
         A frame of another library, such as polars, gives a frame of that library. Columns: mean,
         variance, and the quantiles, in percent: "2.5%", "50%", "97.5%". For classes instead
         "class", the most probable one, and the probability of each: "P(no)", "P(yes)".
+
+        inputs : put the inputs first, under their names; levels and dates are what they were in the
+            table, also where Xnew is an array.
         """
-        return self._predictor().frame(Xnew, quantiles, Y_metadata)
+        if not inputs:
+            return self._predictor().frame(Xnew, quantiles, Y_metadata)
+        names = self.input_names or [f"x{d}" for d in range(self.X.shape[1])]
+        return self._predictor().frame(Xnew, quantiles, Y_metadata, names)
 
     def predict_proba(self, Xnew: Data, Y_metadata: Metadata = None) -> Array | Frame:
         """Probabilities of the classes at Xnew, P(y = k | x) = ∫ P(y = k | f) q(f) df: (n, K).

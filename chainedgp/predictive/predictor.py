@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..data.arguments import as_generator, as_percent, positive_int
+from ..data.columns import Columns
 from ..data.frames import check_order, frame_like
 from ..data.rows import Expected, Rows, as_inputs, as_metadata, is_dask
 from ..data.types import Data, Frame, Metadata, Seed
@@ -109,20 +110,33 @@ class Predictor:
         table = self.distribution(Xnew, Y_metadata).ppf(levels)  # (n, k)
         return [table[:, k : k + 1] for k in range(levels.size)]
 
-    def frame(self, Xnew: Data, percent: Sequence[float], Y_metadata: Metadata = None) -> Frame:
+    def frame(
+        self,
+        Xnew: Data,
+        percent: Sequence[float],
+        Y_metadata: Metadata = None,
+        names: Sequence[str] | None = None,
+    ) -> Frame:
         """Mean, variance and quantiles as a data frame of the kind that Xnew is, else of pandas.
 
         Of classes, whose codes have no mean, the one decided for and the probabilities.
+
+        names : of the inputs, which then come first; None leaves them out.
         """
         levels = as_percent(percent, "quantiles")
         distribution = self.distribution(Xnew, Y_metadata)
+        first: dict[str, np.ndarray] = {}
+        if names is not None:
+            X = self.inputs(Xnew)
+            own = self.columns.back(X).values() if isinstance(self.columns, Columns) else X.T
+            first = dict(zip(names, own, strict=True))
         if self.likelihood.target_support.num_classes is not None:
             p = class_probabilities(distribution, self.likelihood)
-            return frame_like(Xnew, class_columns(p, self.likelihood))
+            return frame_like(Xnew, {**first, **class_columns(p, self.likelihood)})
         names = (f"{100 * level:g}%" for level in levels)
         moments = {"mean": distribution.mean[:, 0], "variance": distribution.variance[:, 0]}
         table = dict(zip(names, distribution.ppf(levels).T, strict=True))
-        return frame_like(Xnew, {**moments, **table})
+        return frame_like(Xnew, {**first, **moments, **table})
 
     def probabilities(self, Xnew: Data, Y_metadata: Metadata = None) -> Array | Frame:
         """Probabilities of the classes at Xnew, (n, K); a frame where Xnew is one."""
