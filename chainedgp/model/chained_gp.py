@@ -57,7 +57,7 @@ from ..linalg import Array, one_blas_thread
 from ..means import MeanFunction
 from ..parameters.paramz_model import ParamzModel
 from ..parameters.parts import LatentList
-from ..plotting.grids import Place
+from ..plotting.grids import Limit, Place
 from ..posterior.choice import POSTERIORS, PosteriorName, family_of
 from ..posterior.evaluator import Evaluator
 from ..posterior.family import PosteriorFamily
@@ -972,7 +972,7 @@ class ChainedGP(ParamzModel):
         what: str | float | None = None,
         inputs: tuple[int | str, int | str] | None = None,
         at: Place = None,
-        limits: Sequence[float | tuple[float, float] | None] | None = None,
+        limits: Sequence[Limit | tuple[Limit, Limit] | None] | None = None,
         num: int | None = None,
         data: bool | None = None,
         legend: bool | None = None,

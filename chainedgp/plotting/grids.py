@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from ..data.arguments import positive_int
+from ..data.columns import Boolean, Category, Column, Date, Number
 from ..data.rows import WEIGHTS
 from ..data.types import Data, Metadata
 from ..errors import InputError
@@ -15,15 +17,22 @@ from ..likelihoods.observation import OBSERVATION
 from ..linalg import Array
 from ..predictive.fitted import FittedModel
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["input_names", "relevances", "target_name"]
 
-Place: TypeAlias = Data | Mapping[int, float] | Mapping[str, float] | None
-"""Where inputs that are not drawn are held: a row, or values of some; None is the medians."""
+Place: TypeAlias = Data | Mapping[int, object] | Mapping[str, object] | None
+"""Where inputs that are not drawn are held: a row, or values of some; None is the medians, and of
+categories the most frequent levels."""
+Limit: TypeAlias = float | str | np.datetime64 | datetime.date
+"""The end of an axis: a number, or a date."""
 MARGIN = 0.02  # a grid reaches so far beyond the data on either side, in ranges of the data
 SAMPLE_ROWS = 200  # rows of the data, at most, over which relevances are averaged
 STEP = 0.1  # least change of an input, in its standard deviations, by which a slope is taken
 MOST_PATTERNS = 50  # combinations of several columns, at most, that are tried
 MOST_NAMED = 4  # inputs at rest, at most, that are named on an axis
+HALF = 0.35  # A level of a category is drawn so far to both sides of its tick.
 
 
 def input_names(model: FittedModel) -> list[str]:
@@ -43,12 +52,18 @@ def target_name(model: FittedModel) -> str:
     return str(given) if given else "time" if model.likelihood.event_times else "y"
 
 
+def column_of(model: FittedModel, d: int) -> Column:
+    """How an input was read."""
+    columns = getattr(model, "columns", None)
+    return Number(input_names(model)[d]) if columns is None else columns[d]
+
+
 def axis_name(model: FittedModel, columns: Sequence[int], at: Place = None) -> str:
     """Name of the first of the drawn inputs and, on a second line, where the others are held."""
     names, row, medians = input_names(model), resting_point(model, at), resting_point(model)
     others = [d for d in range(len(names)) if d not in columns]
     named = others if len(others) <= MOST_NAMED else [d for d in others if row[d] != medians[d]]
-    words = [f"{names[d]} = {row[d]:.3g}" for d in named[:MOST_NAMED]]
+    words = [f"{names[d]} = {column_of(model, d).shown(row[d])}" for d in named[:MOST_NAMED]]
     if len(words) < len(others):
         words.append("others at their medians" if len(words) == len(named) else "others as given")
     return "\n".join([names[columns[0]], *([f"({', '.join(words)})"] if words else [])])
@@ -76,14 +91,22 @@ def column_index(model: FittedModel, input: int | str) -> int:
 def resting_point(model: FittedModel, at: Place = None) -> Array:
     """Where the other inputs are held, (D,): medians of the data, or what `at` says.
 
-    at : None, a row (D,), or a dict {index or name: value} for some of the inputs.
+    Of categories and truth values it is the most frequent one.
+
+    at : None, a row (D,), or a dict {index or name: value} for some of the inputs; values are
+        numbers, levels or dates.
     """
     row = np.median(np.asarray(model.X), axis=0)
+    for d in range(row.size):
+        if isinstance(column_of(model, d), Category | Boolean):
+            values, counts = np.unique(np.asarray(model.X[:, d]), return_counts=True)
+            row[d] = values[np.argmax(counts)]
     if at is None:
         return row
     if isinstance(at, Mapping):
         for key, value in at.items():
-            row[column_index(model, key)] = float(value)
+            d = column_index(model, key)
+            row[d] = column_of(model, d).number(value)
         return row
     given = np.asarray(at, dtype=float).ravel()
     if given.shape != row.shape or not np.isfinite(given).all():
@@ -101,20 +124,68 @@ def rows_along(
 
 
 def axis_values(
-    model: FittedModel, column: int, num: int, limits: tuple[float, float] | None = None
+    model: FittedModel, column: int, num: int, limits: tuple[Limit, Limit] | None = None
 ) -> Array:
-    """An even grid over the range of an input, a little wider, or over `limits`: (num,)."""
-    num = positive_int(num, "num")
+    """An even grid over the range of an input, a little wider, or over `limits`: (num,).
+
+    Of a category the codes of its levels, whatever the limits are.
+    """
+    num, read = positive_int(num, "num"), column_of(model, column)
+    if isinstance(read, Category):
+        return np.arange(float(len(read.levels)))
     if limits is None:
         x = np.asarray(model.X[:, column])
         low, high = float(x.min()), float(x.max())
         margin = MARGIN * (high - low) or 0.5
         low, high = low - margin, high + margin
     else:
-        low, high = (float(value) for value in limits)
+        low, high = (read.number(value) for value in limits)
         if not (np.isfinite([low, high]).all() and low < high):
             raise InputError(f"limits must be two numbers, low and high; got {limits!r}.")
     return np.linspace(low, high, num)
+
+
+def positions(model: FittedModel, column: int, values: Array) -> Array:
+    """Where values of an input lie on an axis: dates as matplotlib counts them, else themselves."""
+    read = column_of(model, column)
+    if not isinstance(read, Date):
+        return values
+    from matplotlib.dates import date2num
+
+    return np.asarray(date2num(read.back(values)), dtype=float)
+
+
+def curve_along(model: FittedModel, column: int, values: Array) -> tuple[Array, Array]:
+    """A grid for curves, and where its points lie on the axis: (n,) each.
+
+    Curves over a category are pieces, one for each level, with a gap (nan) after each.
+    """
+    if not isinstance(column_of(model, column), Category):
+        return values, positions(model, column, values)
+    pieces = values[:, None] + np.array([-HALF, HALF, np.nan])
+    return np.repeat(values, 3), pieces.ravel()
+
+
+def dress_axis(ax: Axes, model: FittedModel, column: int, values: Array, axis: str = "x") -> None:
+    """Limits of an axis and, for dates and categories, its ticks.
+
+    values : the grid. axis : "x" or "y".
+    """
+    read, own = column_of(model, column), ax.xaxis if axis == "x" else ax.yaxis
+    set_limits = ax.set_xlim if axis == "x" else ax.set_ylim
+    if isinstance(read, Category):
+        own.set_ticks(np.arange(len(read.levels)), list(read.levels))
+        set_limits(-0.5, len(read.levels) - 0.5)
+        return
+    if isinstance(read, Date):
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        (ax.xaxis_date if axis == "x" else ax.yaxis_date)()
+        locator = AutoDateLocator(minticks=3, maxticks=7)
+        own.set_major_locator(locator)
+        own.set_major_formatter(ConciseDateFormatter(locator))
+    ends = positions(model, column, values[[0, -1]])
+    set_limits(float(ends[0]), float(ends[1]))
 
 
 def metadata_at_rest(model: FittedModel, Y_metadata: Metadata = None) -> dict[str, Data]:
@@ -143,7 +214,7 @@ def relevances(model: FittedModel, groups: Sequence[Sequence[int]] | None = None
     or more above and below x_id, and x_id itself where there are none. So a column of 0 and 1 is
     judged by the step from one to the other, whatever the functions do between them.
 
-    Of several columns it is the standard deviation of m_j, root mean square over rows, when the
+    Of several columns, and of a category, it is the standard deviation of m_j, root mean square over rows, when the
     columns run through the combinations that the data have, all others as they are. For one column
     of two values the two are the same.
 
@@ -155,7 +226,7 @@ def relevances(model: FittedModel, groups: Sequence[Sequence[int]] | None = None
     groups = [[d] for d in range(X.shape[1])] if groups is None else groups
     return np.stack([
         _slopes(model, X, data, columns[0])
-        if len(columns) == 1
+        if len(columns) == 1 and not isinstance(column_of(model, columns[0]), Category)
         else _spread_over(model, X, data[:, list(columns)], list(columns))
         for columns in groups
     ])  # fmt: skip
