@@ -16,17 +16,17 @@ __all__ = [
     "CLASSES",
     "COLUMNS",
     "as_column_names",
-    "check_names",
     "check_numbers",
     "check_order",
     "column_names",
     "frame_like",
     "frame_rows",
+    "in_order",
 ]
 
 COLUMNS = (
-    "Give one column for each category (pandas.get_dummies, to_dummies of polars, or OneHotEncoder "
-    "of scikit-learn), or the rank in an ordered one ({it}.cat.codes, {it}.to_physical() in polars)"
+    "Give a data frame of pandas or polars to a model, which reads categories, text and dates; or "
+    "one column for each category (pandas.get_dummies, to_dummies of polars)"
 )
 CLASSES = (
     "Code two classes as 0 and 1, more as 0, 1, 2, …: numpy.unique({it}, return_inverse=True)[1] "
@@ -57,19 +57,24 @@ def as_column_names(names: Iterable[object], columns: int) -> list[str]:
     return listed
 
 
-def check_names(found: tuple[str, ...] | None, expected: tuple[str, ...], name: str) -> None:
-    """The columns of a frame must be those of the model's, in the same order."""
+def in_order(X: Data, expected: tuple[str, ...], name: str) -> Data:
+    """A frame with its columns in the order of the model's, by their names; others are an error.
+
+    What has no names is left as it is.
+    """
+    found = column_names(X)
     if found is None or found == expected:
-        return
+        return X
     if sorted(found) == sorted(expected):
-        wrong = "the model's columns in another order"
-    else:
-        lists = {
-            "without": [repr(c) for c in expected if c not in found],
-            "and with": [repr(c) for c in found if c not in expected],
-        }
-        parts = [f"{word} {', '.join(some)}" for word, some in lists.items() if some]
-        wrong = f"columns {' '.join(parts).removeprefix('and ')}"
+        frame: Any = X
+        ordered: Data = frame[list(expected)]
+        return ordered
+    lists = {
+        "without": [repr(c) for c in expected if c not in found],
+        "and with": [repr(c) for c in found if c not in expected],
+    }
+    parts = [f"{word} {', '.join(some)}" for word, some in lists.items() if some]
+    wrong = f"columns {' '.join(parts).removeprefix('and ')}"
     raise InputError(
         f"{name} has {wrong}; the model was built with {', '.join(map(repr, expected))}. "
         f"Give {name}[{list(expected)}]."

@@ -10,12 +10,12 @@ from ..errors import InputError
 from ..linalg import Array
 from .types import Data
 
-__all__ = ["class_names_of", "coded"]
+__all__ = ["Labels", "class_names_of", "coded", "labels_of"]
 
 MOST_NAMED = 8  # Messages name so many classes at most.
 
 
-class _Labels(NamedTuple):
+class Labels(NamedTuple):
     """Labels as text, None where one is missing; their categories in order, where these are told.
 
     ordered : whether the categories are an order of the classes, and not only a list of them.
@@ -37,7 +37,7 @@ def class_names_of(
     in_order : whether the likelihood needs classes in an order, which sorted text has not.
     owner : the likelihood's name, for messages.
     """
-    labels = None if num_classes is None else _labels(Y)
+    labels = None if num_classes is None else labels_of(Y)
     if labels is None:
         return None
     if in_order and not labels.ordered:
@@ -64,7 +64,7 @@ def coded(Y: Data, names: tuple[str, ...] | None, name: str) -> Data:
 
     names : of the classes; None where labels have no meaning, and are left to other checks.
     """
-    labels = None if names is None else _labels(Y)
+    labels = None if names is None else labels_of(Y)
     if names is None or labels is None:
         return Y
     codes: dict[str | None, float] = {label: float(code) for code, label in enumerate(names)}
@@ -84,7 +84,7 @@ def _listed(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(repr(label) for label in names[:MOST_NAMED]) + dots
 
 
-def _labels(Y: Data) -> _Labels | None:
+def labels_of(Y: Data) -> Labels | None:
     """The labels in Y: text or categories in a list, an array, a series or a frame of one column.
 
     None for anything else, among it what is not read yet (Dask arrays, lazy frames).
@@ -103,12 +103,12 @@ def _labels(Y: Data) -> _Labels | None:
     if kind == "category" and pandas_like is not None:
         names = [str(label) for label in pandas_like.categories]
         values = [names[code] if code >= 0 else None for code in np.asarray(pandas_like.codes)]
-        return _Labels(values, names, bool(pandas_like.ordered))
+        return Labels(values, names, bool(pandas_like.ordered))
     if kind.startswith(("categor", "enum")) and hasattr(column, "to_list"):
         values = [None if v is None else str(v) for v in column.to_list()]
         if kind.startswith("enum"):
-            return _Labels(values, [str(v) for v in column.dtype.categories], True)
-        return _Labels(values, None, False)
+            return Labels(values, [str(v) for v in column.dtype.categories], True)
+        return Labels(values, None, False)
     try:
         held = np.asarray(column)
     except (TypeError, ValueError):  # Rows of several lengths are refused elsewhere.
@@ -120,7 +120,7 @@ def _labels(Y: Data) -> _Labels | None:
     entries = held.tolist()
     if not any(isinstance(entry, str) for entry in entries):
         return None
-    return _Labels([None if _missing(v) else str(v) for v in entries], None, False)
+    return Labels([None if _missing(v) else str(v) for v in entries], None, False)
 
 
 def _missing(entry: object) -> bool:

@@ -7,25 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from ..errors import InputError
 from ..linalg import Array
+from .columns import Columns
 from .frames import (
     CLASSES,
     COLUMNS,
-    check_names,
     check_numbers,
     check_order,
     column_names,
+    in_order,
 )
 from .labels import coded
 from .types import Data, Keywords, Metadata
 
 __all__ = [
     "WEIGHTS",
+    "Expected",
     "Rows",
     "Selection",
     "TakesRows",
@@ -39,9 +41,12 @@ __all__ = [
 
 WEIGHTS = "weights"
 BLOCK = 2**16  # So many rows are searched for NaN at a time: a memmap stays on disk.
+MOST_ROWS = 5  # Messages name so many rows of a column at most.
 EVERY = slice(None)
 Value = TypeVar("Value", float | Array, Array)
 Selection = slice | np.ndarray  # of rows: a slice, row numbers or (n,) booleans
+Expected: TypeAlias = int | tuple[str, ...] | Columns | None
+"""What is known of the columns of X: their number, their names, or how they are read."""
 
 
 class TakesRows(Protocol):
@@ -84,25 +89,34 @@ class Rows:
         likelihood: TakesRows,
         *,
         missing: str = "raise",
-        columns: int | tuple[str, ...] | None = None,
+        columns: Expected = None,
         names: tuple[str, str] = ("X", "Y"),
         weighted: bool = True,
     ) -> Rows:
-        """What a user gave, checked; with missing = "drop" rows without a target are left out.
+        """What a user gave, checked; missing = "drop" leaves out rows without a target or input.
 
-        columns : how many columns X must have, or the names of those that a frame must have.
+        columns : how many columns X must have, the names of those that a frame must have, or how
+            they are read.
         names : what the caller's own user calls X and Y, for messages.
         weighted : False leaves weights out, unread: in predictions they have no meaning.
         """
         check_order(X, Y, Y_metadata, names[1])
-        X = as_inputs(X, names[0], columns)
+        drop = missing == "drop"
+        X = as_inputs(X, names[0], columns, allow_missing=drop)
         Y = coded(Y, likelihood.class_names, names[1])
-        y = as_targets(Y, len(X), names[1], allow_missing=missing == "drop")
+        y = as_targets(Y, len(X), names[1], allow_missing=drop)
         rows = cls(X, y, *as_metadata(Y_metadata, likelihood, len(X), weighted))
         kept = ~np.isnan(y)
-        if missing == "drop" and not kept.all():
+        if drop and not isinstance(X, np.memmap):
+            kept &= ~np.isnan(X).any(axis=1)
+        if drop and not kept.all():
             if not kept.any():
-                raise InputError("Y has no target that is not NaN: nothing is left to fit.")
+                raise InputError(
+                    "Y has no target that is not NaN: nothing is left to fit."
+                    if np.isnan(y).all()
+                    else "no row has its target and all of its inputs: nothing is left to fit. "
+                    "Leave out columns with many missing values."
+                )
             rows = rows[kept]
         likelihood.check_rows(rows.targets(), **rows.metadata)
         return rows
@@ -221,12 +235,17 @@ def is_dask(value: object) -> bool:
     return hasattr(value, "__dask_graph__")
 
 
-def as_inputs(X: Data, name: str = "X", columns: int | tuple[str, ...] | None = None) -> Array:
+def as_inputs(
+    X: Data, name: str = "X", columns: Expected = None, allow_missing: bool = False
+) -> Array:
     """X as a finite float (n, D) array: a copy, but a memmap is referenced as it is.
 
-    One-dimensional X becomes one column. Data frames are read by value.
+    One-dimensional X becomes one column. Data frames are read by value; those of a model with named
+    columns in the order of these.
 
-    columns : how many columns there must be, or their names, which those of a frame must be.
+    columns : how many columns there must be; or their names, which those of a frame must be; or
+        how they are read, where some are no numbers.
+    allow_missing : whether NaN may stand in it; a memmap must not have any.
     """
     names = column_names(X)
     doubled = {key for key in names if names.count(key) > 1} if names else ()
@@ -235,13 +254,19 @@ def as_inputs(X: Data, name: str = "X", columns: int | tuple[str, ...] | None = 
         raise InputError(
             f"{name} has several columns named {listed}: rename them, or leave out all but one."
         )
-    if isinstance(columns, tuple):
-        check_names(names, columns, name)
+    reading = columns if isinstance(columns, Columns) else None
+    if isinstance(columns, tuple | Columns):
+        columns = columns.names if isinstance(columns, Columns) else columns
+        X = in_order(X, columns, name)
+        names = None if names is None else columns
         columns = len(columns)
-    if isinstance(X, np.memmap):
+    if reading is not None and hasattr(X, "columns") and names is not None:
+        array: Array = reading.read(X, name)
+    elif isinstance(X, np.memmap):
         if X.ndim != 2:
             raise InputError(f"{name} is a memmap of {X.ndim} dimensions; expected 2 (n, D).")
-        array: Array = X
+        array = X
+        allow_missing = False
     else:
         array = _as_float(X, name)
         if array.ndim == 1:
@@ -251,7 +276,11 @@ def as_inputs(X: Data, name: str = "X", columns: int | tuple[str, ...] | None = 
                 f"{name} must be (n, D); got an array of shape {array.shape}. "
                 "Reshape it so that rows are observations and columns are inputs."
             )
-    _check_finite(array, name, names)
+    if allow_missing:
+        _check_finite(np.where(np.isnan(array), 0.0, array), name, names)
+    else:
+        _check_missing(array, name, names)
+        _check_finite(array, name, names)
     if 0 in array.shape:
         raise InputError(
             f"{name} is empty: its shape is {array.shape}. Give one row and one column or more."
@@ -261,6 +290,8 @@ def as_inputs(X: Data, name: str = "X", columns: int | tuple[str, ...] | None = 
             f"{name} has {array.shape[1]} columns; the model was built with {columns}. "
             "Give the same inputs, in the same order."
         )
+    if reading is not None:
+        reading.check(array, name)
     return array
 
 
@@ -367,6 +398,29 @@ def _as_float(value: Data | None, name: str, remedy: str = COLUMNS) -> Array:
             f"{name} could not be read as numbers ({reason}). {remedy.format(it=name)}; leave out "
             "or impute what is missing, and give rows of equal length."
         ) from None
+
+
+def _check_missing(array: Array, name: str, columns: tuple[str, ...] | None) -> None:
+    """An error that names the columns of a frame, and their rows, in which values are missing."""
+    if columns is None or array.ndim != 2 or array.shape[1] != len(columns):
+        return
+    holes = np.isnan(array)
+    if not holes.any():
+        return
+    found = []
+    for column, hole in zip(columns, holes.T, strict=True):
+        rows = [str(row) for row in np.flatnonzero(hole)]
+        if rows:
+            shown = [*rows[:MOST_ROWS], "…"] if len(rows) > MOST_ROWS else rows
+            word = "row" if len(rows) == 1 else f"{len(rows)} rows,"
+            found.append(f"column {column!r} in {word} {', '.join(shown)}")
+    number = int(holes.sum())
+    ways = "Leave those rows out or impute them; a missing level can be a level of its own."
+    drop = 'missing="drop" leaves those rows out; or impute them. A missing level can be a level.'
+    raise InputError(
+        f"{name} has {number} missing {'value' if number == 1 else 'values'}: {'; '.join(found)}. "
+        f"{drop if name == 'X' else ways}"
+    )
 
 
 def _check_finite(array: Array, name: str, columns: tuple[str, ...] | None = None) -> None:

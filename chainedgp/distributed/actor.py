@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..data.rows import Rows
+from ..data.rows import Expected, Rows
 from ..data.types import Metadata
 from ..errors import InputError
 from ..likelihoods import Likelihood
@@ -31,7 +31,7 @@ class Reading(NamedTuple):
 
     likelihood: Likelihood
     missing: str  # Rows without a target are an error ("raise") or left out ("drop").
-    columns: int | tuple[str, ...] | None
+    columns: Expected
     nodes: int | None
 
 

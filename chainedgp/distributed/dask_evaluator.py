@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn
 
 import numpy as np
 
-from ..data.rows import Rows
+from ..data.rows import Expected, Rows
 from ..data.types import Data, Metadata
 from ..errors import ClusterError, InputError
 from ..likelihoods import Likelihood
@@ -309,7 +309,7 @@ def distribute(
     Y_metadata: Metadata,
     likelihood: Likelihood,
     missing: str,
-    columns: int | tuple[str, ...] | None,
+    columns: Expected,
     *,
     nodes: int | None,
     family: PosteriorFamily = MEAN_FIELD,

@@ -102,7 +102,8 @@ def _ideas(problem: Problem, values: dict[str, float]) -> Iterator[tuple[str, Id
     yield "as given", lambda rough: rough()
     parts, starts = problem.parts, problem.starts
     if not parts.given_kernels:
-        screen = screen_inputs(parts.likelihood, problem.rows, starts.constants)
+        unordered = parts.unordered_columns
+        screen = screen_inputs(parts.likelihood, problem.rows, starts.constants, unordered)
         if screen.relevant.any():
             yield "inputs screened", partial(_screened, problem, screen)
         if len(parts.kernels) > 1:
@@ -159,7 +160,8 @@ def _set_lengthscales(problem: Problem, screen: Screen) -> None:
     The lengthscales of k inputs that matter are √k times those of one: distances grow like that. A
     latent of which no input tells anything keeps what it has.
     """
-    vector, spread = problem.free_vector(), input_spread(problem.sample.X)
+    vector = problem.free_vector()
+    spread = input_spread(problem.sample.X, problem.parts.unordered_columns)
     x = vector.read()
     for kernel, relevant, found in zip(
         problem.parts.kernels, screen.relevant, screen.lengthscales, strict=True

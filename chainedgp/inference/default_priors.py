@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from paramz import Param
 
-from ..kernels import Kernel
+from ..kernels import Kernel, Product
+from ..kernels.combine import Combination
 from ..linalg import Array
+from ..parameters.leaves import InputParam
 from ..parameters.priors import LogGaussian, Prior
 from ..parameters.roles import Role
 from .starts import input_spread
@@ -36,7 +38,7 @@ def default_priors(
     """The leaves of kernels and likelihood that get a prior, each with it.
 
     Lengthscales : log(ℓ_d / (√D s_d)) ~ N(0, I + 1.5² 11ᵀ) with the standard deviations s_d of
-        the D inputs that a kernel reads.
+        the D inputs that a kernel reads, or a product with categories that it is a factor of.
     Variances : log(v / scale²) ~ N(0, 2²), where v is the variance that a part of a kernel gives
         to its latent, on average over the rows.
     Parameters of the likelihood : as its `default_priors` say.
@@ -46,36 +48,58 @@ def default_priors(
     spread = input_spread(X)
     rows = np.asarray(X[:: max(1, X.shape[0] // ROWS)], dtype=float)
     for kernel, scale in zip(parts.kernels, scales, strict=True):
-        for part in kernel.simple_parts:
+        variances = kernel.leaves_with(Role.VARIANCE)
+        trends = sum(leaf.size for leaf in variances if isinstance(leaf, InputParam))
+        for part, columns in _in_products(kernel):
             for leaf in part.leaves_with(Role.LENGTHSCALE):
-                yield leaf, LogGaussian(_lengthscales(part, leaf, spread), OWN_SD, COMMON_SD)
+                medians = _lengthscales(part, leaf, spread, columns)
+                yield leaf, LogGaussian(medians, OWN_SD, COMMON_SD)
             for leaf in part.leaves_with(Role.VARIANCE):
-                yield leaf, _variances(part, leaf, rows, float(scale))
+                if not np.all(leaf.is_fixed):  # So is that of a factor beside another one.
+                    yield leaf, _variances(part, leaf, rows, float(scale), trends)
     for name, prior in parts.likelihood.default_priors.items():
         yield getattr(parts.likelihood, name), prior
 
 
-def _variances(part: Kernel, leaf: Param, rows: Array, scale: float) -> LogGaussian:
-    """The prior of the variances of a kernel that combines no others, in equal shares of scale²."""
+def _variances(
+    part: Kernel, leaf: Param, rows: Array, scale: float, trends: int
+) -> LogGaussian:
+    """The prior of the variances of a kernel that combines no others, in equal shares of scale².
+
+    trends : how many trends there are: variances of slopes or effects, one for each input.
+    """
     slopes = part.evaluate_diag(rows)[1](np.full(len(rows), 1.0 / len(rows)))[0]
     start = np.cumsum([0, *(other.size for other in part.parameters)])
     k = next(k for k, other in enumerate(part.parameters) if other is leaf)
     unit = slopes[start[k] : start[k + 1]]
     # The variance of a slope in a constant column has no unit.
     unit = np.where(unit > 1e-24 * np.square(rows).max(), unit, 1.0)
-    share = TREND_SHARE if leaf.size > 1 else 1.0
-    medians = tuple((share * scale**2 / leaf.size / unit).tolist())
-    if leaf.size == 1:
-        return LogGaussian(medians[0], VARIANCE_SD)
+    if leaf.size == 1 and not isinstance(leaf, InputParam):
+        return LogGaussian(float(scale**2 / unit[0]), VARIANCE_SD)
+    medians = tuple((TREND_SHARE * scale**2 / trends / unit).tolist())
     return LogGaussian(medians, OWN_SD, VARIANCE_SD)
 
 
-def _lengthscales(part: Kernel, leaf: Param, spread: Array) -> tuple[float, ...]:
-    """The medians of the lengthscales of a kernel that combines no others."""
+def _in_products(kernel: Kernel, columns: int = 0) -> Iterator[tuple[Kernel, int]]:
+    """The kernels that combine no others, each with the number of columns of its product.
+
+    A product without categories is taken factor by factor.
+    """
+    if isinstance(kernel, Combination):
+        mixed = isinstance(kernel, Product) and len(kernel.level_columns) > 0
+        columns = len(kernel.columns) if mixed else 0
+        for part in kernel.parts:
+            yield from _in_products(part, columns)
+    else:
+        yield kernel, max(columns, len(kernel.columns))
+
+
+def _lengthscales(part: Kernel, leaf: Param, spread: Array, columns: int) -> tuple[float, ...]:
+    """The medians of the lengthscales of a kernel in a product that reads so many columns."""
     if part.leaves_with(Role.PERIOD):
         return (1.0,) * leaf.size  # It is measured in radians of the period, not in units of X.
-    own = spread[np.arange(part.input_dim) if part.active_dims is None else part.active_dims]
-    medians = LENGTHSCALE * np.sqrt(own.size) * own
+    own = part.distances_in(spread)
+    medians = LENGTHSCALE * np.sqrt(columns) * own
     if leaf.size != own.size:
         medians = np.full(leaf.size, np.exp(np.log(medians).mean()))
     return tuple(medians.tolist())

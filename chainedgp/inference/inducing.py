@@ -34,7 +34,8 @@ def select_inducing(kernel: Kernel, X: Array, num_inducing: int, rng: np.random.
     X = np.unique(np.asarray(X, dtype=float), axis=0)
     M = min(num_inducing, X.shape[0])
     chosen = _by_variance(kernel, X, M)
-    return X[farthest(X / input_spread(X), M, chosen)].copy()
+    unordered = kernel.unordered_columns
+    return X[farthest(X / input_spread(X), M, chosen, unordered)].copy()
 
 
 def more_inducing(prior: Projector, X: Array, count: int) -> Array:

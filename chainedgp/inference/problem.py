@@ -90,7 +90,11 @@ class Problem:
         """
         few = self.rows_at_hand.take(rows)
         spread = input_spread(self.sample.X)
-        Z = [leaf.values[farthest(leaf.values / spread, inducing)] for leaf in self.parts.Z]
+        unordered = self.parts.unordered_columns
+        Z = [
+            leaf.values[farthest(leaf.values / spread, inducing, (), unordered)]
+            for leaf in self.parts.Z
+        ]
         shard = Shard(few, nodes=self.num_nodes, num_threads=1)
         return self._of(shard, self.parts.with_inducing(Z))
 

@@ -7,12 +7,14 @@ z_ij = s_ij / I_j: whatever the likelihood, z_j is a target with noise, which a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from ..data.rows import Rows
+from ..kernels.base import LEVEL_SPREAD
 from ..likelihoods import Likelihood
 from ..linalg import Array
 from .starts import input_spread
@@ -54,17 +56,24 @@ class Screen:
         return self.gains > np.maximum(LEAST_GAIN, LEAST_SHARE * best)
 
 
-def screen_inputs(likelihood: Likelihood, rows: Rows, constants: Array) -> Screen:
+def screen_inputs(
+    likelihood: Likelihood, rows: Rows, constants: Array, unordered: Sequence[int] | Array = ()
+) -> Screen:
     """Try one-dimensional GPs of every input on the working targets of every latent.
 
     The input that gains most is taken first, and the others are tried again on what it leaves
     unexplained: beside a strong input a weaker one shows only then.
+
+    unordered : columns of codes of levels, any two of which are as far from each other.
     """
     rows = rows.thinned(SCREEN_ROWS)
-    X, spread = rows.inputs(), input_spread(rows.X)
+    X, spread = rows.inputs(), input_spread(rows.X, unordered)
     weights = np.ones(len(X)) if rows.weights is None else np.asarray(rows.weights, dtype=float)
     targets = working_targets(likelihood, rows, constants, weights)
-    inputs = [OneInput(column, weights) for column in (X / spread).T]
+    inputs = [
+        OneInput(column, weights, levels=d in unordered)
+        for d, column in enumerate((X / spread).T)
+    ]
     gains, lengthscales, means = _tried(inputs, targets)
     every = np.arange(len(targets))
     left, taken = targets.copy(), np.zeros(gains.shape, dtype=bool)
@@ -118,15 +127,25 @@ class OneInput:
                − ½ (a/s) tr(W (1 − AᵀA)) + ½ zᵀWz/v,   p = Vᵀ A W z,  v = a + s,
 
     and the mean of the GP at the rows is Aᵀ V diag(a/(s + a λ)) p.
+
+    levels : whether the column has levels of a category, any two of which are two standard
+        deviations apart, as 0 and 1 are. The most frequent levels are then the inducing inputs.
     """
 
-    def __init__(self, column: Array, weights: Array) -> None:
+    def __init__(self, column: Array, weights: Array, levels: bool = False) -> None:
         self.weights, self.total = weights, float(weights.sum())
-        inducing = np.unique(np.quantile(column, np.linspace(0.0, 1.0, INDUCING)))
+        if levels:
+            found, counts = np.unique(column, return_counts=True)
+            inducing = found[np.argsort(-counts, kind="stable")[:INDUCING]]
+        else:
+            inducing = np.unique(np.quantile(column, np.linspace(0.0, 1.0, INDUCING)))
+        apart, away = inducing[:, None] - inducing, inducing[:, None] - column
+        if levels:
+            apart, away = ((d != 0.0) / LEVEL_SPREAD for d in (apart, away))
         self.bases: list[tuple[Array, Array, float]] = []  # λ (M,), VᵀA (M, n), tr(W (1 − AᵀA))
         for length in LENGTHSCALES:
-            Kuu = np.exp(-0.5 * np.square((inducing[:, None] - inducing) / length))
-            Kuf = np.exp(-0.5 * np.square((inducing[:, None] - column) / length))
+            Kuu = np.exp(-0.5 * np.square(apart / length))
+            Kuf = np.exp(-0.5 * np.square(away / length))
             L = np.linalg.cholesky(Kuu + 1e-6 * np.eye(len(inducing)))
             A = solve_triangular(L, Kuf, lower=True)
             lam, V = np.linalg.eigh((A * weights) @ A.T)

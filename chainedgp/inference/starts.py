@@ -12,13 +12,16 @@ import numpy as np
 from ..data.rows import Rows
 from ..data.types import Keywords, Value
 from ..errors import ScalingWarning
-from ..kernels import RBF, Kernel, Linear
+from ..kernels import RBF, Categorical, Kernel, Linear, Periodic, RandomEffects
+from ..kernels.base import LEVEL_SPREAD
 from ..likelihoods import Likelihood
 from ..likelihoods.ties import Ties, log_density
 from ..linalg import Array, Booleans
 from ..means import Constant, MeanFunction
 
 __all__ = [
+    "NUMBERS",
+    "Inputs",
     "Starts",
     "default_kernels",
     "default_means",
@@ -56,32 +59,71 @@ class Starts:
     mean_weight: float
 
 
-def input_spread(X: Array) -> Array:
-    """Standard deviation of each column (D,), and 1 for a constant column."""
+@dataclass(frozen=True)
+class Inputs:
+    """What is known of the columns of X beside their numbers.
+
+    unordered, ordered : which are categories, read as codes of their levels.
+    num_levels : how many levels each of the unordered ones has.
+    seasons : pairs of a column and a period in its unit, after which the season comes again.
+    """
+
+    unordered: tuple[int, ...] = ()
+    num_levels: tuple[int, ...] = ()
+    ordered: tuple[int, ...] = ()
+    seasons: tuple[tuple[int, float], ...] = ()
+
+
+NUMBERS = Inputs()
+
+
+def input_spread(X: Array, unordered: Sequence[int] | Array = ()) -> Array:
+    """Standard deviation of each column (D,), and 1 for a constant column.
+
+    unordered : columns of codes whose size says nothing; theirs is that of 0 and 1.
+    """
     rows = np.asarray(X[:: max(1, X.shape[0] // SPREAD_ROWS)], dtype=float)
     spread = rows.std(0)
     constant = spread <= 1e-12 * np.abs(rows).max(0)
-    return np.where(constant, 1.0, spread)
+    spread = np.where(constant, 1.0, spread)
+    spread[list(unordered)] = LEVEL_SPREAD
+    return spread
 
 
-def farthest(X: Array, M: int, chosen: Sequence[int] = ()) -> list[int]:
-    """Numbers of M rows: the chosen ones or the first, then the row farthest from all before."""
+def farthest(
+    X: Array, M: int, chosen: Sequence[int] = (), unordered: Sequence[int] | Array = ()
+) -> list[int]:
+    """Numbers of M rows: the chosen ones or the first, then the row farthest from all before.
+
+    unordered : columns of codes, of which any two different ones are 1/LEVEL_SPREAD apart.
+    """
     found = list(chosen) or [0]
+    codes = X[:, list(unordered)]
+    X = np.delete(X, list(unordered), axis=1)
     nearest = np.full(X.shape[0], np.inf)  # squared distances to the nearest row that was found
     for k in range(min(M, X.shape[0])):
         if k == len(found):
             found.append(int(np.argmax(nearest)))
-        np.minimum(nearest, ((X - X[found[k]]) ** 2).sum(1), out=nearest)
+        distance = ((X - X[found[k]]) ** 2).sum(1)
+        if codes.shape[1]:
+            distance += (codes != codes[found[k]]).sum(1) / LEVEL_SPREAD**2
+        np.minimum(nearest, distance, out=nearest)
     return found[:M]
 
 
 def default_kernels(
-    X: Array, scales: Sequence[float] | Array, symmetric: bool, trends: bool = False
+    X: Array,
+    scales: Sequence[float] | Array,
+    symmetric: bool,
+    trends: bool = False,
+    inputs: Inputs = NUMBERS,
 ) -> list[Kernel]:
     """One ARD RBF per latent, variance the latent's scale², lengthscale √D standard deviations.
 
-    With two or more inputs the first latent has a linear part too, or each if they are symmetric or
-    all have `trends`: an RBF alone takes a trend for a long lengthscale, which hides the rest.
+    Categories multiply it by a `Categorical`: each level has a function of its own, and these are
+    alike. With two or more inputs the first latent has a linear part too, and constants of levels
+    (`RandomEffects`), or each if they are symmetric or all have `trends`: an RBF alone takes a
+    trend for a long lengthscale, which hides the rest. Seasons add a `Periodic` to every latent.
 
     In D dimensions typical distances grow with √D. In fewer than four the start is shorter: a long
     one takes what is rough for noise, and may stay with that; in more, rows would be too far apart
@@ -89,22 +131,77 @@ def default_kernels(
     they would stay equal for ever.
     """
     D = X.shape[1]
-    base = np.sqrt(D) * input_spread(X)
+    base = np.sqrt(D) * input_spread(X, inputs.unordered)
     few = np.full(len(scales), min(1.0, D / 4.0))
     factors = np.geomspace(2.0, 0.5, len(scales)) if symmetric else few
     kernels: list[Kernel] = []
     for j, (s, f) in enumerate(zip(scales, factors, strict=True)):
-        smooth = RBF(D, variance=s * s, lengthscale=base * f, ARD=True)
-        linear = D > 1 and (j == 0 or symmetric or trends)
-        kernels.append(smooth + _line(X, float(s)) if linear else smooth)
+        kernel = _smooth(float(s), base * f, inputs)
+        if D > 1 and (j == 0 or symmetric or trends):
+            for part in _trends(X, float(s), inputs):
+                kernel = kernel + part
+        for column, period in inputs.seasons:
+            season = Periodic(1, (TREND * s) ** 2, period, active_dims=[column])
+            season.period.fix(warning=False)
+            kernel = kernel + season
+        kernels.append(kernel)
     return kernels
 
 
-def _line(X: Array, scale: float) -> Linear:
-    """Linear functions about the centre of X that vary on half of the scale, all inputs alike."""
-    rows = np.asarray(X[:: max(1, X.shape[0] // SPREAD_ROWS)], dtype=float)
-    variances = (TREND * scale / input_spread(X)) ** 2 / X.shape[1]
-    return Linear(X.shape[1], variances, ARD=True, centre=rows.mean(0))
+def _dims(columns: Sequence[int], D: int) -> list[int] | None:
+    """The active_dims of a kernel on some of D columns; None where it reads all."""
+    return None if len(columns) == D else list(columns)
+
+
+def _smooth(scale: float, lengthscales: Array, inputs: Inputs) -> Kernel:
+    """The product of an RBF of the numbers and of a kernel for each kind of categories."""
+    D = len(lengthscales)
+    levels = {*inputs.unordered, *inputs.ordered}
+    numbers = [d for d in range(D) if d not in levels]
+    factors: list[Kernel] = []
+    for columns, ordered in ((numbers, None), (inputs.unordered, False), (inputs.ordered, True)):
+        if not columns:
+            continue
+        own = lengthscales[list(columns)]
+        # One factor has the variance, those of the others are 1 for ever.
+        variance = 1.0 if factors else scale**2
+        given = (len(columns), variance, own, True)
+        factors.append(
+            RBF(*given, active_dims=_dims(columns, D))
+            if ordered is None
+            else Categorical(
+                *given, ordered, _dims(columns, D), "ordered" if ordered else "categorical"
+            )
+        )
+        if len(factors) > 1:
+            factors[-1].parameters[0].fix(warning=False)
+    kernel = factors[0]
+    for factor in factors[1:]:
+        kernel = kernel * factor
+    return kernel
+
+
+def _trends(X: Array, scale: float, inputs: Inputs) -> list[Kernel]:
+    """Linear functions of numbers and ranks, and constants of levels, on half of the scale.
+
+    Linear functions are those about the centre of X. All inputs have the same share.
+    """
+    D, rows = X.shape[1], np.asarray(X[:: max(1, X.shape[0] // SPREAD_ROWS)], dtype=float)
+    numbers = [d for d in range(D) if d not in inputs.unordered]
+    parts: list[Kernel] = []
+    share = (TREND * scale) ** 2 / D
+    if numbers:
+        variances = share / np.square(input_spread(X)[numbers])
+        centre = rows.mean(0)[numbers]
+        dims = _dims(numbers, D)
+        parts.append(Linear(len(numbers), variances, ARD=True, active_dims=dims, centre=centre))
+    if inputs.unordered:
+        C, dims = len(inputs.unordered), _dims(inputs.unordered, D)
+        # Effects of K levels that sum to 0 have variances of 1 − 1/K of those of free ones.
+        left = 1.0 - 1.0 / np.maximum(2.0, inputs.num_levels)
+        levels = inputs.num_levels
+        parts.append(RandomEffects(C, share / left, True, active_dims=dims, num_levels=levels))
+    return parts
 
 
 def default_means(values: Sequence[float] | Array) -> list[MeanFunction]:

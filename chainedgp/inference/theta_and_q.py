@@ -77,6 +77,11 @@ class Parts:
         """Number of inducing inputs M_j of each latent."""
         return tuple(mu.size for mu in _columns(self.q_mu))
 
+    @property
+    def unordered_columns(self) -> np.ndarray:
+        """Columns of X that some kernel reads as codes of levels without an order."""
+        return np.unique(np.concatenate([kernel.unordered_columns for kernel in self.kernels]))
+
     def theta(self) -> Hyperparameters:
         """The current hyperparameters. Z is copied: priors outlive a change of its leaves."""
         Z = [np.array(leaf.values) for leaf in self.Z]

@@ -16,6 +16,7 @@ from ..parameters.leaves import InputParam, Leaf
 from ..parameters.parts import Part
 
 __all__ = [
+    "LEVEL_SPREAD",
     "Columns",
     "Evaluate",
     "Indices",
@@ -35,6 +36,10 @@ Pullback = Callable[..., tuple[Array, Array, Array | None]]
 Evaluate = Callable[[Array | None], tuple[Array, Pullback]]
 #: The diagonal's: dL_dk (n,) -> dL_dtheta (size,), dL_dX (n, D) or None where it is all zero.
 PullbackDiag = Callable[[Array], tuple[Array, Array | None]]
+
+
+#: What counts as the standard deviation of a column of levels: that of 0 and 1 in equal shares.
+LEVEL_SPREAD = 0.5
 
 
 def positive(
@@ -79,6 +84,10 @@ class Kernel(Part):
 
     - `roles`: which leaves are variances, lengthscales or periods, so that fits can help them.
     - `has_white`: that K(X) has noise on its diagonal which K(X, X) has not.
+    - `level_columns`: which columns hold codes of levels, as in `Categorical`: no gradient moves
+      the inducing inputs there.
+    - `distances_in`: how far rows typically are from each other in the units of lengthscales,
+      where these are not the units of X.
     - `_prepare(X)`, in the place of `_evaluate`: a function of Z that does the work on X, the
       inducing inputs, only once. A class that writes one of the two overrides both of its parent:
       a child of a class with `_prepare` may go back to `_evaluate`.
@@ -181,6 +190,23 @@ class Kernel(Part):
     def columns(self) -> Indices:
         """The columns of X that the kernel reads, ascending."""
         return np.arange(self.input_dim) if self.active_dims is None else np.sort(self.active_dims)
+
+    @property
+    def level_columns(self) -> Indices:
+        """The columns among these that hold codes of levels, which inducing inputs must keep."""
+        return np.empty(0, dtype=np.intp)
+
+    @property
+    def unordered_columns(self) -> Indices:
+        """The columns of levels whose codes are no ranks: any two are as far from each other."""
+        return self.level_columns
+
+    def distances_in(self, spread: Array) -> Array:
+        """Standard deviations of the columns it reads, (d,), as its lengthscales measure them.
+
+        spread : (D,) those of all columns of X, in their own units.
+        """
+        return spread[: self.input_dim] if self.active_dims is None else spread[self.active_dims]
 
     @property
     def simple_parts(self) -> tuple[Kernel, ...]:

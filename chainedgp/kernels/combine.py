@@ -102,6 +102,16 @@ class Combination(Kernel):
         return np.unique(np.concatenate([part.columns for part in self.parts]))
 
     @property
+    def level_columns(self) -> Indices:
+        """The columns that some part reads as codes of levels, ascending."""
+        return np.unique(np.concatenate([part.level_columns for part in self.parts]))
+
+    @property
+    def unordered_columns(self) -> Indices:
+        """The columns that some part reads as codes of levels without an order, ascending."""
+        return np.unique(np.concatenate([part.unordered_columns for part in self.parts]))
+
+    @property
     def unplaced(self) -> bool:
         """Whether a part has names for columns."""
         return any(part.unplaced for part in self.parts)

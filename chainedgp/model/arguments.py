@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 import numpy as np
 from paramz import Parameterized
 
-from ..data.rows import as_inputs
+from ..data.columns import Columns, Number
+from ..data.rows import Expected, as_inputs
 from ..data.types import Data
 from ..errors import InputError
+from ..inference.starts import Inputs
 from ..kernels import Kernel
 from ..likelihoods import Likelihood
 from ..linalg import Array
@@ -20,16 +22,21 @@ from ..parameters.parts import copy_of
 __all__ = [
     "Kernels",
     "Means",
+    "Periods",
     "as_mean",
+    "check_levels",
     "checked_inducing",
     "checked_jitter",
     "checked_likelihood",
+    "kinds_of_inputs",
     "one_per_latent",
 ]
 
 Kernels: TypeAlias = Parameterized | Sequence[Parameterized] | None
 Means: TypeAlias = MeanFunction | Sequence[MeanFunction] | None
 """What users give: one for all latents, one for each, or None; kernels may be of GPy."""
+Periods: TypeAlias = Mapping[str, object] | Mapping[int, object] | None
+"""Seasons by the columns that have them: one period, or several."""
 Part = TypeVar("Part", Kernel, MeanFunction)
 
 
@@ -75,7 +82,7 @@ def checked_likelihood(likelihood: object) -> Likelihood:
     return copy_of(likelihood)
 
 
-def checked_inducing(Z: Data, b: int, columns: int) -> Array | list[Array]:
+def checked_inducing(Z: Data, b: int, columns: Expected) -> Array | list[Array]:
     """Z as one array (M, D) for all latents, or a list of b arrays."""
     if isinstance(Z, list | tuple) and len(Z) and all(np.ndim(z) == 2 for z in Z):
         if len(Z) != b:
@@ -92,3 +99,51 @@ def checked_jitter(value: object) -> float:
     if not (isinstance(value, int | float | np.floating) and 0.0 < value < 1.0):
         raise InputError(f"jitter must be a number between 0 and 1; got {value!r}.")
     return float(value)
+
+
+def kinds_of_inputs(
+    columns: Columns | None, names: Sequence[str] | None, D: int, periodic: Periods
+) -> Inputs:
+    """Which of the D columns of X are categories, and which have seasons.
+
+    columns : how they were read; None where all are numbers. names : of the columns, or None.
+    """
+    given = {} if periodic is None else periodic
+    if not isinstance(given, Mapping):
+        raise InputError(f"periodic must be a dict {{column: period}}; got {periodic!r}.")
+    seasons = []
+    for key, value in given.items():
+        listed = list(names or ())
+        if isinstance(key, str) and key in listed:
+            d = listed.index(key)
+        elif isinstance(key, int | np.integer) and 0 <= key < D:
+            d = int(key)
+        else:
+            known = ", ".join(map(repr, listed)) or f"numbers below {D}, as X has no names"
+            raise InputError(f"periodic names the column {key!r}; the columns of X are {known}.")
+        column = Number(str(key)) if columns is None else columns[d]
+        periods = value if isinstance(value, list | tuple) else [value]
+        seasons += [(d, column.period(period)) for period in periods]
+    if columns is None:
+        return Inputs(seasons=tuple(seasons))
+    return Inputs(
+        tuple(columns.unordered),
+        tuple(len(columns.levels[d]) for d in columns.unordered),
+        tuple(columns.ordered),
+        tuple(seasons),
+    )
+
+
+def check_levels(
+    kernels: Sequence[Kernel], X: Array, names: Sequence[str] | None, name: str = "X"
+) -> None:
+    """Raise InputError where a kernel of categories reads a column that has no codes."""
+    for d in np.unique(np.concatenate([kernel.level_columns for kernel in kernels])):
+        values = np.asarray(X[:, d], dtype=float)
+        bad = np.flatnonzero(values != np.rint(values))
+        if bad.size:
+            column = f"column {d}" if names is None else f"column {names[d]!r}"
+            raise InputError(
+                f"{column} of {name} has {values[bad[0]]:g} in row {bad[0]}, but a kernel of categories "
+                "reads it: give codes 0, 1, 2, … of levels, or a data frame with a category there."
+            )

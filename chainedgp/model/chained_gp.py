@@ -19,10 +19,11 @@ from ..assessment.loo import LOO, REFIT, loo
 from ..assessment.residuals import z_scores
 from ..assessment.summary import summary
 from ..data.arguments import as_name, one_of, positive_float, positive_int, thread_count
+from ..data.columns import Category, Columns
 from ..data.frames import as_column_names, column_names
 from ..data.labels import class_names_of
 from ..data.names import checks_names, meant
-from ..data.rows import Rows, is_dask
+from ..data.rows import Expected, Rows, is_dask
 from ..data.tables import Table
 from ..data.types import Data, FilePath, Frame, Metadata, Seed
 from ..distributed import distribute
@@ -42,6 +43,7 @@ from ..inference.problem import Problem
 from ..inference.rescue import NO_LIMIT, rows_without_noise
 from ..inference.result import OptimizationResult, TracePoint
 from ..inference.starts import (
+    Inputs,
     default_kernels,
     default_means,
     start_parameters,
@@ -58,7 +60,7 @@ from ..linalg import Array, one_blas_thread
 from ..means import MeanFunction
 from ..parameters.paramz_model import ParamzModel
 from ..parameters.parts import LatentList
-from ..plotting.grids import Place
+from ..plotting.grids import Limit, Place
 from ..posterior.choice import POSTERIORS, PosteriorName, family_of
 from ..posterior.evaluator import Evaluator
 from ..posterior.family import PosteriorFamily
@@ -71,15 +73,18 @@ from ..sampling.nuts import Sampled, sample
 from .arguments import (
     Kernels,
     Means,
+    Periods,
     as_mean,
+    check_levels,
     checked_inducing,
     checked_jitter,
     checked_likelihood,
+    kinds_of_inputs,
     one_per_latent,
 )
 from .files import write_model
 from .files.contents import Contents, StoredRows, leaves_of, restore_leaves
-from .variational import variational_leaves
+from .variational import fix_levels, variational_leaves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,6 +96,7 @@ TIES = ("auto", "spread")  # Beside None these are the choices for repeated targ
 # These names paramz sets on a copy, and fits bring the others.
 BY_PARAMZ = ("observers", "cache", "logger", "optimization_runs", "preferred_optimizer")
 SET_LATER = (*BY_PARAMZ, "last_result")
+UNSEEN = ("raise", "prior")  # What is done with levels that were not in the data.
 JITTER = 1e-8  # By default this share of its mean is added to the diagonal of Kuu.
 
 
@@ -105,12 +111,15 @@ class ChainedGP(ParamzModel):
     Parameters
     ----------
     X : (N, D) inputs; numpy, lists, data frames; (N,) becomes one column. Copied, but a memmap is
-        referenced. A Dask array stays on its cluster; see `chainedgp.distributed`.
+        referenced. A Dask array stays on its cluster; see `chainedgp.distributed`. Of a data frame
+        of pandas or polars, text and categories become codes of levels, truth values 0 and 1, dates
+        the time since the first one; `m.summary()` tells how each column was read.
     Y : (N,) or (N, 1) targets. Likelihoods of classes take codes 0, 1, 2, …, text (classes are
         sorted) or categories (in their order); `m.class_names` keeps the labels.
     likelihood : a `Likelihood`; copied.
-    kernels : None (an ARD RBF per latent, with two or more inputs plus a `Linear` part for the
-        first), one kernel (copied for each latent) or one per latent.
+    kernels : None (an ARD RBF per latent, times a `Categorical` where there are categories; with
+        two or more inputs plus a `Linear` part, and `RandomEffects`, for the first), one kernel
+        (copied for each latent) or one per latent.
     Z : None (chosen from X), (M, D) inducing inputs shared by all latents, or one array per latent.
     mean_functions : None (a constant per latent, started from the data), one, or one per latent.
     Y_metadata : dict of per-row values (N,), (N, 1) or scalar: what the likelihood's
@@ -124,7 +133,12 @@ class ChainedGP(ParamzModel):
     posterior : "mean_field", q(u_1) … q(u_b), as in the paper; "joint", q(u_1, …, u_b), at about
         twice the cost of an evaluation; or "auto", which takes the joint one for likelihoods whose
         latents are coupled: for these the bands of a mean field are too narrow.
-    missing : "raise", or "drop" to leave out the rows whose target is NaN.
+    missing : "raise", or "drop" to leave out the rows whose target or an input is missing.
+    unseen : "raise", or "prior": levels of a category that were not in the frame are predicted
+        from what the others have in common. `m.unseen = "prior"` does so later.
+    periodic : seasons, {column: period}, each a part of the default kernels of every latent, such
+        as {"month": 12}. A column has one period or a list of them, in its unit; for dates also
+        "day", "week", "month" or "year", or a duration.
     priors : "auto" puts weakly informative priors on the parameters of default kernels and, beside
         these, on some of the likelihood, such as ν of a Student-t; kernels that are given are left
         alone, and the likelihood with them. "default" puts the same priors on any kernels; None
@@ -146,6 +160,7 @@ class ChainedGP(ParamzModel):
     input_names: list[str] | None
     target_name: str | None
     _column_names: tuple[str, ...] | None  # Frames to predict at must have these columns.
+    columns: Columns | None = None  # how they are read, where some are no numbers
     _problem: Problem | None = None  # A model that was stored without its rows has none.
     _family: PosteriorFamily  # what q may be
     _given_kernels: bool = False  # Their values are where a fit begins.
@@ -172,8 +187,10 @@ class ChainedGP(ParamzModel):
         missing: str = "raise",
         priors: str | None = "auto",
         ties: str | None = "auto",
-        input_names: Sequence[str] | None = None,
+        input_names: Sequence[str] | Columns | None = None,
         posterior: PosteriorName = "auto",
+        unseen: str = "raise",
+        periodic: Periods = None,
     ) -> None:
         super().__init__(as_name(name))
         with_priors = priors is not None and one_of(priors, PRIORS, "priors") == "default"
@@ -186,18 +203,30 @@ class ChainedGP(ParamzModel):
         self.likelihood = checked_likelihood(likelihood)
         self._family = family_of(one_of(posterior, POSTERIORS, "posterior"), self.likelihood)
         missing = one_of(missing, ("raise", "drop"), "missing")
+        unseen = one_of(unseen, UNSEEN, "unseen")
+        self.columns = Columns.of(X, "X", unseen)
+        if isinstance(input_names, Columns):
+            self.columns, input_names = input_names, list(input_names.names)
         evaluator = self._read_data(X, Y, Y_metadata, missing)
         if input_names is not None:
             self.input_names = as_column_names(input_names, self.X.shape[1])
             self._column_names = self._column_names or tuple(self.input_names)
         warn_of_scaling(self._sample.X, self.input_names)
-        own_kernels, own_means = self._make_parts(kernels, mean_functions)
+        inputs = kinds_of_inputs(self.columns, self.input_names, self.X.shape[1], periodic)
+        if inputs.seasons and kernels is not None:
+            raise InputError(
+                "periodic adds a part to the default kernels, but kernels are given: add "
+                "kernels.Periodic(1, period=…, active_dims=[…]) to these."
+            )
+        own_kernels, own_means = self._make_parts(kernels, mean_functions, inputs)
         num_inducing = positive_int(num_inducing, "num_inducing")
         inducing = (
             select_inducing(own_kernels[0], self._sample.X, num_inducing, np.random.default_rng(0))
             if Z is None
-            else checked_inducing(Z, len(self.latents), self.X.shape[1])
+            else checked_inducing(Z, len(self.latents), self._expected)
         )
+        for given in inducing if isinstance(inducing, list) else [inducing]:
+            check_levels(own_kernels, given, self.input_names, "Z")
         self._link(own_kernels, own_means, inducing, jitter)
         if with_priors:
             for leaf, prior in default_priors(self._parts, self._sample.X, self._starts.scales):
@@ -221,8 +250,7 @@ class ChainedGP(ParamzModel):
             likelihood.ordered_classes,
             type(likelihood).__name__,
         )
-        evaluator = self._take_rows(X, Y, Y_metadata, missing)
-        return evaluator
+        return self._take_rows(X, Y, Y_metadata, missing, self.columns)
 
     def _take_rows(
         self,
@@ -230,7 +258,7 @@ class ChainedGP(ParamzModel):
         Y: Data,
         Y_metadata: Metadata,
         missing: str = "raise",
-        columns: int | tuple[str, ...] | None = None,
+        columns: Expected = None,
     ) -> Evaluator:
         """Check the rows and give them to an evaluator; starts are made from `_sample`."""
         given = X, Y, Y_metadata, self.likelihood
@@ -252,7 +280,7 @@ class ChainedGP(ParamzModel):
         return Problem(self, self._parts, *data, evaluator, self.num_nodes)
 
     def _make_parts(
-        self, kernels: Kernels, means: Means
+        self, kernels: Kernels, means: Means, inputs: Inputs
     ) -> tuple[list[Kernel], list[MeanFunction]]:
         """Kernels and means as given, or started from the rows; and the likelihood's parameters."""
         b, X = len(self.latents), self._sample.X
@@ -268,12 +296,13 @@ class ChainedGP(ParamzModel):
                 stacklevel=5,
             )
         alike = self.likelihood.symmetric, self.likelihood.trends
-        own_kernels = given_kernels or default_kernels(X, self._starts.scales, *alike)
+        own_kernels = given_kernels or default_kernels(X, self._starts.scales, *alike, inputs)
         own_means = given_means or default_means(self._starts.constants)
         for kernel in own_kernels:
             kernel.name_columns(self.input_names)
         for part in (*own_kernels, *own_means):
             part.check_columns(X.shape[1])
+        check_levels(own_kernels, X, self.input_names)
         return own_kernels, own_means
 
     def _start(self) -> None:
@@ -306,6 +335,7 @@ class ChainedGP(ParamzModel):
         for attribute, child in children.items():
             object.__setattr__(self, attribute, child)
             self.link_parameter(child)
+        fix_levels(Z_leaves, kernels)
         leaves = [leaves_below(part) for part in (Z_leaves, q_mu, q_sqrt)]
         given = tuple(kernels), tuple(means), self.likelihood, jitter
         self._parts = Parts(
@@ -373,6 +403,23 @@ class ChainedGP(ParamzModel):
         return self.likelihood.class_names
 
     @property
+    def unseen(self) -> str:
+        """What is done with levels of categories that were not in the data: "raise" or "prior"."""
+        found = [] if self.columns is None else self.columns.each
+        return next((c.unseen for c in found if isinstance(c, Category)), "raise")
+
+    @unseen.setter
+    def unseen(self, unseen: str) -> None:
+        one_of(unseen, UNSEEN, "unseen")
+        if self.columns is not None:
+            self.columns = self.columns.with_unseen(unseen)
+
+    @property
+    def _expected(self) -> Expected:
+        """What new inputs must be: the columns as they are read, their names, or their number."""
+        return self.columns or self._column_names or self.X.shape[1]
+
+    @property
     def posterior(self) -> PosteriorName:
         """The family of q: "mean_field" or "joint"."""
         return self._family.name
@@ -408,6 +455,7 @@ class ChainedGP(ParamzModel):
             name=self.name,
             input_names=self.input_names,
             column_names=self._column_names,
+            columns=self.columns,
             target_name=self.target_name,
             class_names=self.class_names,
             jitter=self.jitter,
@@ -452,6 +500,7 @@ class ChainedGP(ParamzModel):
         self._family = family_of(stored.posterior, self.likelihood)
         self._spreads_ties, self._ties = stored.ties, None
         self.input_names, self._column_names = stored.input_names, stored.column_names
+        self.columns = stored.columns
         self.target_name = stored.target_name
         self._data = self._sample = Rows(np.empty((0, D)), np.empty(0))
         self._problem = None
@@ -467,14 +516,15 @@ class ChainedGP(ParamzModel):
         """Other names for the columns of X, which frames to predict at must have from now on."""
         self.input_names = as_column_names(names, self.X.shape[1])
         self._column_names = tuple(self.input_names)
+        if self.columns is not None:
+            self.columns = self.columns.renamed(self.input_names)
 
     def set_data(
         self, X: Data, Y: Data, Y_metadata: Metadata = None, missing: str = "raise"
     ) -> None:
         """New rows for the same model; parameters and q stay, as a warm start."""
-        columns = self._column_names or self.X.shape[1]
         missing = one_of(missing, ("raise", "drop"), "missing")
-        evaluator = self._take_rows(X, Y, Y_metadata, missing, columns)
+        evaluator = self._take_rows(X, Y, Y_metadata, missing, self._expected)
         self._start()
         self._parts.ties = self._ties
         self._problem = self._make_problem(evaluator)
@@ -741,14 +791,22 @@ class ChainedGP(ParamzModel):
         Xnew: Data,
         quantiles: Sequence[float] = (2.5, 50.0, 97.5),
         Y_metadata: Metadata = None,
+        *,
+        inputs: bool = False,
     ) -> Frame:
         """Predictions as a pandas DataFrame with the index of Xnew, where it has one.
 
         A frame of another library, such as polars, gives a frame of that library. Columns: mean,
         variance, and the quantiles, in percent: "2.5%", "50%", "97.5%". For classes instead
         "class", the most probable one, and the probability of each: "P(no)", "P(yes)".
+
+        inputs : put the inputs first, under their names; levels and dates are what they were in the
+            table, also where Xnew is an array.
         """
-        return self._predictor().frame(Xnew, quantiles, Y_metadata)
+        if not inputs:
+            return self._predictor().frame(Xnew, quantiles, Y_metadata)
+        names = self.input_names or [f"x{d}" for d in range(self.X.shape[1])]
+        return self._predictor().frame(Xnew, quantiles, Y_metadata, names)
 
     def predict_proba(self, Xnew: Data, Y_metadata: Metadata = None) -> Array | Frame:
         """Probabilities of the classes at Xnew, P(y = k | x) = ∫ P(y = k | f) q(f) df: (n, K).
@@ -853,9 +911,8 @@ class ChainedGP(ParamzModel):
                 make_prior(kernel, mean, Z, theta.jitter)
                 for kernel, mean, Z in zip(theta.kernels, theta.means, theta.Z, strict=True)
             ]
-        columns = self._column_names or self.X.shape[1]
         q = self._parts.q()
-        return Predictor(self.likelihood, tuple(priors), q, columns, self._family)
+        return Predictor(self.likelihood, tuple(priors), q, self._expected, self._family)
 
     # ---- the posterior itself -------------------------------------------------------------------
 
@@ -876,8 +933,7 @@ class ChainedGP(ParamzModel):
         -------
         Around : predictions by methods of the same names as here. The model is not changed.
         """
-        columns = self._column_names or self.X.shape[1]
-        return around_the_fit(self.problem, columns, size, rng)
+        return around_the_fit(self.problem, self._expected, size, rng)
 
     def sample(
         self,
@@ -911,10 +967,9 @@ class ChainedGP(ParamzModel):
         Sampled : an arviz InferenceData, R-hat and effective numbers of draws, and predictions that
             average over the draws, by methods of the same names as here. The model is not changed.
         """
-        columns = self._column_names or self.X.shape[1]
         return sample(
             self.problem,
-            columns,
+            self._expected,
             draws,
             chains,
             hyperparameters=hyperparameters,
@@ -961,6 +1016,9 @@ class ChainedGP(ParamzModel):
         title = dict(self._header())
         if self.input_names is not None:
             title["Inputs"] = ", ".join(map(str, self.input_names))
+        if self.columns is not None:
+            for name, column in zip(self.input_names or (), self.columns.each, strict=True):
+                title[f"  {name}"] = column.words
         if self.class_names is not None:
             title["Classes"] = ", ".join(self.class_names)
         if self.hyperpriors:
@@ -1097,7 +1155,7 @@ class ChainedGP(ParamzModel):
         what: str | float | None = None,
         inputs: tuple[int | str, int | str] | None = None,
         at: Place = None,
-        limits: Sequence[float | tuple[float, float] | None] | None = None,
+        limits: Sequence[Limit | tuple[Limit, Limit] | None] | None = None,
         num: int | None = None,
         data: bool | None = None,
         legend: bool | None = None,

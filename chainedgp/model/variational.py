@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from paramz.transformations import __fixed__
 
+from ..kernels import Kernel
 from ..linalg import Array
 from ..parameters.leaves import LargeParam
 from ..parameters.parts import LatentList
 from ..posterior.family import PosteriorFamily
 
-__all__ = ["variational_leaves"]
+__all__ = ["fix_levels", "variational_leaves"]
 
 Leaves = LargeParam | LatentList
 
@@ -42,3 +44,20 @@ def _columns(name: str, values: Sequence[Array], latents: Sequence[str]) -> Leav
 def _listed(name: str, values: Sequence[Array], latents: Sequence[str]) -> LatentList:
     parts = [LargeParam(latent, value) for latent, value in zip(latents, values, strict=True)]
     return LatentList(parts, latents, name)
+
+
+def fix_levels(Z: Leaves, kernels: Sequence[Kernel]) -> None:
+    """Fix the columns of inducing inputs that kernels read as codes of levels.
+
+    Between two codes there is nothing, so that no gradient may move them.
+    """
+    leaves = list(Z) if isinstance(Z, LatentList) else [Z]
+    own = [[kernel] for kernel in kernels] if len(leaves) == len(kernels) else [list(kernels)]
+    for leaf, readers in zip(leaves, own, strict=True):
+        columns = np.unique(np.concatenate([kernel.level_columns for kernel in readers]))
+        if columns.size:
+            entries = np.arange(leaf.size).reshape(leaf.shape)[:, columns].ravel()
+            leaf.constraints.add(__fixed__, entries)
+    root = Z._highest_parent_
+    if root is not None:
+        root._connect_fixes()

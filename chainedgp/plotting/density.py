@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..data.arguments import positive_int
+from ..data.columns import Category
 from ..data.types import Data, Metadata
 from ..errors import InputError
 from ..linalg import Array
 from ..predictive.distribution import Predictive
 from ..predictive.fitted import FittedModel
 from . import grids, style
-from .grids import Place
+from .grids import Limit, Place
 from .targets import draw_data, shown_targets, target_limits
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def plot_density(
     input: int | str | None = None,
     *,
     at: Place = None,
-    limits: tuple[float, float] | None = None,
+    limits: tuple[Limit, Limit] | None = None,
     y: Data | None = None,
     num: int = 120,
     data: bool | None = None,
@@ -62,19 +63,21 @@ def plot_density(
     ax = style.one_axes(ax)
     top = float(np.quantile(p[np.isfinite(p)], BRIGHTEST)) or 1.0
     counts = not support.continuous
+    levels = isinstance(grids.column_of(model, column), Category)
     image = ax.pcolormesh(
-        x,
+        grids.positions(model, column, x),
         values,
         p.T,
         vmin=0.0,
         vmax=top,
         cmap=style.density_map(),
-        shading="nearest" if counts else "gouraud",
+        shading="nearest" if counts or levels else "gouraud",
         rasterized=True,
     )
     if data or (data is None and model.X.shape[1] == 1):
-        draw_data(ax, model, model.X[:, column], targets, style.COLOURS["vermilion"])
-    ax.set_xlim(x[0], x[-1])
+        seen = grids.positions(model, column, np.asarray(model.X[:, column]))
+        draw_data(ax, model, seen, targets, style.COLOURS["vermilion"])
+    grids.dress_axis(ax, model, column, x)
     half = 0.5 if counts else 0.0 if support.whole_line else values[0] - support.ends[0]
     ax.set_ylim(values[0] - half, values[-1] + half)
     if colorbar:

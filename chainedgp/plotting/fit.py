@@ -16,7 +16,7 @@ from ..predictive.classes import class_names, class_probabilities
 from ..predictive.distribution import Predictive
 from ..predictive.fitted import FittedModel
 from . import grids, style
-from .grids import Place
+from .grids import Limit, Place
 from .targets import draw_data, shown_targets, target_limits
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def plot_fit(
     model: FittedModel,
     levels: Sequence[float] = LEVELS,
     *,
-    limits: tuple[float, float] | None = None,
+    limits: tuple[Limit, Limit] | None = None,
     num: int | None = None,
     data: bool = True,
     legend: bool = True,
@@ -65,7 +65,7 @@ def plot_fit(
     )
     if data:
         shown = shown_targets(model, grids.metadata_at_rest(model, Y_metadata))
-        draw_data(ax, model, model.X[:, 0], shown)
+        draw_data(ax, model, grids.positions(model, 0, np.asarray(model.X[:, 0])), shown)
     if legend:
         style.legend_above(ax)
     return ax
@@ -78,7 +78,7 @@ def plot_slice(
     *,
     at: Place = None,
     latent: int | str | None = None,
-    limits: tuple[float, float] | None = None,
+    limits: tuple[Limit, Limit] | None = None,
     num: int | None = None,
     data: bool = False,
     legend: bool = True,
@@ -97,8 +97,10 @@ def plot_slice(
         the inputs of the data in any case where there is more than one.
     """
     column = grids.most_relevant(model) if input is None else grids.column_index(model, input)
-    x = grids.axis_values(model, column, num, limits)
-    rows = grids.rows_along(model, [column], x[:, None], at)
+    grid = grids.axis_values(model, column, num, limits)
+    values, x = grids.curve_along(model, column, grid)
+    rows = grids.rows_along(model, [column], values[:, None], at)
+    seen = grids.positions(model, column, np.asarray(model.X[:, column]))
     ax, widths = style.one_axes(ax), style.as_levels(levels)
     if latent is not None:
         j = latent_index(latent, model.latents)
@@ -110,10 +112,10 @@ def plot_slice(
         found = model.predictive(rows, metadata), shown, grids.target_label(model, metadata)
         ylabel = _draw_target(ax, model, x, *found, widths, data or model.X.shape[1] == 1)
         if data and model.X.shape[1] > 1:
-            draw_data(ax, model, model.X[:, column], shown)
+            draw_data(ax, model, seen, shown)
     if model.X.shape[1] > 1:
-        style.draw_rug(ax, np.asarray(model.X[:, column]))
-    ax.set_xlim(x[0], x[-1])
+        style.draw_rug(ax, seen)
+    grids.dress_axis(ax, model, column, grid)
     style.tidy(ax, grids.axis_name(model, [column], at), ylabel)
     if legend:
         style.legend_above(ax)
@@ -127,7 +129,7 @@ def plot_latents(
     *,
     at: Place = None,
     natural: bool = False,
-    limits: tuple[float, float] | None = None,
+    limits: tuple[Limit, Limit] | None = None,
     num: int | None = None,
     legend: bool = True,
     ax: Axes | None = None,
@@ -143,13 +145,14 @@ def plot_latents(
     Returns an array (b,) of axes; with `natural`, one for each parameter.
     """
     column = grids.most_relevant(model) if input is None else grids.column_index(model, input)
-    x = grids.axis_values(model, column, num, limits)
-    rows, widths = grids.rows_along(model, [column], x[:, None], at), style.as_levels(levels)
+    grid = grids.axis_values(model, column, num, limits)
+    values, x = grids.curve_along(model, column, grid)
+    rows, widths = grids.rows_along(model, [column], values[:, None], at), style.as_levels(levels)
     if natural:
         table = model.predictive(rows, grids.metadata_at_rest(model)).parameters(_ends(widths))
         axes = style.many_axes(ax, len(table))
-        for axis, (key, values) in zip(axes, table.items(), strict=True):
-            _draw_quantiles(axis, x, values, widths)
+        for axis, (key, found) in zip(axes, table.items(), strict=True):
+            _draw_quantiles(axis, x, found, widths)
             style.tidy(axis, None, style.words(key))
     else:
         axes = style.many_axes(ax, len(model.latents))
@@ -158,7 +161,7 @@ def plot_latents(
             _draw_latent(axis, x, moments, j, widths)
             style.tidy(axis, None, style.words(model.latents[j]))
     for axis in axes:
-        axis.set_xlim(x[0], x[-1])
+        grids.dress_axis(axis, model, column, grid)
     style.tidy(axes[-1], grids.axis_name(model, [column], at))
     axes[-1].figure.align_ylabels(list(axes))
     if legend:

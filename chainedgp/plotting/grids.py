@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from ..assessment.effects.importance import importance
 from ..assessment.effects.population import Population
 from ..assessment.effects.quantities import latent_quantities
 from ..data.arguments import positive_int
+from ..data.columns import Boolean, Category, Column, Date, Number
 from ..data.types import Data
 from ..errors import InputError
 from ..kernels.scales import shortest_scale
@@ -18,15 +20,22 @@ from ..linalg import Array
 from ..predictive.fitted import FittedModel
 from ..predictive.inputs import column_index, grouped, input_names, metadata_at_rest
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["column_index", "grouped", "input_names", "metadata_at_rest", "target_name"]
 
-Place: TypeAlias = Data | Mapping[int, float] | Mapping[str, float] | None
-"""Where inputs that are not drawn are held: a row, or values of some; None is the medians."""
+Place: TypeAlias = Data | Mapping[int, object] | Mapping[str, object] | None
+"""Where inputs that are not drawn are held: a row, or values of some; None is the medians, and of
+categories the most frequent levels."""
+Limit: TypeAlias = float | str | np.datetime64 | datetime.date
+"""The end of an axis: a number, or a date."""
 MARGIN = 0.02  # a grid reaches so far beyond the data on either side, in ranges of the data
 SAMPLE_ROWS = 60  # rows of the data, at most, by which the input to draw along is chosen
 LEAST_POINTS, MOST_POINTS = 200, 2000  # A curve has so many points, at least and at most,
 POINTS_PER_SCALE = 16  # and within those so many for each of the shortest lengths of its functions.
 MOST_NAMED = 4  # inputs at rest, at most, that are named on an axis
+HALF = 0.35  # A level of a category is drawn so far to both sides of its tick.
 
 
 def target_name(model: FittedModel) -> str:
@@ -35,12 +44,18 @@ def target_name(model: FittedModel) -> str:
     return str(given) if given else "time" if model.likelihood.event_times else "y"
 
 
+def column_of(model: FittedModel, d: int) -> Column:
+    """How an input was read."""
+    columns = getattr(model, "columns", None)
+    return Number(input_names(model)[d]) if columns is None else columns[d]
+
+
 def axis_name(model: FittedModel, columns: Sequence[int], at: Place = None) -> str:
     """Name of the first of the drawn inputs and, on a second line, where the others are held."""
     names, row, medians = input_names(model), resting_point(model, at), resting_point(model)
     others = [d for d in range(len(names)) if d not in columns]
     named = others if len(others) <= MOST_NAMED else [d for d in others if row[d] != medians[d]]
-    words = [f"{names[d]} = {row[d]:.3g}" for d in named[:MOST_NAMED]]
+    words = [f"{names[d]} = {column_of(model, d).shown(row[d])}" for d in named[:MOST_NAMED]]
     if len(words) < len(others):
         words.append("others at their medians" if len(words) == len(named) else "others as given")
     return "\n".join([names[columns[0]], *([f"({', '.join(words)})"] if words else [])])
@@ -56,14 +71,22 @@ def target_label(model: FittedModel, metadata: Mapping[str, Data]) -> str:
 def resting_point(model: FittedModel, at: Place = None) -> Array:
     """Where the other inputs are held, (D,): medians of the data, or what `at` says.
 
-    at : None, a row (D,), or a dict {index or name: value} for some of the inputs.
+    Of categories and truth values it is the most frequent one.
+
+    at : None, a row (D,), or a dict {index or name: value} for some of the inputs; values are
+        numbers, levels or dates.
     """
     row = np.median(np.asarray(model.X), axis=0)
+    for d in range(row.size):
+        if isinstance(column_of(model, d), Category | Boolean):
+            values, counts = np.unique(np.asarray(model.X[:, d]), return_counts=True)
+            row[d] = values[np.argmax(counts)]
     if at is None:
         return row
     if isinstance(at, Mapping):
         for key, value in at.items():
-            row[column_index(model, key)] = float(value)
+            d = column_index(model, key)
+            row[d] = column_of(model, d).number(value)
         return row
     given = np.asarray(at, dtype=float).ravel()
     if given.shape != row.shape or not np.isfinite(given).all():
@@ -84,28 +107,76 @@ def axis_values(
     model: FittedModel,
     column: int,
     num: int | None,
-    limits: tuple[float, float] | None = None,
+    limits: tuple[Limit, Limit] | None = None,
     least: int = LEAST_POINTS,
     most: int = MOST_POINTS,
 ) -> Array:
     """An even grid over the range of an input, a little wider, or over `limits`: (num,).
 
+    Of a category the codes of its levels, whatever the limits are.
+
     num : None takes as many points as show the fastest change that the model's kernels have along
         this input, such as each of many seasons, but from `least` to `most`.
     """
+    read = column_of(model, column)
+    if isinstance(read, Category):
+        return np.arange(float(len(read.levels)))
     if limits is None:
         x = np.asarray(model.X[:, column])
         low, high = float(x.min()), float(x.max())
         margin = MARGIN * (high - low) or 0.5
         low, high = low - margin, high + margin
     else:
-        low, high = (float(value) for value in limits)
+        low, high = (read.number(value) for value in limits)
         if not (np.isfinite([low, high]).all() and low < high):
             raise InputError(f"limits must be two numbers, low and high; got {limits!r}.")
     if num is None:
         scale = min(shortest_scale(p.kernel, column) for p in model._predictor().priors)
         num = int(np.clip(np.ceil(POINTS_PER_SCALE * (high - low) / scale), least, most))
     return np.linspace(low, high, positive_int(num, "num"))
+
+
+def positions(model: FittedModel, column: int, values: Array) -> Array:
+    """Where values of an input lie on an axis: dates as matplotlib counts them, else themselves."""
+    read = column_of(model, column)
+    if not isinstance(read, Date):
+        return values
+    from matplotlib.dates import date2num
+
+    return np.asarray(date2num(read.back(values)), dtype=float)
+
+
+def curve_along(model: FittedModel, column: int, values: Array) -> tuple[Array, Array]:
+    """A grid for curves, and where its points lie on the axis: (n,) each.
+
+    Curves over a category are pieces, one for each level, with a gap (nan) after each.
+    """
+    if not isinstance(column_of(model, column), Category):
+        return values, positions(model, column, values)
+    pieces = values[:, None] + np.array([-HALF, HALF, np.nan])
+    return np.repeat(values, 3), pieces.ravel()
+
+
+def dress_axis(ax: Axes, model: FittedModel, column: int, values: Array, axis: str = "x") -> None:
+    """Limits of an axis and, for dates and categories, its ticks.
+
+    values : the grid. axis : "x" or "y".
+    """
+    read, own = column_of(model, column), ax.xaxis if axis == "x" else ax.yaxis
+    set_limits = ax.set_xlim if axis == "x" else ax.set_ylim
+    if isinstance(read, Category):
+        own.set_ticks(np.arange(len(read.levels)), list(read.levels))
+        set_limits(-0.5, len(read.levels) - 0.5)
+        return
+    if isinstance(read, Date):
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        (ax.xaxis_date if axis == "x" else ax.yaxis_date)()
+        locator = AutoDateLocator(minticks=3, maxticks=7)
+        own.set_major_locator(locator)
+        own.set_major_formatter(ConciseDateFormatter(locator))
+    ends = positions(model, column, values[[0, -1]])
+    set_limits(float(ends[0]), float(ends[1]))
 
 
 def most_relevant(model: FittedModel) -> int:

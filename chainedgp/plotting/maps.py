@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..data.columns import Category
 from ..data.types import Data, Metadata
 from ..errors import InputError, MomentWarning
 from ..linalg import Array
@@ -15,7 +16,7 @@ from ..parameters.parts import latent_index
 from ..predictive.classes import class_names, class_probabilities
 from ..predictive.fitted import FittedModel
 from . import grids, style
-from .grids import Place
+from .grids import Limit, Place
 from .targets import shown_targets
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def plot_map(
     inputs: tuple[int | str, int | str] = (0, 1),
     *,
     at: Place = None,
-    limits: Sequence[tuple[float, float] | None] = (None, None),
+    limits: Sequence[tuple[Limit, Limit] | None] = (None, None),
     num: int = 60,
     data: bool = True,
     colorbar: bool = True,
@@ -61,8 +62,10 @@ def plot_map(
     if len(columns) != 2 or columns[0] == columns[1]:
         raise InputError(f"inputs must be two different inputs; got {inputs!r}.")
     ends = (None, None) if limits is None else limits
-    x, y = (grids.axis_values(model, c, num, end) for c, end in zip(columns, ends, strict=True))
-    mesh = np.stack([part.ravel() for part in np.meshgrid(x, y)], axis=1)
+    own = [grids.axis_values(model, c, num, end) for c, end in zip(columns, ends, strict=True)]
+    mesh = np.stack([part.ravel() for part in np.meshgrid(*own)], axis=1)
+    x, y = (grids.positions(model, c, grid) for c, grid in zip(columns, own, strict=True))
+    levels = any(isinstance(grids.column_of(model, c), Category) for c in columns)
     rows = grids.rows_along(model, columns, mesh, at)
     metadata = grids.metadata_at_rest(model, Y_metadata)
     vertical = grids.input_names(model)[columns[1]]
@@ -70,26 +73,40 @@ def plot_map(
         p = class_probabilities(model.predictive(rows, metadata), model.likelihood)
         ax = style.one_axes(ax, SIZE)
         _draw_classes(ax, model, (x, y), p, columns if data else None)
+        _dress(ax, model, columns, own)
         return style.tidy(ax, grids.axis_name(model, columns, at), vertical)
     label, values, on_target_scale = _quantity(model, rows, what, metadata)
     ax = style.one_axes(ax, SIZE)
     table = values.reshape(len(y), len(x))
-    image = ax.pcolormesh(x, y, table, cmap="cividis", shading="gouraud", rasterized=True)
+    shading: Any = "nearest" if levels else "gouraud"
+    image = ax.pcolormesh(x, y, table, cmap="cividis", shading=shading, rasterized=True)
     lines = None
-    if np.ptp(table) > 1e-9 * np.abs(table).max():
+    if np.ptp(table) > 1e-9 * np.abs(table).max() and not levels:
         lines = ax.contour(
             x, y, table, levels=7, colors="white", linewidths=0.5, linestyles="solid", alpha=0.7
         )
     if data:
         shown = shown_targets(model, metadata) if on_target_scale else None
         _draw_rows(ax, model, columns, shown, image)
-    ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+    _dress(ax, model, columns, own)
     if colorbar:
         bar = style.colour_bar(ax, image, label)
         if lines is not None:  # Labels on the map itself would be in the way.
             bar.add_lines(lines)
             bar.set_ticks([v for v in lines.levels if table.min() <= v <= table.max()])
     return style.tidy(ax, grids.axis_name(model, columns, at), vertical)
+
+
+def _dress(ax: Axes, model: FittedModel, columns: list[int], grids_of: list[Array]) -> None:
+    """Limits and ticks of both axes."""
+    for axis, column, values in zip("xy", columns, grids_of, strict=True):
+        grids.dress_axis(ax, model, column, values, axis)
+
+
+def _points(model: FittedModel, columns: list[int]) -> Array:
+    """Where the rows lie on the map, (N, 2)."""
+    X = np.asarray(model.X)
+    return np.stack([grids.positions(model, c, X[:, c]) for c in columns], axis=1)
 
 
 def _draw_classes(
@@ -107,9 +124,10 @@ def _draw_classes(
     image = np.clip(p @ colours, 0.0, 1.0).reshape(len(y), len(x), 3)
     ax.imshow(image, origin="lower", extent=extent, aspect="auto", interpolation="bilinear")
     ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
-    targets, points = np.array(model.Y)[:, 0], np.asarray(model.X)
+    targets = np.array(model.Y)[:, 0]
+    points = _points(model, columns) if columns else np.empty((len(targets), 2))
     for k, label in enumerate(names):
-        own = points[targets == k][:, columns] if columns else np.empty((0, 2))
+        own = points[targets == k] if columns else np.empty((0, 2))
         mark = MARKERS[k % len(MARKERS)]  # Colour is never the only difference.
         look: Any = {"color": picked[k], "edgecolors": "white", "linewidths": 0.5}
         ax.scatter(
@@ -169,7 +187,7 @@ def _draw_rows(
     ax: Axes, model: FittedModel, columns: list[int], y: Array | None, image: ScalarMappable
 ) -> None:
     """The rows as points, filled by their targets y, if given, in the colours of the image."""
-    points = np.asarray(model.X)[:, columns]
+    points = _points(model, columns)
     size = 14.0 if len(points) <= 300 else 8.0
     if y is None:
         ax.scatter(*points.T, s=0.6 * size, c="white", edgecolors="black", linewidths=0.4)

@@ -142,6 +142,8 @@ def _row_labels(model: FittedModel, rows: Array, X: Data | None) -> list[str]:
     if len(names) > 3:
         return [f"row {i}" for i in range(len(rows))]
     return [
-        ", ".join(f"{name} = {value:.3g}" for name, value in zip(names, row, strict=True))
+        ", ".join(
+            f"{name} = {grids.column_of(model, d).shown(row[d])}" for d, name in enumerate(names)
+        )
         for row in rows
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from ..data.columns import Columns
 from ..data.types import Data, Metadata
 from ..likelihoods import Likelihood
 from ..linalg import Array
@@ -21,6 +22,7 @@ class FittedModel(Protocol):
     likelihood: Likelihood
     input_names: Sequence[str] | None
     target_name: str | None
+    columns: Columns | None
 
     @property
     def X(self) -> Array:

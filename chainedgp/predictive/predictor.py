@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..data.arguments import as_generator, as_percent, positive_int
+from ..data.columns import Columns
 from ..data.frames import check_order, frame_like
-from ..data.rows import Rows, as_inputs, as_metadata, is_dask
+from ..data.rows import Expected, Rows, as_inputs, as_metadata, is_dask
 from ..data.types import Data, Frame, Metadata, Seed
 from ..distributed import Predict, map_blocks
 from ..errors import InputError
@@ -40,14 +41,15 @@ class Predictor:
     likelihood : of the targets, with its current parameters.
     priors : of every latent, at the inducing inputs.
     q : q(v) of every group of latents.
-    columns : how many columns new inputs must have, or the names of those that a frame must have.
+    columns : how many columns new inputs must have, the names of those that a frame must have, or
+        how they are read.
     family : what q may be.
     """
 
     likelihood: Likelihood
     priors: tuple[Projector, ...]
     q: tuple[Gaussian, ...]
-    columns: int | tuple[str, ...]
+    columns: Expected
     family: PosteriorFamily = MEAN_FIELD
 
     def inputs(self, X: Data, name: str = "Xnew") -> Array:
@@ -108,20 +110,33 @@ class Predictor:
         table = self.distribution(Xnew, Y_metadata).ppf(levels)  # (n, k)
         return [table[:, k : k + 1] for k in range(levels.size)]
 
-    def frame(self, Xnew: Data, percent: Sequence[float], Y_metadata: Metadata = None) -> Frame:
+    def frame(
+        self,
+        Xnew: Data,
+        percent: Sequence[float],
+        Y_metadata: Metadata = None,
+        names: Sequence[str] | None = None,
+    ) -> Frame:
         """Mean, variance and quantiles as a data frame of the kind that Xnew is, else of pandas.
 
         Of classes, whose codes have no mean, the one decided for and the probabilities.
+
+        names : of the inputs, which then come first; None leaves them out.
         """
         levels = as_percent(percent, "quantiles")
         distribution = self.distribution(Xnew, Y_metadata)
+        first: dict[str, np.ndarray] = {}
+        if names is not None:
+            X = self.inputs(Xnew)
+            own = self.columns.back(X).values() if isinstance(self.columns, Columns) else X.T
+            first = dict(zip(names, own, strict=True))
         if self.likelihood.target_support.num_classes is not None:
             p = class_probabilities(distribution, self.likelihood)
-            return frame_like(Xnew, class_columns(p, self.likelihood))
+            return frame_like(Xnew, {**first, **class_columns(p, self.likelihood)})
         names = (f"{100 * level:g}%" for level in levels)
         moments = {"mean": distribution.mean[:, 0], "variance": distribution.variance[:, 0]}
         table = dict(zip(names, distribution.ppf(levels).T, strict=True))
-        return frame_like(Xnew, {**moments, **table})
+        return frame_like(Xnew, {**first, **moments, **table})
 
     def centiles(
         self,

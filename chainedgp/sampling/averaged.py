@@ -9,7 +9,7 @@ import numpy as np
 
 from ..data.arguments import as_generator, as_percent, positive_int
 from ..data.frames import check_order, frame_like
-from ..data.rows import Rows, as_inputs, as_metadata, is_dask
+from ..data.rows import Expected, Rows, as_inputs, as_metadata, is_dask
 from ..data.types import Data, Frame, Metadata, Seed
 from ..errors import InputError
 from ..inference.problem import Problem
@@ -27,7 +27,7 @@ from ..predictive.predictor import Predictor
 
 __all__ = ["Averaged", "Columns", "Point"]
 
-Columns = int | tuple[str, ...]  # how many columns new inputs have, or their names in frames
+Columns = Expected  # what is known of the columns of new inputs
 
 
 class Point(NamedTuple):

@@ -31,7 +31,8 @@ def check_kernel(
     pullbacks agrees with central differences; nothing is written to inputs, parameters or
     gradients; columns that are not active do not matter; copies and pickles are equal; GPy's
     methods agree with `evaluate`; leaves are what `roles` says: K is linear in a variance,
-    correlations do not fall as a lengthscale grows.
+    correlations do not fall as a lengthscale grows; columns of levels, which get whole numbers,
+    are among those that are active, and have a gradient of exactly 0.
 
     Parameters
     ----------
@@ -56,6 +57,8 @@ def check_kernel(
         X = rng.normal(size=(7, _num_columns(kernel))) if X is None else np.array(X, dtype=float)
         m = max(1, len(X) - 2)
         Z = X[rng.permutation(len(X))[:m]] + 0.3 * rng.normal(size=(m, X.shape[1]))
+        for points in (X, Z):  # Codes are whole numbers, so that some rows have the same level.
+            points[:, kernel.level_columns] = np.rint(points[:, kernel.level_columns])
         for law in (
             _check_values,
             _check_diagonal,
@@ -258,7 +261,14 @@ def _check_purity(
 def _check_columns(
     kernel: Kernel, X: Array, Z: Array, rng: np.random.Generator, report: Report
 ) -> None:
-    """Columns that are not active change nothing and get a zero gradient."""
+    """Columns that are not active change nothing and get a zero gradient, as do those of levels."""
+    if not np.isin(kernel.level_columns, kernel.columns).all():
+        report.fault("level_columns", "names columns that are not active")
+    alone = [part for part in kernel.simple_parts if len(part.level_columns)]
+    for part in alone:
+        moved = part.evaluate(X, Z)[1](np.ones((len(X), len(Z))))[1]
+        if np.any(moved[:, part.level_columns]):
+            report.fault("pullback", "dL_dX is not zero in columns of levels, which are codes")
     idle = np.setdiff1d(np.arange(X.shape[1]), kernel.columns)
     if idle.size == 0:
         return

@@ -17,6 +17,7 @@ from chainedgp.errors import InputError
 from chainedgp.kernels import (
     RBF,
     Bias,
+    Categorical,
     Kernel,
     Linear,
     Matern12,
@@ -24,7 +25,9 @@ from chainedgp.kernels import (
     Matern52,
     Periodic,
     Product,
+    RandomEffects,
     RationalQuadratic,
+    Sphere,
     Sum,
     White,
     distances,
@@ -68,6 +71,18 @@ KERNELS = {
         + Matern12(2, active_dims=[2, 0])
     ),
     "white times linear": White(2) * Linear(2),
+    "categorical": Categorical(1, 1.3, 0.8),
+    "categorical ARD dims": Categorical(2, 0.7, LS, ARD=True, active_dims=[3, 1]),
+    "categorical ordered": Categorical(2, 0.7, LS, ARD=True, ordered=True),
+    "random effects": RandomEffects(2, 1.3),
+    "random effects ARD dims": RandomEffects(2, LS, ARD=True, active_dims=[3, 1]),
+    "random effects that sum to 0": RandomEffects(2, LS, ARD=True, num_levels=[2, 3]),
+    "categories in a product": RBF(1, active_dims=[0]) * Categorical(1, 0.7, 0.6, active_dims=[1])
+    + RandomEffects(1, active_dims=[1]),
+    "sphere": Sphere(2, 1.4, 0.05, radius=1.0),
+    "sphere rbf dims": Sphere(2, 1.4, 2.0, "rbf", active_dims=[3, 1]),
+    "sphere matern12": Sphere(2, 1.4, 0.05, "matern12", radius=1.0),
+    "sphere matern32": Sphere(2, 1.4, 0.05, "matern32", radius=1.0),
 }
 
 
@@ -78,7 +93,7 @@ def descendants(cls):
 
 
 def test_every_kernel_class_of_the_package_is_covered():
-    covered, bases = set(), {"Stationary", "Static", "Combination"}
+    covered, bases = set(), {"Stationary", "Static", "Combination", "_Levels"}
     for kernel in KERNELS.values():
         members = []
         kernel.traverse(members.append)
@@ -139,6 +154,94 @@ Z = np.random.default_rng(2).normal(size=(4, 2))
 
 def naive(k, A, B):
     return np.array([[k(a, b) for b in B] for a in A])
+
+
+def test_categories_formula():
+    """One pair of rows at a time: levels are the same or not, or so many steps apart."""
+    codes = np.random.default_rng(3).integers(0, 3, size=(9, 3)).astype(float)
+    rows, others = codes[:5], codes[4:]
+    lengthscales = [0.6, 1.1, 3.0]
+
+    def exchangeable(x, z):
+        return 1.3 * math.exp(
+            -0.5 * sum((a != b) / s**2 for a, b, s in zip(x, z, lengthscales, strict=True))
+        )
+
+    def ordered(x, z):
+        return 1.3 * math.exp(-0.5 * scaled_distance(x, z, lengthscales) ** 2)
+
+    def effects(x, z):
+        return sum(v * (a == b) for a, b, v in zip(x, z, lengthscales, strict=True))
+
+    for kernel, k in (
+        (Categorical(3, 1.3, lengthscales, ARD=True), exchangeable),
+        (Categorical(3, 1.3, lengthscales, ARD=True, ordered=True), ordered),
+        (RandomEffects(3, lengthscales, ARD=True), effects),
+    ):
+        np.testing.assert_allclose(kernel.K(rows, others), naive(k, rows, others), rtol=1e-13)
+        np.testing.assert_allclose(kernel.K(rows), naive(k, rows, rows), rtol=1e-13)
+        # a level that no row had is as far from all others as these are from each other
+        unseen = rows + 7.0
+        np.testing.assert_allclose(kernel.K(rows, unseen), naive(k, rows, unseen), atol=1e-14)
+    # effects that sum to 0: the covariance of independent ones less their mean, in every column
+    levels = np.arange(4.0)[:, None]
+    P = np.eye(4)
+    P[:3, :3] -= 1 / 3  # of three levels; a fourth one is not among them
+    centred = RandomEffects(1, 1.7, num_levels=3)
+    np.testing.assert_allclose(centred.K(levels), 1.7 * P @ P.T, atol=1e-15)
+    np.testing.assert_allclose(centred.K(levels[1:], levels), 1.7 * (P @ P.T)[1:], atol=1e-15)
+    with pytest.raises(InputError, match="num_levels must be 1 or 2 whole numbers"):
+        RandomEffects(2, num_levels=[2, 3, 4])
+    kernel = Categorical(1, lengthscale=0.7)
+    assert kernel.correlation == pytest.approx([math.exp(-0.5 / 0.49)])
+    assert kernel.K([[0.0]], [[2.0]]) == pytest.approx(kernel.correlation[0])
+    tiny = Categorical(2, lengthscale=1e-9)
+    np.testing.assert_array_equal(tiny.K(codes[:, :2]), (codes[:, None] == codes)[..., :2].all(-1))
+
+
+def test_levels_of_categories_in_a_combination():
+    kernel = RBF(1, active_dims=[0]) * Categorical(1, active_dims=[3]) + RandomEffects(
+        1, active_dims=["b"]
+    )
+    kernel.name_columns(["a", "b", "c", "d"])
+    assert kernel.level_columns.tolist() == [1, 3]
+    assert RBF(2).level_columns.size == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "k"), [("rbf", rbf), ("matern12", matern(0.5)), ("matern52", matern(2.5))]
+)
+def test_sphere_is_a_kernel_of_chords(shape, k):
+    """The chord by the haversine formula, at places all over the Earth."""
+    rng = np.random.default_rng(0)
+    places = np.column_stack([rng.uniform(-90, 90, 6), rng.uniform(-180, 180, 6)])
+    kernel = Sphere(2, 1.3, 400.0, shape, radius=637.1)  # in units of 10 km
+
+    def chord(x, z):
+        (a, b), (c, d) = np.deg2rad(x), np.deg2rad(z)
+        h = math.sin((a - c) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((b - d) / 2) ** 2
+        return 2 * 6371.0 * math.sqrt(h)
+
+    expected = naive(lambda x, z: 1.3 * k(chord(x, z) / 4000.0), places, places)
+    np.testing.assert_allclose(kernel.K(places), expected, rtol=1e-9)
+    np.testing.assert_allclose(kernel.K(places, places + [0.0, 360.0]), expected, rtol=1e-6)
+    check_kernel(kernel, X=places)
+    # near the equator, by default, distances are degrees
+    step = [[0.0, 10.0], [0.0, 10.01]]
+    assert Sphere(2, lengthscale=0.01, shape=shape).K(step)[0, 1] == pytest.approx(k(1.0), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"input_dim": 3}, "input_dim must be 2"),
+        ({"shape": "cubic"}, "shape must be one of rbf, matern12"),
+        ({"radius": -1.0}, "radius must be positive"),
+    ],
+)
+def test_sphere_refuses(arguments, message):
+    with pytest.raises(InputError, match=message):
+        Sphere(**arguments)
 
 
 @pytest.mark.parametrize(("kernel", "shape"), STATIONARY.values(), ids=STATIONARY)

@@ -24,6 +24,7 @@ from paramz.transformations import Exponent, Logexp, Square
 from paths import STORED
 
 import chainedgp as cgp
+from chainedgp.data.columns import Columns
 from chainedgp import kernels as kern
 from chainedgp import likelihoods as lik
 from chainedgp import means, priors
@@ -48,6 +49,8 @@ def make(likelihood=None, kernels=None, seed=0, **options):
     """A model with random q and hyperparameters, so that nothing in it has its default value."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, (N, D))
+    if isinstance(kernels, kern.Kernel) and kernels.level_columns.size:
+        X = np.rint(X)  # codes of levels
     likelihood = lik.HetGaussian() if likelihood is None else likelihood
     options.setdefault("Z", X[:M])
     y = TARGETS[likelihood.support](rng)
@@ -320,8 +323,8 @@ def test_names_of_columns_and_kernels(tmp_path):
     assert again.input_names == ["age in years", "dose"] and again.target_name == "response"
     assert again.kernels.mean.slow is again.kernels.mean
     assert again.kernels[1].matern32 is again.kernels[1]
-    with pytest.raises(InputError, match="another order"):
-        again.predict(pd.DataFrame(XNEW, columns=["dose", "age"]))
+    with pytest.raises(InputError, match="columns without 'dose'"):
+        again.predict(pd.DataFrame(XNEW, columns=["age", "height"]))
     again.predict(pd.DataFrame(XNEW, columns=["age", "dose"]))
 
 
@@ -393,7 +396,70 @@ def test_the_file_of_format_2():
     np.testing.assert_allclose(means[0], [0.223947227420027, 0.6399474777090945], rtol=1e-9)
     expected = [0.002592634985571557, 0.0004766831718840175, 0.002738902191817834]
     np.testing.assert_allclose(covariances[0][np.tril_indices(2)], expected, rtol=1e-9)
-    assert FORMAT == 2, "store a file of the new format too, and test it here"
+
+
+def table_model():
+    """A model of a frame with a column of each kind."""
+    rng = np.random.default_rng(5)
+    n = 12
+    frame = pd.DataFrame({
+        "age": rng.uniform(20, 80, n).round(1),
+        "town": np.resize(["Bath", "York", "Ely"], n),
+        "size": pd.Categorical(np.resize(["m", "s"], n), ["s", "m", "l"], ordered=True),
+        "smoker": np.resize([True, False, False], n),
+        "when": pd.Timestamp("2021-03-04") + pd.to_timedelta(np.arange(n), unit="D"),
+        "wait": pd.to_timedelta(np.arange(n) * 20, unit="min"),
+    })  # fmt: skip
+    options = {"num_inducing": 4, "periodic": {"when": "week"}, "name": "stored"}
+    m = cgp.ChainedGP(frame, rng.normal(size=n).round(3), lik.HetGaussian(), **options)
+    return frame, m
+
+
+def test_the_file_of_format_3():
+    """Written when format 3, of tables with words and dates, was released; it must load for ever."""
+    m, (frame, _) = load(STORED / "format_3.cgp"), table_model()
+    assert (m.name, m.X.shape) == ("stored", (12, 6))
+    assert [column.kind for column in m.columns.each] == [
+        "number", "category", "category", "boolean", "date", "duration"
+    ]  # fmt: skip
+    assert m.columns[1].levels == ("Bath", "Ely", "York") and m.columns[2].ordered
+    assert m.columns[4].words == "date, in days since 2021-03-04"
+    assert m.log_likelihood() == pytest.approx(-21.638513073303656, rel=1e-9)
+    mean = m.predict_latents(frame.iloc[[3, 1], ::-1])[0]
+    expected = [-0.39881915545625923, 0.22662589822963403, 0.1505064541044544, 0.6278704058197986]
+    np.testing.assert_allclose(mean.ravel(), expected, rtol=1e-8)
+    assert constraints(m)[-3] == [("fixed", [1, 2, 7, 8, 13, 14, 19, 20])]  # codes in Z stay
+    assert FORMAT == 3, "store a file of the new format too, and test it here"
+
+
+def test_tables(tmp_path):
+    """How columns were read is in the file, with and without the rows; a bad word is refused."""
+    frame, m = table_model()
+    m.unseen = "prior"
+    m.optimize(only="variational", messages=False)
+    expected = m.predict(frame)[0]
+    for data in (True, False):
+        again = round_trip(m, tmp_path, data)
+        assert again.columns == m.columns and again.unseen == "prior"
+        np.testing.assert_allclose(again.predict(frame)[0], expected, rtol=1e-12)
+    again.set_data(frame[::-1], m.Y[::-1])
+    np.testing.assert_array_equal(again.X, m.X[::-1])
+    for other in copies(m):
+        assert other.columns == m.columns
+        np.testing.assert_allclose(other.predict(frame)[0], expected, rtol=1e-12)
+    for change in (
+        {"levels": [1, 2]}, {"kind": "colour"}, {"unseen": "guess"}, {"name": 3},
+        {"ordered": 3}, {"more": 1},
+    ):  # fmt: skip
+        stored = m.columns.stored()
+        stored[1] = {**stored[1], **change}
+        with pytest.raises((ValueError, TypeError, KeyError)):
+            Columns.from_stored(stored)
+    for d, change in ((4, {"start": "yesterday"}), (4, {"unit": "fortnights"}), (5, {"unit": 3})):
+        stored = m.columns.stored()
+        stored[d] = {**stored[d], **change}
+        with pytest.raises(ValueError):
+            Columns.from_stored(stored)
 
 
 @pytest.mark.parametrize("separate", [False, True])

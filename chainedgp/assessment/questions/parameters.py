@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from paramz.transformations import __fixed__
 
 from ...inference.inducing import more_inducing
 from ...inference.natural_gradients import find_q, start_from_q
@@ -92,7 +93,7 @@ def _at_bounds(parameters: ParamzModel) -> list[tuple[str, str, str]]:
         fixed = np.asarray(leaf.is_fixed).all()
         for constraint, entries in leaf.constraints.items():
             low = getattr(constraint, "lower", None)
-            if low is None or fixed:
+            if low is None or fixed or constraint == __fixed__:
                 continue
             high = float(getattr(constraint, "upper", np.inf))
             width = high - low if np.isfinite(high) else 10.0 * max(abs(low), 1.0)

@@ -10,6 +10,7 @@ import numpy as np
 from paramz import Parameterized
 from paramz.transformations import Transformation
 
+from ...data.columns import Columns
 from ...inference.result import OptimizationResult
 from ...kernels import Kernel
 from ...likelihoods import Likelihood
@@ -50,6 +51,7 @@ class Contents:
     Parameters
     ----------
     input_names, column_names, target_name : for prints and plots, and those of frames.
+    columns : how the columns of frames are read, where some are no numbers.
     class_names : labels of the classes, where targets were given by these.
     Z : (M, D) inducing inputs of all latents, or an array for each.
     leaves : values and constraints of all parameters, q included.
@@ -63,6 +65,7 @@ class Contents:
     name: str
     input_names: list[str] | None
     column_names: tuple[str, ...] | None
+    columns: Columns | None
     target_name: str | None
     class_names: tuple[str, ...] | None
     jitter: float

@@ -10,6 +10,7 @@ import numpy as np
 from paramz import Param, Parameterized
 from paramz import transformations as tf
 
+from ...data.columns import Columns
 from ...inference.result import OptimizationResult, TracePoint
 from ...kernels import Kernel
 from ...linalg import Array
@@ -80,6 +81,7 @@ class Reader:
             name=_of_type(header["name"], str, "name"),
             input_names=self._names(columns.get("input_names")),
             column_names=None if names is None else tuple(names),
+            columns=self._read_columns(header.get("read"), names),
             target_name=None if target is None else _of_type(target, str, "target_name"),
             class_names=_class_names(header.get("class_names"), likelihood),
             jitter=header["jitter"],
@@ -105,6 +107,15 @@ class Reader:
         if not strings or len(names) != self.columns:
             raise FileFormatError(f"its columns have the names {names!r}.")
         return names
+
+    def _read_columns(self, stored: Any, names: list[str] | None) -> Columns | None:
+        """How the columns of frames are read, where some are no numbers."""
+        if stored is None:
+            return None
+        columns = Columns.from_stored(stored)
+        if names is None or list(columns.names) != names:
+            raise FileFormatError("its columns are not read by their names.")
+        return columns
 
     def _array(self, reference: Any, shape: tuple[int, ...] | None = None) -> Array:
         """The array behind a reference; of floats and of this shape, if one is given."""

@@ -23,8 +23,8 @@ from .contents import Contents, StoredLeaf, leaves_of
 __all__ = ["FORMAT", "Writer"]
 
 # The version of the header: a reader refuses a newer one. Files of a mean field have 1, and every
-# version reads them; a joint posterior needs 2.
-FORMAT = 2
+# version reads them; a joint posterior needs 2, columns that are no numbers need 3.
+FORMAT = 3
 
 
 class Writer:
@@ -115,9 +115,14 @@ class Writer:
     def model(self, model: Contents) -> Header:
         """The header."""
         # Files of other models stay as they were, to the last byte.
-        named = {} if model.class_names is None else {"class_names": list(model.class_names)}
+        named: Header = {}
+        if model.class_names is not None:
+            named["class_names"] = list(model.class_names)
+        if model.columns is not None:
+            named["read"] = model.columns.stored()
+        older = 1 if model.posterior == "mean_field" else 2
         return {
-            "format": 1 if model.posterior == "mean_field" else FORMAT,
+            "format": older if model.columns is None else FORMAT,
             "version": __version__,
             "name": model.name,
             "columns": {
