@@ -502,8 +502,7 @@ def _column(key: str, column: Any, found: Mapping[str, str], name: str, unseen: 
 
 
 def _category(key: str, column: Any, kind: str, name: str, unseen: str) -> Category:
-    """The levels of a column of text or categories; text that looks like something else is refused.
-    """
+    """The levels of a column of text or categories; text that looks like something else is refused."""
     found = labels_of(column)
     assert found is not None
     seen = sorted({value for value in found.values if value is not None})
@@ -579,7 +578,9 @@ def _dates(column: Any) -> tuple[np.ndarray, bool]:
         zoned = any(getattr(entry, "tzinfo", None) is not None for entry in entries)
         if zoned:
             utc = datetime.timezone.utc
-            entries = [None if e is None else e.astimezone(utc).replace(tzinfo=None) for e in entries]
+            entries = [
+                None if e is None else e.astimezone(utc).replace(tzinfo=None) for e in entries
+            ]
         held = np.array(entries, dtype="datetime64[us]")
     return held.astype("datetime64[ns]"), zoned
 

@@ -71,8 +71,7 @@ def screen_inputs(
     weights = np.ones(len(X)) if rows.weights is None else np.asarray(rows.weights, dtype=float)
     targets = working_targets(likelihood, rows, constants, weights)
     inputs = [
-        OneInput(column, weights, levels=d in unordered)
-        for d, column in enumerate((X / spread).T)
+        OneInput(column, weights, levels=d in unordered) for d, column in enumerate((X / spread).T)
     ]
     gains, lengthscales, means = _tried(inputs, targets)
     every = np.arange(len(targets))

@@ -302,7 +302,9 @@ def test_units_of_dates(step, unit, start):
     length = pd.Timedelta(1, unit)
     np.testing.assert_allclose(values, (dates - pd.Timestamp(start)) / length, rtol=1e-12)
     assert (pd.Series(column.back(values)) == dates).all()
-    assert column.number("2021-03-05") == (pd.Timestamp("2021-03-05") - pd.Timestamp(start)) / length
+    assert (
+        column.number("2021-03-05") == (pd.Timestamp("2021-03-05") - pd.Timestamp(start)) / length
+    )
     assert column.shown(0.0) == start.replace("T", " ")[: 10 if unit == "days" else 19]
 
 

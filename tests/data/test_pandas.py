@@ -223,7 +223,9 @@ def test_polars(model, frame, target):
     with pytest.raises(InputError, match=r"LazyFrame.*Xnew.collect\(\)"):
         m.predict(theirs.lazy())
     bad = theirs.with_columns(pl.Series("dose", ["1", "2"] * 10))
-    with pytest.raises(InputError, match="column .dose. of X is text that reads like numbers.*cast"):
+    with pytest.raises(
+        InputError, match="column .dose. of X is text that reads like numbers.*cast"
+    ):
         cgp.ChainedGP(bad, y, model.likelihood)
 
 
