@@ -33,6 +33,7 @@ from ..errors import (
     UnfittedWarning,
 )
 from ..inference.default_priors import default_priors
+from ..inference.growth import FIRST
 from ..inference.inducing import select_inducing
 from ..inference.optimize import optimize, optimize_restarts
 from ..inference.problem import Problem
@@ -160,7 +161,7 @@ class ChainedGP(ParamzModel):
         Z: Data | None = None,
         mean_functions: Means = None,
         Y_metadata: Metadata = None,
-        num_inducing: int = 100,
+        num_inducing: int | None = None,
         name: str = "chained_gp",
         *,
         jitter: float = JITTER,
@@ -189,13 +190,14 @@ class ChainedGP(ParamzModel):
             self._column_names = self._column_names or tuple(self.input_names)
         warn_of_scaling(self._sample.X, self.input_names)
         own_kernels, own_means = self._make_parts(kernels, mean_functions)
-        num_inducing = positive_int(num_inducing, "num_inducing")
+        M = FIRST if num_inducing is None else positive_int(num_inducing, "num_inducing")
         inducing = (
-            select_inducing(own_kernels[0], self._sample.X, num_inducing, np.random.default_rng(0))
+            select_inducing(own_kernels[0], self._sample.X, M, np.random.default_rng(0))
             if Z is None
             else checked_inducing(Z, len(self.latents), self.X.shape[1])
         )
         self._link(own_kernels, own_means, inducing, jitter)
+        self._parts.open_inducing = Z is None and num_inducing is None
         if with_priors:
             for leaf, prior in default_priors(self._parts, self._sample.X, self._starts.scales):
                 self.set_prior(leaf, prior)
