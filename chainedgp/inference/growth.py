@@ -3,8 +3,8 @@
 Inducing inputs cost a row about ½ Σ_j λ_ij (k_ii − a_iᵀa_i) nats: the precision of its site times
 what they leave open of its variance, as in the trace term of a Gaussian's collapsed bound. A fit
 begins with few of them, which stay at rows of X. Where they cost much, the costliest rows are
-added, and the fit goes on from the hyperparameters and the sites that it has. If a few are enough,
-they are at last moved to where they serve best.
+added, and the fit goes on from the hyperparameters and the sites that it has. Where none are added
+to the first ones, these are at last moved to where they serve best.
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ FIRST, MOST = 100, 400
 # A pass over n rows has about n M² products for each latent, or n (b M)² where q joins b latents:
 # no more than this, if there are more than FIRST inducing inputs.
 LARGEST_PASS = 4e8
-# Inducing inputs that cost more nats a row than this are at least doubled, until they cost little.
-MUCH, LITTLE = 0.005, 0.002
-# What is added must raise the bound by so many nats a row before hyperparameters are moved.
-WORTH = 0.002
+# FIRST inducing inputs that cost more nats a row than this are at least doubled, until they cost
+# little. With M of them a stage takes about M³ products, so that they must cost as much more.
+MUCH, LITTLE = 5e-4, 2e-3
 # Before its last stage a fit goes on while 10 iterations gain so many nats a row.
 LOOSE = 2.5e-3
 # Inducing inputs that cost fewer nats than this, over all rows, are not worth moving.
-CLOSED = 0.3
+CLOSED = 0.01
 # A fit that may take fewer iterations than this moves the inducing inputs that it has; a stage with
 # more of them needs as many.
 FEWEST_ITERATIONS = 50
@@ -88,8 +87,9 @@ def go_on(
     parts, most = problem.parts, most_inducing(problem)
     while not monitor.stop_reason and outcome.iterations < max_iters:
         bound, cost = _look(problem)
+        much = cost > MUCH * (parts.sizes[0] / FIRST) ** 3
         few = max_iters - outcome.iterations < FEWEST_ITERATIONS
-        added = not few and cost > MUCH and _add(problem, monitor, bound, most - parts.sizes[0])
+        added = much and not few and _add(problem, monitor, bound + tolerance, most)
         last = not added or parts.sizes[0] >= most
         moves = parts.sizes[0] <= FIRST and cost * problem.num_rows > CLOSED
         try:
@@ -126,14 +126,15 @@ def _look(problem: Problem) -> tuple[float, float]:
 
 
 def _add(problem: Problem, monitor: Monitor, bound: float, most: int) -> bool:
-    """Add up to `most` rows to the inducing inputs if that raises the bound; whether it did."""
-    weight, (Z,) = problem.starts.mean_weight, problem.parts.Z
-    added = rows_to_add(problem, most, len(Z), LITTLE * weight)
+    """Add rows to the inducing inputs, up to `most`, if that raises the bound; whether it did."""
+    (Z,) = problem.parts.Z
+    enough = LITTLE * problem.starts.mean_weight
+    added = rows_to_add(problem, most - len(Z), len(Z), enough)
     if not len(added):
         return False
     more = np.vstack([Z.values, added])
     found = _find_q(problem, more)
-    if found is None or not found.bound > bound + WORTH * problem.num_rows * weight:
+    if found is None or not found.bound > bound:
         return False
     q = found.q
 

@@ -104,11 +104,12 @@ def optimize_restarts(
         fit = partial(_fit, problem, monitor, "profile", max_iters, TOLERANCE)
         outcome = begin_again_if_astray(problem, monitor, outcome, fit)
         if growing:
-            with one_blas_thread():
-                outcome = go_on(problem, monitor, outcome, max_iters, TOLERANCE)
+            kept = partial(problem.restore, problem.snapshot())
+            monitor.keep(kept, problem.objective(), kept)
+            outcome = _grow(problem, monitor, outcome, max_iters)
         ended.append(outcome)
-        more = problem.counts
-        counts = counts[0] + more[0] - before[0], counts[1] + more[1] - before[1]
+        now = problem.counts
+        counts = counts[0] + now[0] - before[0], counts[1] + now[1] - before[1]
         _check_end(problem, monitor)
         _tell_of_inducing(problem, monitor)
     return monitor.result(ended[0], float(problem.state().bound), counts, problem.log_prior())
@@ -151,6 +152,13 @@ def _fit(
         return fit_variational(problem, monitor, max_iters)
     fit = {"profile": fit_profile, "growing": fit_growing}.get(method, fit_plain)
     return fit(problem, monitor, max_iters, tolerance)
+
+
+@one_blas_thread()
+def _grow(problem: Problem, monitor: Monitor, outcome: Outcome, max_iters: int) -> Outcome:
+    """Go on with the best of several restarts, with as many inducing inputs as it needs."""
+    cold = problem.parts.likelihood.symmetric
+    return go_on(problem, monitor, outcome, max_iters, TOLERANCE, cold)
 
 
 def _settings(problem: Problem, method: str, batches: BatchArguments) -> Settings | None:
