@@ -85,13 +85,14 @@ def go_on(
     outcome : of the stages before, whose iterations count. cold : as `fit_profile` has it.
     """
     parts, most = problem.parts, most_inducing(problem)
+    first = parts.sizes[0] <= FIRST
     while not monitor.stop_reason and outcome.iterations < max_iters:
         bound, cost = _look(problem)
         much = cost > MUCH * (parts.sizes[0] / FIRST) ** 3
         few = max_iters - outcome.iterations < FEWEST_ITERATIONS
         added = much and not few and _add(problem, monitor, bound + tolerance, most)
         last = not added or parts.sizes[0] >= most
-        moves = parts.sizes[0] <= FIRST and cost * problem.num_rows > CLOSED
+        first = first and not added
         try:
             again = fit_profile(
                 problem,
@@ -99,7 +100,7 @@ def go_on(
                 max_iters - outcome.iterations,
                 tolerance if last else _loose(problem, tolerance),
                 several_starts=False,
-                held=() if moves else parts.Z,
+                held=() if first and cost * problem.num_rows > CLOSED else parts.Z,
                 cold=cold and last,
             )
         except NumericalError:  # What the fit has found before is good.
@@ -136,9 +137,11 @@ def _add(problem: Problem, monitor: Monitor, bound: float, most: int) -> bool:
     found = _find_q(problem, more)
     if found is None or not found.bound > bound:
         return False
-    q = found.q
+    q, others = found.q, [(leaf, np.array(leaf.values)) for leaf in problem.parts.others]
 
     def put() -> None:
+        for leaf, values in others:
+            leaf[:] = values
         problem.use_inducing(more, q)
 
     monitor.say(f"{monitor.method}, {len(more)} inducing inputs")

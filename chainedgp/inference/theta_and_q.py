@@ -71,7 +71,12 @@ class Parts:
     @property
     def leaves(self) -> list[Param]:
         """All leaves, those of q last."""
-        parts = (*self.kernels, *self.means, self.likelihood, *self.Z, *self.q_mu, *self.q_root)
+        return [*self.others, *self.Z, *self.q_mu, *self.q_root]
+
+    @property
+    def others(self) -> list[Param]:
+        """All leaves but those of inducing inputs and q."""
+        parts = (*self.kernels, *self.means, self.likelihood)
         return [leaf for part in parts for leaf in leaves_below(part)]
 
     @property

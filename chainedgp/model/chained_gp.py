@@ -113,7 +113,9 @@ class ChainedGP(ParamzModel):
     mean_functions : None (a constant per latent, started from the data), one, or one per latent.
     Y_metadata : dict of per-row values (N,), (N, 1) or scalar: what the likelihood's
         `log_density` takes by keyword, and `weights`.
-    num_inducing : number M of inducing inputs where Z is None.
+    num_inducing : number M of inducing inputs where Z is None. None begins with 100, or with all
+        distinct rows if there are fewer, and has the default method of `optimize` add rows while
+        that is worth its time: up to 400, fewer where N M² would be above 4e8.
     name : name of the model.
     jitter : added to the diagonal of Kuu, relative to its mean; a constant of the model.
     num_nodes : quadrature nodes per latent dimension; None chooses them for every row.
@@ -413,6 +415,7 @@ class ChainedGP(ParamzModel):
             num_nodes=self.num_nodes,
             posterior=self.posterior,
             ties=self._spreads_ties,
+            open_inducing=self._parts.open_inducing,
             likelihood=self.likelihood,
             kernels=list(self.kernels),
             means=list(self.mean_functions),
@@ -459,6 +462,7 @@ class ChainedGP(ParamzModel):
             part.check_columns(D)
         Z = checked_inducing(stored.Z, len(self.latents), D)
         self._link(stored.kernels, stored.means, Z, checked_jitter(stored.jitter))
+        self._parts.open_inducing = stored.open_inducing
         for part, name in zip(stored.parts, names, strict=True):
             part.name = name  # `_link` has changed it to that of the latent.
 

@@ -61,7 +61,7 @@ class ParamzModel(Searchable, Model):
         for leaf, value in zip(old, values, strict=True):
             name, place = leaf.name, leaf._parent_index_
             self.unlink_parameter(leaf)
-            new.append(type(leaf)(name, value))
+            new.append(type(leaf)(name, np.array(value)))  # It would share the memory.
             self.link_parameter(new[-1], place)
             object.__setattr__(self, name, new[-1])
         self._mark_stale()

@@ -116,6 +116,7 @@ class Writer:
         """The header."""
         # Files of other models stay as they were, to the last byte.
         named = {} if model.class_names is None else {"class_names": list(model.class_names)}
+        opened = {"open_inducing": True} if model.open_inducing else {}
         return {
             "format": 1 if model.posterior == "mean_field" else FORMAT,
             "version": __version__,
@@ -130,6 +131,7 @@ class Writer:
             "num_nodes": model.num_nodes,
             "posterior": model.posterior,
             "ties": model.ties,
+            **opened,
             "likelihood": self._node(model.likelihood),
             "kernels": [self._node(kernel) for kernel in model.kernels],
             "means": [self._node(mean) for mean in model.means],
