@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ..kernels import Kernel
@@ -10,13 +12,15 @@ from ..posterior.sparse import Projector, project
 from .problem import Problem
 from .starts import farthest, input_spread
 
-__all__ = ["left_open", "more_inducing", "select_inducing"]
+__all__ = ["left_open", "more_inducing", "rows_to_add", "select_inducing"]
 
 # Inducing inputs are chosen among at most so many rows, drawn at random from larger data.
 CANDIDATES = 10_000
 # A row whose variance given the chosen ones is below this share of the prior variance tells nothing
 # new: what is left of its variance is rounding.
 EXHAUSTED = 1e-6
+# Below this share of the mean prior variance, which is that of the jitter, all is rounding.
+ROUNDING = 1e-8
 # What the inducing inputs leave open is looked at in about so many rows.
 OPEN_ROWS = 1000
 
@@ -51,18 +55,84 @@ def left_open(problem: Problem) -> float:
     values leave open of its variance: the mean over up to 1,000 rows of what that width costs, as
     in the trace term of a Gaussian's collapsed bound. 0 where there are no sites at hand.
     """
+    seen = _seen(problem, OPEN_ROWS)
+    return 0.0 if seen is None else float(seen.costs().mean())
+
+
+def rows_to_add(problem: Problem, most: int, usual: int, enough: float) -> Array:
+    """Rows of X (k, D) to be inducing inputs of all latents: `usual`, or more, up to `most`.
+
+    More until they leave `enough` nats a row. Greedy, by the pivoted Cholesky factorisations of
+    what the inducing inputs leave open of each latent: the next row is the one that costs most,
+    ½ Σ_j λ_ij (k_ii − a_iᵀa_i), given those before. O(n M²) for each latent, on up to 10,000 rows.
+    """
+    seen = _seen(problem, CANDIDATES)
+    if seen is None or most < 1:
+        return np.empty((0, problem.sample.X.shape[1]))
+    return seen.X[seen.costliest(most, usual, enough)]
+
+
+@dataclass
+class _Seen:
+    """Some rows as the inducing inputs see them.
+
+    X : (n, D). weights : ½ λ_ij (b, n). kernels : one for each latent. factors : A of each latent,
+    (M, n). residuals : k_ii − a_iᵀa_i (b, n).
+    """
+
+    X: Array
+    weights: Array
+    kernels: list[Kernel]
+    factors: list[Array]
+    residuals: Array
+
+    def costs(self) -> Array:
+        """Nats of every row, (n,)."""
+        return np.einsum("ji,ji->i", self.weights, self.residuals)
+
+    def costliest(self, most: int, usual: int, enough: float) -> list[int]:
+        """Numbers of the rows to be added, one after another."""
+        floors = [ROUNDING * kernel.evaluate_diag(self.X)[0].mean() for kernel in self.kernels]
+        M, n = len(self.factors[0]), len(self.X)
+        rows = [np.vstack([A, np.empty((most, n))]) for A in self.factors]
+        chosen: list[int] = []
+        for k in range(M, M + most):
+            costs = self.costs()
+            pivot = int(np.argmax(costs))
+            open_at = self.residuals[:, pivot] > floors
+            if not open_at.any() or (len(chosen) >= usual and costs.mean() <= enough):
+                break
+            chosen.append(pivot)
+            for kernel, L, residual, is_open in zip(
+                self.kernels, rows, self.residuals, open_at, strict=True
+            ):
+                L[k] = 0.0
+                if is_open:
+                    column = kernel.evaluate(self.X[pivot : pivot + 1], self.X)[0][0]  # (n,)
+                    L[k] = (column - L[:k, pivot] @ L[:k]) / np.sqrt(residual[pivot])
+                    np.maximum(residual - L[k] ** 2, 0.0, out=residual)
+                residual[pivot] = 0.0
+        return chosen
+
+
+def _seen(problem: Problem, most: int) -> _Seen | None:
+    """About `most` rows, evenly taken, as the inducing inputs see them; None without sites."""
     shards = problem.evaluator.shards
     if not problem.is_local or not shards or not shards[0].has_sites:
-        return 0.0
+        return None
     rows, setting = shards[0].rows, problem.evaluator.setting
-    some = np.arange(0, rows.num_rows, max(1, rows.num_rows // OPEN_ROWS))
+    some = np.arange(0, rows.num_rows, -(-rows.num_rows // most))
     precisions = problem.evaluator.family.precisions(shards[0].sites.current)[:, some]  # (b, n)
-    X, total = np.asarray(rows.X[some], dtype=float), 0.0
-    for prior, precision in zip(setting.projectors, precisions, strict=True):
-        chunk = project(prior, X)
-        open_variance = chunk.kff - np.einsum("ij,ij->j", chunk.A, chunk.A)
-        total += 0.5 * float(np.maximum(precision, 0.0) @ np.maximum(open_variance, 0.0))
-    return total / len(some)
+    X = np.asarray(rows.X[some], dtype=float)
+    chunks = [project(prior, X) for prior in setting.projectors]
+    left = [chunk.kff - np.einsum("ij,ij->j", chunk.A, chunk.A) for chunk in chunks]
+    return _Seen(
+        X,
+        0.5 * np.maximum(precisions, 0.0),
+        [prior.kernel for prior in setting.projectors],
+        [chunk.A for chunk in chunks],
+        np.maximum(left, 0.0),
+    )
 
 
 def _by_variance(kernel: Kernel, X: Array, M: int, given: Array | None = None) -> list[int]:

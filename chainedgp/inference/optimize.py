@@ -12,6 +12,7 @@ import numpy as np
 from ..data.arguments import as_generator, one_of, positive_float, positive_int
 from ..errors import InputError, QuadratureWarning
 from ..linalg import one_blas_thread
+from .growth import fit_growing, go_on, grows
 from .inducing import left_open
 from .lbfgs import TOLERANCE, Outcome
 from .plain import fit_plain
@@ -65,12 +66,13 @@ def optimize(
         raise InputError(f"callback must be a function of a TracePoint; got {callback!r}.")
     settings = _settings(problem, method, batches)
     every = positive_int(save_every, "checkpoint_every")
+    how = "growing" if method == "profile" and grows(problem, max_iters) else method
     before, spent = problem.counts, None
     with Monitor(method, messages, callback, save, every) as monitor:
-        fit = partial(_fit, problem, monitor, method, max_iters, tolerance, settings)
+        fit = partial(_fit, problem, monitor, how, max_iters, tolerance, settings)
         with _best_point(problem, monitor) as ended:
             outcome = fit()
-            if settings is None and method != "variational":
+            if settings is None and how not in ("growing", "variational"):
                 outcome = begin_again_if_astray(problem, monitor, outcome, fit)
             ended.append(outcome)
             spent = problem.counts  # The check of the end is no work of the fit.
@@ -95,9 +97,19 @@ def optimize_restarts(
     generator = as_generator(rng)
     counts = 0.0, 0
     with Monitor("restarts", messages) as monitor, _best_point(problem, monitor) as ended:
-        outcome, counts = fit_restarts(problem, monitor, num_restarts, max_iters, generator)
+        growing = grows(problem, max_iters)
+        given = problem, monitor, num_restarts, max_iters, generator
+        outcome, counts = fit_restarts(*given, hold_inducing=growing)
+        before = problem.counts
         fit = partial(_fit, problem, monitor, "profile", max_iters, TOLERANCE)
-        ended.append(begin_again_if_astray(problem, monitor, outcome, fit))
+        outcome = begin_again_if_astray(problem, monitor, outcome, fit)
+        if growing:
+            kept = partial(problem.restore, problem.snapshot())
+            monitor.keep(kept, problem.objective(), kept)
+            outcome = _grow(problem, monitor, outcome, max_iters)
+        ended.append(outcome)
+        now = problem.counts
+        counts = counts[0] + now[0] - before[0], counts[1] + now[1] - before[1]
         _check_end(problem, monitor)
         _tell_of_inducing(problem, monitor)
     return monitor.result(ended[0], float(problem.state().bound), counts, problem.log_prior())
@@ -138,8 +150,15 @@ def _fit(
         return fit_batches(problem, monitor, method, settings)
     if method == "variational":
         return fit_variational(problem, monitor, max_iters)
-    fit = fit_profile if method == "profile" else fit_plain
+    fit = {"profile": fit_profile, "growing": fit_growing}.get(method, fit_plain)
     return fit(problem, monitor, max_iters, tolerance)
+
+
+@one_blas_thread()
+def _grow(problem: Problem, monitor: Monitor, outcome: Outcome, max_iters: int) -> Outcome:
+    """Go on with the best of several restarts, with as many inducing inputs as it needs."""
+    cold = problem.parts.likelihood.symmetric
+    return go_on(problem, monitor, outcome, max_iters, TOLERANCE, cold)
 
 
 def _settings(problem: Problem, method: str, batches: BatchArguments) -> Settings | None:

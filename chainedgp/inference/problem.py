@@ -7,7 +7,7 @@ hyperpriors. θ and q live in the leaves of the parts; the evaluator holds rows 
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -18,9 +18,10 @@ from ..errors import NOT_FINITE, NumericalError
 from ..linalg import Array, one_blas_thread
 from ..parameters.paramz_model import ParamzModel, add_prior_gradients
 from ..posterior.evaluator import Evaluator, Gradient, State
-from ..posterior.gaussian import from_root, root_gradient
+from ..posterior.gaussian import Gaussian, from_root, root_gradient
 from ..posterior.shards import Shard
 from .free_vector import FreeVector
+from .interrupts import interrupts_wait
 from .starts import Starts, farthest, input_spread
 from .theta_and_q import Parts
 
@@ -108,6 +109,29 @@ class Problem:
         """Whether nobody has fitted the model, loaded it or set its parameters."""
         now = self.snapshot()
         return self.begun is not None and all(map(np.array_equal, now, self.begun))
+
+    # ---- inducing inputs ------------------------------------------------------------------------
+
+    @property
+    def has_open_inducing(self) -> bool:
+        """Whether nobody said how many inducing inputs there are, or fixed or constrained any."""
+        leaves = [*self.parts.Z, *self.parts.q_mu, *self.parts.q_root]
+        touched = any(entries.size for leaf in leaves for _, entries in leaf.constraints.items())
+        priors = any(leaf.name in self.parameters.hyperpriors for leaf in leaves)
+        return self.parts.open_inducing and len(leaves) == 3 and not (touched or priors)
+
+    def use_inducing(self, Z: Array, q: Sequence[Gaussian]) -> None:
+        """Other inducing inputs (M, D) of all latents, of any number, and q at these.
+
+        The model then has new leaves Z, q_mu and q_sqrt: snapshots are of no more use.
+        """
+        parts, sizes = self.parts, [len(Z)] * len(self.parts.kernels)
+        means, roots = (np.stack(part, axis=1) for part in parts.family.packed(q, sizes))
+        old = [*parts.Z, *parts.q_mu, *parts.q_root]
+        with interrupts_wait():
+            new = self.parameters.replace_leaves(old, [Z, means, roots])
+            parts.Z, parts.q_mu, parts.q_root = ([leaf] for leaf in new)
+        self.forget()
 
     # ---- rows -----------------------------------------------------------------------------------
 

@@ -187,20 +187,24 @@ def fit_profile(
     max_iters: int,
     tolerance: float = TOLERANCE,
     several_starts: bool = True,
+    held: Collection[Param] = (),
+    cold: bool = False,
 ) -> Outcome:
     """Maximise the profiled bound over all free hyperparameters, then settle q.
 
     A model that nobody has touched begins with the best of several candidates, fitted roughly (if
     `several_starts`; see `candidates`). Of a symmetric likelihood (its latents play the same role)
     q is at the end also found from a cold start; the better bound is kept.
+
+    held : leaves that stay as they are. cold : find q from a cold start, too, if q is not new.
     """
     untouched, new = problem.is_new, problem.parts.q_is_prior()
     if new and shrink_variances(problem, WIDEST):
         monitor.note(SMALLER)
-    cold = problem.parts.likelihood.symmetric and new
+    cold |= problem.parts.likelihood.symmetric and new
     if untouched and several_starts:
         choose_start(problem, monitor, max_iters, _fit_roughly)
-    return _settle(*_maximise(problem, monitor, max_iters, tolerance), cold)
+    return _settle(*_maximise(problem, monitor, max_iters, tolerance, held=held), cold)
 
 
 def _maximise(

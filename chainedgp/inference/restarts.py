@@ -58,6 +58,8 @@ def fit_restarts(
     num_restarts: int,
     max_iters: int,
     rng: np.random.Generator,
+    *,
+    hold_inducing: bool = False,
 ) -> tuple[Outcome, tuple[float, int]]:
     """Fit copies of the problem from perturbed starts (the first unperturbed); the best wins.
 
@@ -65,6 +67,8 @@ def fit_restarts(
     restarts are noted and never win; one whose bound grows without limit wins only if all do.
     Copies run on threads, one each. After an error or an interrupt all end at their next accepted
     points, and the best point of any is kept.
+
+    hold_inducing : whether inducing inputs stay where they are.
     """
     copies = [problem.copy() for _ in range(num_restarts)]
     seeds = rng.spawn(num_restarts)
@@ -78,7 +82,8 @@ def fit_restarts(
             perturb(one, seeds[k])
         try:
             # A perturbed start is one of many already, and needs no several starts of its own.
-            outcome = fit_profile(one, quiet, max_iters, several_starts=k == 0)
+            held = one.parts.Z if hold_inducing else ()
+            outcome = fit_profile(one, quiet, max_iters, several_starts=k == 0, held=held)
         except NumericalError as error:
             return Restart(one, None, False, f"restart {k} failed: {error}")
         if not np.isfinite(outcome.value):

@@ -43,6 +43,7 @@ class Parts:
     family : what q may be.
     ties : what stands for targets that several rows share.
     given_kernels : whether a user chose the kernels, whose values are then a start to respect.
+    open_inducing : whether nobody said how many inducing inputs there are: a fit may add some.
     """
 
     kernels: Sequence[Kernel]
@@ -55,6 +56,7 @@ class Parts:
     family: PosteriorFamily = field(default=MEAN_FIELD, kw_only=True)
     ties: Ties | None = field(default=None, kw_only=True)
     given_kernels: bool = field(default=False, kw_only=True)
+    open_inducing: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         self.num_gradients = 0  # how often the leaves were given gradients, by whichever problem
@@ -69,7 +71,12 @@ class Parts:
     @property
     def leaves(self) -> list[Param]:
         """All leaves, those of q last."""
-        parts = (*self.kernels, *self.means, self.likelihood, *self.Z, *self.q_mu, *self.q_root)
+        return [*self.others, *self.Z, *self.q_mu, *self.q_root]
+
+    @property
+    def others(self) -> list[Param]:
+        """All leaves but those of inducing inputs and q."""
+        parts = (*self.kernels, *self.means, self.likelihood)
         return [leaf for part in parts for leaf in leaves_below(part)]
 
     @property

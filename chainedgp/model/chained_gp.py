@@ -36,6 +36,7 @@ from ..errors import (
     UnfittedWarning,
 )
 from ..inference.default_priors import default_priors
+from ..inference.growth import FIRST
 from ..inference.inducing import select_inducing
 from ..inference.new_rows import Update, add_rows
 from ..inference.optimize import optimize, optimize_restarts
@@ -124,7 +125,9 @@ class ChainedGP(ParamzModel):
     mean_functions : None (a constant per latent, started from the data), one, or one per latent.
     Y_metadata : dict of per-row values (N,), (N, 1) or scalar: what the likelihood's
         `log_density` takes by keyword, and `weights`.
-    num_inducing : number M of inducing inputs where Z is None.
+    num_inducing : number M of inducing inputs where Z is None. None begins with 100, or with all
+        distinct rows if there are fewer, and has the default method of `optimize` add rows while
+        that is worth its time: up to 400, fewer where N M² would be above 4e8.
     name : name of the model.
     jitter : added to the diagonal of Kuu, relative to its mean; a constant of the model.
     num_nodes : quadrature nodes per latent dimension; None chooses them for every row.
@@ -178,7 +181,7 @@ class ChainedGP(ParamzModel):
         Z: Data | None = None,
         mean_functions: Means = None,
         Y_metadata: Metadata = None,
-        num_inducing: int = 100,
+        num_inducing: int | None = None,
         name: str = "chained_gp",
         *,
         jitter: float = JITTER,
@@ -219,15 +222,16 @@ class ChainedGP(ParamzModel):
                 "kernels.Periodic(1, period=…, active_dims=[…]) to these."
             )
         own_kernels, own_means = self._make_parts(kernels, mean_functions, inputs)
-        num_inducing = positive_int(num_inducing, "num_inducing")
+        M = FIRST if num_inducing is None else positive_int(num_inducing, "num_inducing")
         inducing = (
-            select_inducing(own_kernels[0], self._sample.X, num_inducing, np.random.default_rng(0))
+            select_inducing(own_kernels[0], self._sample.X, M, np.random.default_rng(0))
             if Z is None
             else checked_inducing(Z, len(self.latents), self._expected)
         )
         for given in inducing if isinstance(inducing, list) else [inducing]:
             check_levels(own_kernels, given, self.input_names, "Z")
         self._link(own_kernels, own_means, inducing, jitter)
+        self._parts.open_inducing = Z is None and num_inducing is None
         if with_priors:
             for leaf, prior in default_priors(self._parts, self._sample.X, self._starts.scales):
                 self.set_prior(leaf, prior)
@@ -462,6 +466,7 @@ class ChainedGP(ParamzModel):
             num_nodes=self.num_nodes,
             posterior=self.posterior,
             ties=self._spreads_ties,
+            open_inducing=self._parts.open_inducing,
             likelihood=self.likelihood,
             kernels=list(self.kernels),
             means=list(self.mean_functions),
@@ -509,6 +514,7 @@ class ChainedGP(ParamzModel):
             part.check_columns(D)
         Z = checked_inducing(stored.Z, len(self.latents), D)
         self._link(stored.kernels, stored.means, Z, checked_jitter(stored.jitter))
+        self._parts.open_inducing = stored.open_inducing
         for part, name in zip(stored.parts, names, strict=True):
             part.name = name  # `_link` has changed it to that of the latent.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -51,6 +51,21 @@ class ParamzModel(Searchable, Model):
     def __getstate__(self) -> Any:
         self._mark_stale()  # evaluated results hold closures, which cannot be pickled
         return super().__getstate__()
+
+    def replace_leaves(self, old: Sequence[Param], values: Sequence[Array]) -> list[Param]:
+        """Leaves of the same names and kinds with other values, of any shape, in the same places.
+
+        old : leaves that are children of the model itself, without constraints.
+        """
+        new = []
+        for leaf, value in zip(old, values, strict=True):
+            name, place = leaf.name, leaf._parent_index_
+            self.unlink_parameter(leaf)
+            new.append(type(leaf)(name, np.array(value)))  # It would share the memory.
+            self.link_parameter(new[-1], place)
+            object.__setattr__(self, name, new[-1])
+        self._mark_stale()
+        return new
 
     # ---- hyperpriors ---------------------------------------------------------------------------
 

@@ -99,7 +99,8 @@ class ChainedGPEstimator(BaseEstimator):
     ----------
     likelihood : a `Likelihood`, or the name of a shipped one, "het_student_t".
     kernels, mean_functions : as for `ChainedGP`: None, one, or one per latent function.
-    num_inducing : number of inducing inputs, at most.
+    num_inducing : number of inducing inputs, at most; None has the fit choose it, as for
+        `ChainedGP`.
     priors : "auto", "default" or None, as for `ChainedGP`: priors of kernels that are not given, of
         all, or none.
     ties : "auto", "spread" or None, as for `ChainedGP`: how repeated targets are taken.
@@ -125,7 +126,7 @@ class ChainedGPEstimator(BaseEstimator):
     likelihood: Any
     kernels: Kernels = None
     mean_functions: Means = None
-    num_inducing: int = 100
+    num_inducing: int | None = None
     priors: str | None = "auto"
     ties: str | None = "auto"
     standardize: bool = False

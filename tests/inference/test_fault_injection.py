@@ -44,6 +44,15 @@ def fitted(n=40):
     return m
 
 
+def growing(n=20):
+    """It has too few inducing inputs, and its fit may add some."""
+    X, _ = rows(n)
+    y = np.sin(4 * X[:, 0]) + 0.1 * np.random.default_rng(1).standard_normal(n)
+    m = cgp.ChainedGP(X, y, likelihoods.Gaussian(), num_inducing=6, priors=None)
+    m._parts.open_inducing = True
+    return m
+
+
 def symmetric(n=30):
     X, _ = rows(n)
     y = np.random.default_rng(1).poisson(np.exp(np.sin(2 * X[:, 0])) + 2.0)
@@ -89,6 +98,7 @@ FITS = {
     "profile again": Fit(fitted, whole()),
     "several starts": Fit(gaussian, whole(max_iters=50)),
     "several starts of symmetric latents": Fit(symmetric, whole(max_iters=50)),
+    "more inducing inputs": Fit(growing, whole(max_iters=100)),
     "lbfgsb": Fit(gaussian, whole("lbfgsb")),
     "begun again": Fit(astray, whole("lbfgsb")),
     "variational": Fit(gaussian, whole(only="variational")),
@@ -106,6 +116,11 @@ FITS = {
     "restarts": Fit(
         gaussian,
         lambda m: lambda callback: m.optimize_restarts(3, max_iters=8),
+        has_callback=False,
+    ),
+    "restarts, more inducing inputs": Fit(
+        growing,
+        lambda m: lambda callback: m.optimize_restarts(2, max_iters=100),
         has_callback=False,
     ),
 }

@@ -58,6 +58,7 @@ class Contents:
     hyperpriors : by name of the leaf.
     posterior : the family of q.
     ties : whether targets that several rows share are spread.
+    open_inducing : whether a fit may add inducing inputs, since nobody said how many there are.
     rows, sites : None where the model was stored without its data; the last axis of sites are rows.
     result : how the last optimisation ended, if there was one.
     """
@@ -72,6 +73,7 @@ class Contents:
     num_nodes: int | None
     posterior: PosteriorName
     ties: bool
+    open_inducing: bool
     likelihood: Likelihood
     kernels: Sequence[Kernel]
     means: Sequence[MeanFunction]

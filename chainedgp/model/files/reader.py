@@ -88,6 +88,7 @@ class Reader:
             num_nodes=header["num_nodes"],
             posterior=posterior,
             ties=_of_type(header.get("ties", False), bool, "ties"),
+            open_inducing=_of_type(header.get("open_inducing", False), bool, "open_inducing"),
             likelihood=likelihood,
             kernels=kernels,
             means=means,

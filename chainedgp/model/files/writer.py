@@ -121,6 +121,7 @@ class Writer:
         if model.columns is not None:
             named["read"] = model.columns.stored()
         older = 1 if model.posterior == "mean_field" else 2
+        opened = {"open_inducing": True} if model.open_inducing else {}
         return {
             "format": older if model.columns is None else FORMAT,
             "version": __version__,
@@ -135,6 +136,7 @@ class Writer:
             "num_nodes": model.num_nodes,
             "posterior": model.posterior,
             "ties": model.ties,
+            **opened,
             "likelihood": self._node(model.likelihood),
             "kernels": [self._node(kernel) for kernel in model.kernels],
             "means": [self._node(mean) for mean in model.means],

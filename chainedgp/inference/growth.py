@@ -1,0 +1,163 @@
+"""How many inducing inputs a fit uses where nobody said: more, as long as they are worth it.
+
+Inducing inputs cost a row about ½ Σ_j λ_ij (k_ii − a_iᵀa_i) nats: the precision of its site times
+what they leave open of its variance, as in the trace term of a Gaussian's collapsed bound. A fit
+begins with few of them, which stay at rows of X. Where they cost much, the costliest rows are
+added, and the fit goes on from the hyperparameters and the sites that it has. Where none are added
+to the first ones, these are at last moved to where they serve best.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..errors import NumericalError
+from ..linalg import Array
+from ..posterior.evaluator import State
+from .inducing import left_open, rows_to_add
+from .lbfgs import Outcome
+from .natural_gradients import find_q, start_from_q
+from .problem import Problem
+from .profile import fit_profile
+from .rescue import begin_again_if_astray
+from .result import Monitor
+
+__all__ = ["FIRST", "fit_growing", "go_on", "grows", "most_inducing"]
+
+# A fit begins with so many inducing inputs, and ends with at most so many.
+FIRST, MOST = 100, 400
+# A pass over n rows has about n M² products for each latent, or n (b M)² where q joins b latents:
+# no more than this, if there are more than FIRST inducing inputs.
+LARGEST_PASS = 4e8
+# FIRST inducing inputs that cost more nats a row than this are at least doubled, until they cost
+# little. With M of them a stage takes about M³ products, so that they must cost as much more.
+MUCH, LITTLE = 5e-4, 2e-3
+# Before its last stage a fit goes on while 10 iterations gain so many nats a row.
+LOOSE = 2.5e-3
+# Inducing inputs that cost fewer nats than this, over all rows, are not worth moving.
+CLOSED = 0.01
+# A fit that may take fewer iterations than this moves the inducing inputs that it has; a stage with
+# more of them needs as many.
+FEWEST_ITERATIONS = 50
+# At new inducing inputs q is found to within so many nats, by at most so many steps.
+GAP, STEPS = 0.1, 20
+
+
+def grows(problem: Problem, max_iters: int) -> bool:
+    """Whether a fit chooses the number of inducing inputs: nobody said it, and rows are here."""
+    return problem.has_open_inducing and problem.is_local and max_iters >= FEWEST_ITERATIONS
+
+
+def most_inducing(problem: Problem) -> int:
+    """The most inducing inputs that a fit of these rows uses where nobody said how many."""
+    n, parts = problem.num_rows, problem.parts
+    width = len(parts.kernels) if parts.family.name == "joint" else 1
+    return max(FIRST, min(MOST, n, int(np.sqrt(LARGEST_PASS / n)) // width))
+
+
+def fit_growing(problem: Problem, monitor: Monitor, max_iters: int, tolerance: float) -> Outcome:
+    """Maximise the profiled bound, as `fit_profile` does, and choose how many inducing inputs.
+
+    A first stage that ends below constant latents begins again, as a whole fit would.
+    """
+    cold = problem.parts.likelihood.symmetric and problem.parts.q_is_prior()
+
+    def first() -> Outcome:
+        loose = _loose(problem, tolerance)
+        return fit_profile(problem, monitor, max_iters, loose, held=problem.parts.Z)
+
+    outcome = begin_again_if_astray(problem, monitor, first(), first)
+    return go_on(problem, monitor, outcome, max_iters, tolerance, cold)
+
+
+def go_on(
+    problem: Problem,
+    monitor: Monitor,
+    outcome: Outcome,
+    max_iters: int,
+    tolerance: float,
+    cold: bool = False,
+) -> Outcome:
+    """Add inducing inputs as long as it is worth it, after each time a stage of the fit.
+
+    outcome : of the stages before, whose iterations count. cold : as `fit_profile` has it.
+    """
+    parts, most = problem.parts, most_inducing(problem)
+    first = parts.sizes[0] <= FIRST
+    while not monitor.stop_reason and outcome.iterations < max_iters:
+        bound, cost = _look(problem)
+        much = cost > MUCH * (parts.sizes[0] / FIRST) ** 3
+        few = max_iters - outcome.iterations < FEWEST_ITERATIONS
+        added = much and not few and _add(problem, monitor, bound + tolerance, most)
+        last = not added or parts.sizes[0] >= most
+        first = first and not added
+        try:
+            again = fit_profile(
+                problem,
+                monitor,
+                max_iters - outcome.iterations,
+                tolerance if last else _loose(problem, tolerance),
+                several_starts=False,
+                held=() if first and cost * problem.num_rows > CLOSED else parts.Z,
+                cold=cold and last,
+            )
+        except NumericalError:  # What the fit has found before is good.
+            monitor.put_back_best()
+            break
+        again.iterations += outcome.iterations
+        outcome = again
+        if last:
+            break
+    return outcome
+
+
+def _loose(problem: Problem, tolerance: float) -> float:
+    """The tolerance of all stages but the last."""
+    return max(tolerance, LOOSE * problem.num_rows * problem.starts.mean_weight)
+
+
+def _look(problem: Problem) -> tuple[float, float]:
+    """The bound, with sites of the present q, and nats a row that the inducing inputs cost."""
+    problem.set_hyperparameters()
+    state = start_from_q(problem.evaluator, problem.parts.q())
+    problem.evaluator.commit()
+    return state.bound, left_open(problem) / problem.starts.mean_weight
+
+
+def _add(problem: Problem, monitor: Monitor, bound: float, most: int) -> bool:
+    """Add rows to the inducing inputs, up to `most`, if that raises the bound; whether it did."""
+    (Z,) = problem.parts.Z
+    enough = LITTLE * problem.starts.mean_weight
+    added = rows_to_add(problem, most - len(Z), len(Z), enough)
+    if not len(added):
+        return False
+    more = np.vstack([Z.values, added])
+    found = _find_q(problem, more)
+    if found is None or not found.bound > bound:
+        return False
+    q, others = found.q, [(leaf, np.array(leaf.values)) for leaf in problem.parts.others]
+
+    def put() -> None:
+        for leaf, values in others:
+            leaf[:] = values
+        problem.use_inducing(more, q)
+
+    monitor.say(f"{monitor.method}, {len(more)} inducing inputs")
+    monitor.keep(put, -(found.bound + problem.log_prior()), put)
+    put()
+    return True
+
+
+def _find_q(problem: Problem, Z: Array) -> State | None:
+    """The best q at other inducing inputs, from the sites; None where there is none.
+
+    No leaf is changed.
+    """
+    theta = problem.parts.theta()
+    try:
+        problem.evaluator.set_hyperparameters(replace(theta, Z=[Z] * len(theta.Z)))
+        return find_q(problem.evaluator, GAP, STEPS).state
+    except NumericalError:
+        return None

@@ -1,0 +1,28 @@
+"""Ctrl-C in the middle of what must be done as a whole."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+__all__ = ["interrupts_wait"]
+
+
+@contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Inside it Ctrl-C waits for the end. Other threads than the first are never interrupted."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            handler(*came[0])
