@@ -18,12 +18,13 @@ from ..linalg import Array
 from ..posterior.evaluator import State
 from ..posterior.sums import Gram
 from .candidates import choose_start
-from .lbfgs import TOLERANCE, Outcome
+from .lbfgs import TOLERANCE, Memory, Outcome, new_memory
 from .natural_gradients import InnerResult, find_q, start_from_q
 from .objective import BoundObjective
 from .problem import Problem
 from .rescue import shrink_variances
 from .result import INTERRUPTED, Monitor
+from .subsets import begin_on_subsets
 
 __all__ = ["ProfiledBound", "fit_profile", "fit_variational", "start_sites"]
 
@@ -197,10 +198,12 @@ def fit_profile(
     untouched, new = problem.is_new, problem.parts.q_is_prior()
     if new and shrink_variances(problem, WIDEST):
         monitor.note(SMALLER)
-    cold = problem.parts.likelihood.symmetric and new
+    cold, memory = problem.parts.likelihood.symmetric and new, new_memory()
     if untouched and several_starts:
         choose_start(problem, monitor, max_iters, _fit_roughly)
-    return _settle(*_maximise(problem, monitor, max_iters, tolerance), cold)
+        memory = begin_on_subsets(problem, monitor, max_iters, _fit_subset)
+    found = _maximise(problem, monitor, max_iters, tolerance, memory=memory)
+    return _settle(*found, cold)
 
 
 def _maximise(
@@ -210,10 +213,15 @@ def _maximise(
     tolerance: float,
     trial_steps: int = TRIAL_STEPS,
     held: Collection[Param] = (),
+    memory: Memory | None = None,
 ) -> tuple[ProfiledBound, Outcome]:
-    """Maximise over θ; leaves the best parameters in the leaves and the sites committed."""
+    """Maximise over θ; leaves the best parameters in the leaves and the sites committed.
+
+    memory : what is known of the curvature.
+    """
     start_sites(problem)
     objective = ProfiledBound(problem, monitor, trial_steps, held)
+    objective.memory.extend(memory or ())
     try:
         return objective, objective.minimise(max_iters, tolerance)
     finally:
@@ -226,6 +234,15 @@ def _fit_roughly(
     """A few iterations with a loose q; θ and q of their end are in the leaves."""
     found = _maximise(problem, monitor, max_iters, 0.3, ROUGH_STEPS, held)
     return _settle(*found, cold=False, tolerance=ROUGH)
+
+
+def _fit_subset(
+    problem: Problem, monitor: Monitor, max_iters: int, tolerance: float, memory: Memory
+) -> Memory:
+    """A fit of some rows; θ and q of its end are in the leaves. Returns the curvature."""
+    found = _maximise(problem, monitor, max_iters, tolerance, memory=memory)
+    _settle(*found, cold=False, tolerance=ROUGH)
+    return found[0].memory
 
 
 def _settle(
