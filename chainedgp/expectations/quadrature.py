@@ -177,10 +177,13 @@ class Rule:
 
 
 @lru_cache(maxsize=64)
-def product_rule(dim: int, nodes: int) -> Rule:
-    """Product Gauss–Hermite grid, `nodes` in each of `dim` dimensions."""
+def product_rule(dim: int, nodes: int, lightest: float = 0.0) -> Rule:
+    """Product Gauss–Hermite grid, `nodes` in each of `dim` dimensions, but the lightest ones."""
     x, w = gauss_hermite(nodes)
-    shapes = [tuple(nodes if k == j else 1 for k in range(dim)) + (1,) for j in range(dim)]
+    if lightest:
+        x, w = x[w > lightest], w[w > lightest]
+        w = w / w.sum()
+    shapes = [tuple(x.size if k == j else 1 for k in range(dim)) + (1,) for j in range(dim)]
     weights = np.ones((1,) * (dim + 1))
     for shape in shapes:
         weights = weights * w.reshape(shape)
@@ -218,9 +221,9 @@ def _scattered(half: np.ndarray) -> Rule:
     return Rule(x, _frozen(np.full((count, 1), 1.0 / count)))
 
 
-def rule_for(dim: int, nodes: int) -> Rule:
+def rule_for(dim: int, nodes: int, lightest: float = 0.0) -> Rule:
     """The rule used for `dim` latents: product grid up to 3, else about nodes³ Sobol nodes."""
-    return product_rule(dim, nodes) if dim <= 3 else sobol_rule(dim, nodes**3)
+    return product_rule(dim, nodes, lightest) if dim <= 3 else sobol_rule(dim, nodes**3)
 
 
 def row_blocks(n: int, nodes: int) -> Iterator[slice]:
@@ -328,6 +331,7 @@ def expectation_exact_in_last(
     variances: np.ndarray,
     nodes: int,
     num_extra: int = 0,
+    lightest: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """`expectation` of what is integrated exactly over the last latent given the others.
 
@@ -336,6 +340,7 @@ def expectation_exact_in_last(
     given the others, `spread` (n,) its variance.
 
     means (n, b), variances (n, b) or covariances (n, b, b), nodes per dimension of b − 1.
+    lightest : nodes of a dimension that weigh less are left out, where the integral grows slowly.
     """
     single = variances.ndim == 2
     if single:
@@ -343,7 +348,7 @@ def expectation_exact_in_last(
     else:
         R = cholesky_factors(variances)
     last = R[-1] if single else R[-1, -1]
-    spread, rule = last * last, _last_at_mean(means.shape[1], nodes)
+    spread, rule = last * last, _last_at_mean(means.shape[1], nodes, lightest)
     value, dmeans, dR, extra = _rotated_sums(
         lambda rows, *f: both(rows, spread[rows], *f), means, R, rule, num_extra + 1
     )
@@ -353,9 +358,9 @@ def expectation_exact_in_last(
 
 
 @lru_cache(maxsize=64)
-def _last_at_mean(dim: int, nodes: int) -> Rule:
+def _last_at_mean(dim: int, nodes: int, lightest: float) -> Rule:
     """The rule of dim − 1 latents, with one more that has a single node at 0."""
-    rule = rule_for(dim - 1, nodes) if dim > 1 else product_rule(1, 1)
+    rule = rule_for(dim - 1, nodes, lightest) if dim > 1 else product_rule(1, 1)
     return Rule((*rule.x[: dim - 1], _frozen(np.zeros((1,) * rule.weights.ndim))), rule.weights)
 
 

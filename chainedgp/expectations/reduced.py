@@ -34,6 +34,7 @@ __all__ = [
     "expected_stirling_sum",
     "gumbel_hazard",
     "lean",
+    "log_sum_score",
     "logistic_hazard",
     "widest_of_sum",
 ]
@@ -47,6 +48,8 @@ Q = np.exp(-STEP)
 FIRST = np.linalg.solve([[Q, 1.0], [Q * Q, 1.0]], [1.0 / (1.0 - Q), 1.0 / (1.0 - Q * Q)])
 LOG_SUM_LIMITS = (0.38, 0.9, 1.8, 3.6, 6.4, 10.3, 14.4)
 """Largest variance at which each of `quadrature.LEVELS` gives E log Σ e^f to 1e-6."""
+LIGHTEST = 1e-12  # half of 64 nodes weigh less than this, which is nothing
+MOST_DIFFERENCES = 4  # of more correlated terms scattered nodes serve the terms themselves
 RESTART = 36  # after so many points exponentials are not squared but made anew, to end the rounding
 
 
@@ -209,6 +212,7 @@ def expected_log_sum(
     variances: Array,
     nodes: int,
     num_extra: int = 0,
+    lightest: float = 0.0,
 ) -> tuple[Array, Array, Array, Array]:
     """E log(a(f_1, …, f_{b−1}) + e^{f_b}), with derivatives: exact in f_b, nodes in the others.
 
@@ -227,7 +231,9 @@ def expected_log_sum(
         own = [slope * d for d in (*first, *rest)]
         return h + value, *own[: len(others)], 1.0 - slope, *own[len(others) :], bend
 
-    return quadrature.expectation_exact_in_last(both, means, variances, nodes, num_extra)
+    return quadrature.expectation_exact_in_last(
+        both, means, variances, nodes, num_extra, lightest
+    )
 
 
 def expected_log_sum_exp(means: Array, variances: Array, nodes: int) -> tuple[Array, Array, Array]:
@@ -235,7 +241,8 @@ def expected_log_sum_exp(means: Array, variances: Array, nodes: int) -> tuple[Ar
 
     means, variances: (n, K). Returns value (n,), d/dmeans (K, n), d/dvariances (K, n): as on the
     grid of `nodes` per dimension, for K = 2 exact. With covariances (n, K, K) the Laplace transform
-    of the sum does not factorise: d/dcovariances is (K, K, n), by `expected_log_sum`.
+    of the sum does not factorise: d/dcovariances is (K, K, n), by `expected_log_sum`, for K = 3
+    and 4 of differences, which have one dimension less.
     """
     if means.shape[1] == 2:
         apart = np.array([-1.0, 1.0])  # f_2 − f_1 is Gaussian
@@ -243,6 +250,8 @@ def expected_log_sum_exp(means: Array, variances: Array, nodes: int) -> tuple[Ar
         value, slope, bend = expected_softplus(means @ apart, spread)
         dV = np.ones((2, 1)) if variances.ndim == 2 else np.outer(apart, apart)[:, :, None]
         return means[:, 0] + value, np.stack([1.0 - slope, slope]), dV * bend
+    if variances.ndim == 3 and means.shape[1] <= MOST_DIFFERENCES:
+        return _by_differences(means, variances, nodes)
     if variances.ndim == 3:
         value, *slopes, _ = expected_log_sum(
             lambda rows, *f: _with_shares(f), means, variances, nodes
@@ -250,6 +259,57 @@ def expected_log_sum_exp(means: Array, variances: Array, nodes: int) -> tuple[Ar
         return value, slopes[0].T, np.moveaxis(slopes[1], 0, -1)
     value, dmeans, dvariances, size = _sums(means, variances, nodes, None, -np.inf)
     return size - value, -dmeans, -dvariances
+
+
+def _by_differences(means: Array, V: Array, nodes: int) -> tuple[Array, Array, Array]:
+    """`expected_log_sum_exp` of covariances V (n, K, K), K = 3 or 4.
+
+    E log Σ e^{f_k} = m_r + E log(1 + Σ_{k≠r} e^{d_k}), d_k = f_k − f_r: exact in the last d, which
+    leaves K − 2 dimensions, of 2 · `nodes` each since differences are wider than logits.
+    """
+    order = _order(V)[1]
+    each, K = np.arange(len(V))[:, None], V.shape[1]
+    B = np.eye(K)[:-1] - np.eye(K)[-1]  # d = B f, the reference last
+    m = means[each, order]
+    C = B @ V[each[:, :, None], order[:, :, None], order[:, None, :]] @ B.T
+    value, slopes, G, _ = expected_log_sum(_one_more, m @ B.T, C, 2 * nodes, lightest=LIGHTEST)
+    dmeans, dV = np.empty_like(means), np.empty_like(V)
+    own = slopes @ B
+    own[:, -1] += 1.0
+    dmeans[each, order] = own
+    dV[each[:, :, None], order[:, :, None], order[:, None, :]] = B.T @ G @ B
+    return m[:, -1] + value, dmeans.T, np.moveaxis(dV, 0, -1)
+
+
+def _one_more(rows: slice, *d: Array) -> tuple[Array, ...]:
+    """log(1 + Σ eᵈ) and its derivatives."""
+    value, shares = special.log_total([np.zeros(1), *d])
+    return value, *shares[1:]
+
+
+def _order(V: Array) -> tuple[Array, Indices]:
+    """The score (n,) of `log_sum_score`, and the order of the terms (n, K), reference last.
+
+    Of three terms the one pair is the axis of the nodes that gives the least score.
+    """
+    K = V.shape[1]
+    orders = np.array([(0, 1, 2), (0, 2, 1), (1, 0, 2)] if K == 3 else [range(K)])
+    B = np.eye(K)[:-1] - np.eye(K)[-1]
+    scores = []
+    for order in orders:
+        R = quadrature.cholesky_factors(B @ V[:, order][:, :, order] @ B.T)[:, :-1]
+        angles = np.concatenate([R, np.zeros((1, *R.shape[1:]))])  # those of d_k, and 0 of f_r
+        scores.append(0.5 * np.square(np.ptp(angles, axis=0)).max(axis=0))
+    return np.min(scores, axis=0), orders[np.argmin(scores, axis=0)]
+
+
+def log_sum_score(V: Array) -> Array:
+    """The score (n,) that `LOG_SUM_LIMITS` bound, for E log Σ e^{f_k} of covariances V (n, K, K).
+
+    Along an axis of the nodes of `_by_differences` the angle between two terms grows as the
+    difference of their slopes; half of the square of the widest, as there are twice the nodes.
+    """
+    return _order(V)[0] if 2 < V.shape[1] <= MOST_DIFFERENCES else widest_of_sum(V)
 
 
 def widest_of_sum(V: Array) -> Array:
@@ -312,7 +372,7 @@ def _sums(
     Returns value (n,), d/dmeans, d/dvariances (K, n), c (n,).
     """
     x, w = quadrature.gauss_hermite(nodes)
-    x, w = x[w > 1e-12], w[w > 1e-12]  # half of 64 nodes weigh nothing
+    x, w = x[w > LIGHTEST], w[w > LIGHTEST]
     w = w / w.sum()
     n, K = means.shape
     sd = np.sqrt(np.maximum(variances.T, quadrature.VARIANCE_FLOOR))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import NOT_FINITE, NumericalError
 from ..linalg import Array
 
-__all__ = ["TOLERANCE", "Objective", "Outcome", "minimise"]
+__all__ = ["TOLERANCE", "Memory", "Objective", "Outcome", "minimise", "new_memory"]
 
 # The last so many steps and changes of the gradient are remembered, for the curvature.
 MEMORY = 100
@@ -27,6 +27,9 @@ TRIALS = 25
 FARTHEST_SCALE = 1e3
 # The search has converged when so many iterations have together gained less than so many nats.
 WINDOW, TOLERANCE = 10, 1e-3
+# Where the curvature is known at the start, steps are good from the first on: then fewer tell, with
+# as many nats each.
+KNOWN_WINDOW = 5
 # With a slope above this, in nats per unit of a coordinate, no search has converged: at the maximum
 # of a bound slopes are below 1, even where the noise is a millionth of the signal. A memory of
 # curvature that has gone wrong may be what keeps steps short; it is dropped once.
@@ -36,6 +39,15 @@ TOO_STEEP = (
     "Perhaps some noise nearly vanishes: look for targets that are repeated exactly, or give the "
     "noise a prior"
 )
+
+
+Memory = deque[tuple[Array, Array]]
+"""The last steps s and the changes y of the gradient that they made: what tells the curvature."""
+
+
+def new_memory(pairs: Iterable[tuple[Array, Array]] = ()) -> Memory:
+    """A memory of some steps and changes of the gradient; the last so many are kept."""
+    return deque(pairs, maxlen=MEMORY)
 
 
 class Objective(Protocol):
@@ -74,6 +86,7 @@ def minimise(
     tolerance: float = TOLERANCE,
     stop: Callable[[], str | None] = lambda: None,
     steep: float = STEEP,
+    memory: Memory | None = None,
 ) -> Outcome:
     """Minimise from x. Converged when the last 10 iterations together gained less than `tolerance`.
 
@@ -89,14 +102,17 @@ def minimise(
     kinked : indices of coordinates that may stand at a kink, as inducing inputs do that lie on rows
         under a very short lengthscale.
     steep : the largest slope that may be left where the search has converged.
+    memory : what is known of the curvature already; it holds what is known at the end.
     """
     value = objective.value(x)
     if not np.isfinite(value):
         raise NumericalError(NOT_FINITE)
     gradient = objective.gradient()
     value, gradient = _accepted(objective, x, value, gradient)
-    pairs: deque[tuple[Array, Array]] = deque(maxlen=MEMORY)
-    gains: deque[float] = deque(maxlen=WINDOW)
+    pairs = new_memory() if memory is None else memory
+    window = KNOWN_WINDOW if pairs else WINDOW
+    tolerance *= window / WINDOW
+    gains: deque[float] = deque(maxlen=window)
     free, kinked = np.ones(x.size), np.asarray(kinked, dtype=int)
     afresh = False  # whether the memory was dropped since the last gain that matters
     for iteration in range(max_iters):
@@ -126,15 +142,15 @@ def minimise(
         x = new_x
         value, gradient = _accepted(objective, x, new_value, new_gradient)
         gradient = gradient * free
-        if len(gains) == WINDOW and sum(gains) >= tolerance:
+        if len(gains) == window and sum(gains) >= tolerance:
             afresh = False
-        elif len(gains) == WINDOW:
+        elif len(gains) == window:
             if np.abs(gradient).max() > steep and not afresh:
                 afresh = True
                 pairs.clear()
                 gains.clear()
                 continue
-            gained = f"{WINDOW} iterations gained less than {tolerance:g}"
+            gained = f"{window} iterations gained less than {tolerance:g}"
             return _unless_steep(Outcome(x, value, iteration + 1, True, gained), gradient, steep)
     return Outcome(x, value, max_iters, False, f"{max_iters} iterations were not enough")
 
@@ -154,9 +170,7 @@ def _accepted(objective: Objective, x: Array, value: float, gradient: Array) -> 
     return now, gradient if now == value else objective.gradient()
 
 
-def _direction(
-    gradient: Array, pairs: deque[tuple[Array, Array]], groups: Sequence[Array]
-) -> Array:
+def _direction(gradient: Array, pairs: Memory, groups: Sequence[Array]) -> Array:
     """−H g by the two-loop recursion, no coordinate longer than LONGEST_STEP.
 
     H begins as a diagonal, one scale sᵀy/yᵀy for every group: thousands of inducing inputs, each of

@@ -29,7 +29,9 @@ NEAR = 1e-3
 # The search ends where so many steps together raised the bound by less than the tolerance.
 STALL = 6
 # Anderson acceleration begins after so many plain steps, and combines at most so many of the last.
-ANDERSON_AFTER, ANDERSON_MEMORY = 5, 8
+ANDERSON_AFTER, ANDERSON_MEMORY = 2, 8
+# What is remembered misleads it after a step shorter than this.
+SHORT_STEP = 0.2
 
 
 @dataclass
@@ -77,6 +79,7 @@ def find_q(
             continue
         near = gap <= min(1e3 * tolerance, NEAR)
         shortest = 0.1 * rho if near else SHORTEST_STEP
+        tried = rho
         new, rho = _step(evaluator, state, state.proposal(), rho, shortest, full)
         if new is None and gap > 1e3 * tolerance:
             new, rho = _positive_step(evaluator, state)
@@ -85,7 +88,8 @@ def find_q(
             return InnerResult(state, gap, step, gap <= 1e3 * tolerance)
         evaluator.accept(rho)
         acceleration.forget_if_short(rho)
-        state, rho = new, min(1.0, 2.0 * rho)
+        # A length that was halved is kept: where full steps overshoot, every other pass would fail.
+        state, rho = new, min(1.0, 2.0 * rho) if rho >= tried else rho
     return InnerResult(state, gap, max_steps, False)
 
 
@@ -225,7 +229,7 @@ class _Anderson:
 
     def forget_if_short(self, rho: float) -> None:
         """Old residuals mislead after a short step: start the memory afresh."""
-        if rho < 1.0:
+        if rho < SHORT_STEP:
             self.past.clear()
             self.evaluator.forget()
 

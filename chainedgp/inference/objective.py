@@ -8,7 +8,7 @@ from functools import partial
 from paramz import Param
 
 from ..linalg import Array
-from .lbfgs import STEEP, Outcome, minimise
+from .lbfgs import STEEP, Outcome, minimise, new_memory
 from .problem import Problem
 from .rescue import NO_LIMIT, grows_without_limit
 from .result import Monitor
@@ -36,6 +36,7 @@ class BoundObjective:
         self.problem, self.monitor = problem, monitor
         self.vector = problem.free_vector(with_q=with_q, held=held)
         self.best: tuple[float, Array] | None = None  # The last accepted is best.
+        self.memory = new_memory()  # what is known of the curvature
 
     def value(self, x: Array) -> float:
         """The objective at x, inf where it cannot be evaluated."""
@@ -83,4 +84,5 @@ class BoundObjective:
             # no more: with n rows they grow like n, as the default tolerance does.
             steep=max(STEEP, STEEP_GAIN * tolerance),
             stop=lambda: self.monitor.stop_reason,
+            memory=self.memory,
         )

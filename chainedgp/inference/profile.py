@@ -18,12 +18,13 @@ from ..linalg import Array
 from ..posterior.evaluator import State
 from ..posterior.sums import Gram
 from .candidates import choose_start
-from .lbfgs import TOLERANCE, Outcome
+from .lbfgs import TOLERANCE, Memory, Outcome, new_memory
 from .natural_gradients import InnerResult, find_q, start_from_q
 from .objective import BoundObjective
 from .problem import Problem
 from .rescue import shrink_variances
 from .result import INTERRUPTED, Monitor
+from .subsets import begin_on_subsets
 
 __all__ = ["ProfiledBound", "fit_profile", "fit_variational", "start_sites"]
 
@@ -202,9 +203,12 @@ def fit_profile(
     if new and shrink_variances(problem, WIDEST):
         monitor.note(SMALLER)
     cold |= problem.parts.likelihood.symmetric and new
+    memory = new_memory()
     if untouched and several_starts:
         choose_start(problem, monitor, max_iters, _fit_roughly)
-    return _settle(*_maximise(problem, monitor, max_iters, tolerance, held=held), cold)
+        memory = begin_on_subsets(problem, monitor, max_iters, partial(_fit_subset, held))
+    found = _maximise(problem, monitor, max_iters, tolerance, held=held, memory=memory)
+    return _settle(*found, cold)
 
 
 def _maximise(
@@ -214,10 +218,15 @@ def _maximise(
     tolerance: float,
     trial_steps: int = TRIAL_STEPS,
     held: Collection[Param] = (),
+    memory: Memory | None = None,
 ) -> tuple[ProfiledBound, Outcome]:
-    """Maximise over θ; leaves the best parameters in the leaves and the sites committed."""
+    """Maximise over θ; leaves the best parameters in the leaves and the sites committed.
+
+    memory : what is known of the curvature.
+    """
     start_sites(problem)
     objective = ProfiledBound(problem, monitor, trial_steps, held)
+    objective.memory.extend(memory or ())
     try:
         return objective, objective.minimise(max_iters, tolerance)
     finally:
@@ -230,6 +239,20 @@ def _fit_roughly(
     """A few iterations with a loose q; θ and q of their end are in the leaves."""
     found = _maximise(problem, monitor, max_iters, 0.3, ROUGH_STEPS, held)
     return _settle(*found, cold=False, tolerance=ROUGH)
+
+
+def _fit_subset(
+    held: Collection[Param],
+    problem: Problem,
+    monitor: Monitor,
+    max_iters: int,
+    tolerance: float,
+    memory: Memory,
+) -> Memory:
+    """A fit of some rows; θ and q of its end are in the leaves. Returns the curvature."""
+    found = _maximise(problem, monitor, max_iters, tolerance, held=held, memory=memory)
+    _settle(*found, cold=False, tolerance=ROUGH)
+    return found[0].memory
 
 
 def _settle(

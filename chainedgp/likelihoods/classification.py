@@ -132,8 +132,8 @@ class Softmax(OneForm, _Classes):
 
     log p = f_{y+1} − log Σ_j e^{f_j}; the expectation of the last term is a one-dimensional
     integral for any K (`reduced.expected_log_sum_exp`), as accurate as a product grid. That needs
-    independent logits; of correlated ones the last is integrated exactly given the others, which
-    have nodes. Logits are relative to each other: `Softmax(3).with_constant("logit_3", 0.0)` spares
+    independent logits; of correlated ones the last difference to one of them is integrated exactly
+    given the others, which have nodes: in one dimension for three classes. Logits are relative to each other: `Softmax(3).with_constant("logit_3", 0.0)` spares
     one latent.
     """
 
@@ -170,8 +170,8 @@ class Softmax(OneForm, _Classes):
         return value, (seen - dmeans).T, np.moveaxis(-dvariances, -1, 0), none
 
     def joint_node_score(self, y: Array, means: Array, covariances: Array) -> Array:
-        """The variance that a function of Σ e^{f_j} counts, at least the largest."""
-        return reduced.widest_of_sum(covariances)
+        """The variance that decides on the nodes of log Σ e^{f_j}."""
+        return reduced.log_sum_score(covariances)
 
     def initial_latents(self, y: Array) -> Array:
         """Logarithms of the shares of the classes."""

@@ -130,7 +130,8 @@ def test_chosen_nodes_are_right_to_1e_6(name):
     n = 300 if b == 2 and lik.own_expectation else 60  # a density alone is slow on fine grids
     rows = rng.integers(0, len(y0), n)
     kw = {**lik.parameter_values(), **{k: v[rows] for k, v in metadata.items()}}
-    sds = np.exp(rng.uniform(np.log(0.03), np.log(1.5), (n, b)))
+    widest = 4.0 if name == "Softmax of 3" else 1.5
+    sds = np.exp(rng.uniform(np.log(0.03), np.log(widest), (n, b)))
     A = rng.standard_normal((n, b, b)) + 3.0 * rng.standard_normal((n, b, 1)) * rng.integers(
         0, 2, (n, 1, 1)
     )
@@ -144,6 +145,43 @@ def test_chosen_nodes_are_right_to_1e_6(name):
     assert np.abs(got - want)[met].max() < 1.5e-6
     few = lik.expectation(y, means, V, 5, **kw)[0]
     assert np.abs(few - want)[met].max() > 1e-4  # the choice matters
+
+
+@pytest.mark.parametrize("K", [3, 4])
+def test_log_sum_of_differences_is_the_log_sum(K):
+    """Differences of correlated terms against the terms themselves, on a grid that has no trick."""
+    rng = np.random.default_rng(K)
+    A, means = rng.standard_normal((8, K, K)), 2.0 * rng.standard_normal((8, K))
+    V = 0.4 * A @ A.swapaxes(1, 2) / K
+    V[0], V[1] = 0.0, 0.3  # no variance at all, and terms that move together
+    got = reduced.expected_log_sum_exp(means, V, 20)
+    rule = quadrature.product_rule(K, {3: 24, 4: 16}[K])
+    f = np.stack(np.broadcast_arrays(*rule.expand(means, V)))
+
+    def average(values):
+        return (rule.weights * values).reshape(-1, len(means)).sum(axis=0)
+
+    total = np.logaddexp.reduce(f, axis=0)
+    np.testing.assert_allclose(got[0], average(total), atol=2e-7)
+    shares = np.exp(f - total)
+    np.testing.assert_allclose(got[1], np.stack([*map(average, shares)]), atol=2e-6)
+    for j in range(K):  # ½ E ∂_j ∂_k log Σ eᶠ = ½ E[p_j (δ_jk − p_k)]
+        for k in range(K):
+            want = 0.5 * average(shares[j] * ((j == k) - shares[k]))
+            np.testing.assert_allclose(got[2][j, k][2:], want[2:], atol=2e-5)
+
+
+def test_the_score_of_a_log_sum_serves_every_level():
+    """Just inside the limit of a level its nodes are right to 1e-6, whichever term is widest."""
+    rng = np.random.default_rng(5)
+    A, means = rng.standard_normal((400, 3, 3)), 2.0 * rng.standard_normal((400, 3))
+    V = A @ A.swapaxes(1, 2)
+    V /= reduced.log_sum_score(V)[:, None, None]
+    for nodes, limit in zip(quadrature.LEVELS, reduced.LOG_SUM_LIMITS, strict=True):
+        got, want = (
+            reduced.expected_log_sum_exp(means, limit * V, h)[0] for h in (nodes, 120)
+        )
+        assert np.abs(got - want).max() < 1e-6, nodes
 
 
 def test_singular_covariances_are_finite():

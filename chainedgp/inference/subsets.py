@@ -1,0 +1,95 @@
+"""Where many rows begin: hyperparameters are found on few rows, then on more, at last on all.
+
+A pass over 2,000 rows tells hyperparameters nearly as well as one over 20,000. What is left to be
+found on all rows takes few passes, the more so as the curvature that the smaller fits have seen is
+known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..errors import NumericalError
+from ..likelihoods.density_check import row_numbers
+from ..posterior.sums import Gram
+from .lbfgs import Memory, new_memory
+from .problem import Problem
+from .result import Monitor, Stage
+
+__all__ = ["begin_on_subsets", "sizes_of_subsets"]
+
+# From so many rows on a fit begins on some of them: the first subset has so many rows, and so many
+# for each inducing input; every next one so many times more, as long as it is at most this share
+# of all rows.
+MANY, FIRST, PER_INDUCING, FACTOR, SHARE = 5000, 2000, 20, 5, 0.5
+# A fit on a subset goes on while 10 iterations gain so many nats a row.
+PER_ROW = 1e-3
+# A fit that may take fewer iterations than this begins on all rows.
+FEWEST_ITERATIONS = 50
+
+FitSubset = Callable[[Problem, Monitor, int, float, Memory], Memory]
+"""(problem, monitor, max_iters, tolerance, memory) → memory: a fit whose θ and q are in the leaves.
+
+The memory is what is known of the curvature before and after.
+"""
+
+
+def sizes_of_subsets(N: int, M: int) -> list[int]:
+    """The numbers of rows on which the fit of N rows with M inducing inputs begins."""
+    sizes: list[int] = []
+    size = max(FIRST, PER_INDUCING * M)
+    while N >= MANY and size <= SHARE * N:
+        sizes.append(size)
+        size *= FACTOR
+    return sizes
+
+
+def begin_on_subsets(problem: Problem, monitor: Monitor, max_iters: int, fit: FitSubset) -> Memory:
+    """Fit random subsets of the rows, each a part of the next; returns what the curvature is.
+
+    The leaves hold the hyperparameters that were found, and q as all rows would have it. Where a
+    fit fails, or a noise vanishes on few rows, they are as they were.
+    """
+    N, parts = problem.num_rows, problem.parts
+    sizes = sizes_of_subsets(N, max(parts.sizes)) if problem.is_local else []
+    if not sizes or max_iters < FEWEST_ITERATIONS:
+        return new_memory()
+    order = np.random.default_rng(0).permutation(N)
+    memory = new_memory()
+    before, last = problem.snapshot(), 0
+    for size in sizes:
+        rows = np.sort(order[:size])
+        subset, stage = problem.on(rows), Stage(monitor, "subset", N / size)
+        monitor.say(f"{size} rows")
+        try:
+            with row_numbers(rows):
+                tolerance = PER_ROW * size * problem.starts.mean_weight
+                memory = fit(subset, stage, max_iters, tolerance, _scaled(memory, size, last))
+                q = subset.evaluator.gaussians(
+                    Gram.mixed((N / size,), (Gram.of(parts.q()),))
+                )
+        except NumericalError:
+            problem.restore(before)
+            return new_memory()
+        _count(problem, subset)
+        if monitor.stop_reason is None and stage.stop_reason is not None:
+            problem.restore(before)
+            return new_memory()
+        last = size
+    parts.write_q(q)
+    monitor.say(monitor.method)
+    return _scaled(memory, N, last)
+
+
+def _scaled(memory: Memory, size: int, last: int) -> Memory:
+    """The curvature of a fit of `size` rows from that of a fit of `last` rows."""
+    return new_memory((s, y * (size / last)) for s, y in memory)
+
+
+def _count(problem: Problem, subset: Problem) -> None:
+    """Add the passes over a subset, as parts of passes over all rows, to those of the problem."""
+    passes, settings = subset.counts
+    problem.evaluator.num_likelihood += passes * subset.num_rows / problem.num_rows
+    problem.evaluator.num_theta += settings
