@@ -24,6 +24,7 @@ SAMPLE_ROWS = 200  # rows of the data, at most, over which relevances are averag
 STEP = 0.1  # least change of an input, in its standard deviations, by which a slope is taken
 MOST_PATTERNS = 50  # combinations of several columns, at most, that are tried
 MOST_NAMED = 4  # inputs at rest, at most, that are named on an axis
+LINE_LENGTH = 55  # characters, at most, on a line below an axis
 
 
 def input_names(model: FittedModel) -> list[str]:
@@ -44,14 +45,21 @@ def target_name(model: FittedModel) -> str:
 
 
 def axis_name(model: FittedModel, columns: Sequence[int], at: Place = None) -> str:
-    """Name of the first of the drawn inputs and, on a second line, where the others are held."""
+    """Name of the first of the drawn inputs and, on lines below, where the others are held."""
     names, row, medians = input_names(model), resting_point(model, at), resting_point(model)
     others = [d for d in range(len(names)) if d not in columns]
     named = others if len(others) <= MOST_NAMED else [d for d in others if row[d] != medians[d]]
     words = [f"{names[d]} = {row[d]:.3g}" for d in named[:MOST_NAMED]]
     if len(words) < len(others):
         words.append("others at their medians" if len(words) == len(named) else "others as given")
-    return "\n".join([names[columns[0]], *([f"({', '.join(words)})"] if words else [])])
+    lines = [names[columns[0]]]
+    for k, word in enumerate(words):  # A line that is wider than the axes would be cut off.
+        text = ("" if k else "(") + word + (")" if k == len(words) - 1 else ",")
+        if k and len(lines[-1]) + len(text) < LINE_LENGTH:
+            lines[-1] += f" {text}"
+        else:
+            lines.append(text)
+    return "\n".join(lines)
 
 
 def target_label(model: FittedModel, metadata: Mapping[str, Data]) -> str:
