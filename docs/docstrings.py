@@ -5,6 +5,7 @@ sections ("Parameters" over a line of dashes) become definition lists. Nothing i
 break the build.
 """
 
+import functools
 import inspect
 import re
 
@@ -124,3 +125,11 @@ def constructor(app, what, name, obj, options, signature, returns):
     _, *rest = inspect.signature(obj.__init__).parameters.values()
     shown = inspect.Signature([p.replace(annotation=p.empty) for p in rest])
     return stringify_signature(shown), None
+
+
+def foreign(app, what, name, obj, skip, options):
+    """Handler of autodoc-skip-member: what a class inherits from another package is left out."""
+    if isinstance(obj, functools.cached_property):
+        obj = obj.func
+    module = getattr(getattr(obj, "fget", None) or obj, "__module__", None)
+    return True if module and not str(module).startswith("chainedgp") else None
