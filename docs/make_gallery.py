@@ -74,7 +74,9 @@ def lifetimes():
     end = rng.uniform(2.0, 40.0, 180)
     censored = (time > end).astype(float)
     y, Z = np.minimum(time, end), {"censored": censored}
-    return fitted(x, y, L.LogLogisticSurvival(), ["age (years)"], "time (months)", Z, num_inducing=30)
+    return fitted(
+        x, y, L.LogLogisticSurvival(), ["age (years)"], "time (months)", Z, num_inducing=30
+    )
 
 
 @cache
@@ -97,7 +99,7 @@ def surface():
 
 @cache
 def many_inputs():
-    """Yields: nitrogen and rain drive the mean, the slope of a field the noise, the rest nothing."""
+    """Yields: nitrogen and rain drive the mean, the slope drives the noise, pH and sand nothing."""
     rng = np.random.default_rng(4)
     low, high = np.array([[0, 250, 0, 5, 10], [220, 750, 20, 8, 70]], dtype=float)
     X = rng.uniform(low, high, (300, 5)).round(1)

@@ -39,11 +39,11 @@ SUPPORT = {
     "categories": "0, 1, …, K − 1",
 }
 METADATA = {
-    "exposure": "area, time or population of the row, by which the rate is multiplied. It is 1 where "
-    "it is not given, also in predictions, which are then per unit of exposure.",
+    "exposure": "area, time or population of the row, by which the rate is multiplied. It is 1 "
+    "where it is not given, also in predictions, which are then per unit of exposure.",
     "trials": "number of trials of the row; required",
-    "censored": "0: seen (default); 1: the event came later than y; −1: it came earlier; 2: it came "
-    "between y and `y_upper`",
+    "censored": "0: seen (default); 1: the event came later than y; −1: it came earlier; 2: it "
+    "came between y and `y_upper`",
     "y_upper": "upper end of the interval of rows with `censored` = 2",
     "entry": "left truncation: the row is in the data only because its time is beyond `entry`",
     "rounding": "the width to which the row was rounded; it replaces that of the likelihood",
@@ -275,7 +275,10 @@ def page(name):
         f"| `{latent}` | ${letter}$ | {link(latent, letter)} |"
         for latent, letter in zip(likelihood.latents, letters(name, likelihood), strict=True)
     )
-    facts = [f"Targets\n: {targets(likelihood)}", f"Expected log-density\n: {expectation(likelihood)}"]
+    facts = [
+        f"Targets\n: {targets(likelihood)}",
+        f"Expected log-density\n: {expectation(likelihood)}",
+    ]
     values = likelihood.parameter_values()
     if values:
         shown = ", ".join(f"`{key}` (starts at {value:g})" for key, value in values.items())

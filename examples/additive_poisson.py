@@ -95,7 +95,7 @@ def draw(models, data, path):
 
 
 def compared(model, data):
-    """Lengthscales of the slow and the fast rate; errors and shares of the truth inside the bands."""
+    """Lengthscales, slow and fast; errors of both latents, shares of the truth in their bands."""
     order = slow_first(model)
     mean, variance = (part[:, order] for part in model.predict_latents(data.X))
     away = np.abs(mean - np.stack([data.log_rate_1, data.log_rate_2], axis=1))

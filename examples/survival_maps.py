@@ -146,7 +146,9 @@ def synthetic(arguments):
         ],
         axis=1,
     )
-    labels = [f"patient {k}: covariates {a:g}, {b:g}" for k, (a, b) in zip("AB", patients, strict=True)]
+    labels = [
+        f"patient {k}: covariates {a:g}, {b:g}" for k, (a, b) in zip("AB", patients, strict=True)
+    ]
     draw(
         arguments.output / "survival_synthetic.png",
         model,
