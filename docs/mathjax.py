@@ -1,8 +1,8 @@
 """MathJax inside the built site, so that formulas are set without a network.
 
 The files come from the package sphinx-mathjax-offline, which is one of the docs extras. Of its
-24 MB the site needs one script and the fonts. Where the package is not installed the pages load MathJax
-from the address that Sphinx knows.
+24 MB the site needs one script and the fonts. Where the package is not installed the pages load
+MathJax from the address that Sphinx knows.
 """
 
 import shutil
