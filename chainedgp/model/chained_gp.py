@@ -122,8 +122,8 @@ class ChainedGP(ParamzModel):
     num_threads : threads for passes over the data; None reads CHAINEDGP_NUM_THREADS, else uses all
         cores available to the process.
     posterior : "mean_field" is q(u_1) … q(u_b), as in the paper; "joint" is q(u_1, …, u_b), at
-        about twice the cost of an evaluation. "auto" chooses "joint" for likelihoods whose latents are
-        coupled, because the bands of a mean field are too narrow for these, else "mean_field".
+        about twice the cost of an evaluation. "auto" chooses "joint" for likelihoods whose latents
+        are coupled, because the bands of a mean field are too narrow for these.
     missing : "raise", or "drop" to leave out the rows whose target is NaN.
     priors : "auto" puts weakly informative priors on the parameters of default kernels, and then
         also on some parameters of the likelihood, such as ν of a Student-t. A model whose kernels
