@@ -5,7 +5,6 @@ sections ("Parameters" over a line of dashes) become definition lists. Nothing i
 break the build.
 """
 
-import functools
 import inspect
 import re
 
@@ -129,7 +128,7 @@ def constructor(app, what, name, obj, options, signature, returns):
 
 def foreign(app, what, name, obj, skip, options):
     """Handler of autodoc-skip-member: what a class inherits from another package is left out."""
-    if isinstance(obj, functools.cached_property):
-        obj = obj.func
-    module = getattr(getattr(obj, "fget", None) or obj, "__module__", None)
-    return True if module and not str(module).startswith("chainedgp") else None
+    function = getattr(obj, "fget", None) or getattr(obj, "func", None) or obj
+    if not inspect.isroutine(function):  # a field has no module of its own
+        return None
+    return True if not str(function.__module__).startswith("chainedgp") else None
