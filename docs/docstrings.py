@@ -131,4 +131,5 @@ def foreign(app, what, name, obj, skip, options):
     function = getattr(obj, "fget", None) or getattr(obj, "func", None) or obj
     if not inspect.isroutine(function):  # a field has no module of its own
         return None
-    return True if not str(function.__module__).startswith("chainedgp") else None
+    module = str(getattr(function, "__module__", ""))
+    return None if module.startswith("chainedgp") else True
