@@ -42,7 +42,13 @@ setup(
             "ruff>=0.17,<0.18",  # the formatter's style may change with a minor version
             "mypy>=2",
         ],
-        "docs": ["sphinx>=8", "myst-nb>=1.3", "furo", "scikit-learn>=1.6"],
+        "docs": [
+            "sphinx>=8",
+            "myst-nb>=1.3",
+            "furo",
+            "sphinx-mathjax-offline",  # formulas without a network: it carries MathJax's files
+            "scikit-learn>=1.6",
+        ],
         "sklearn": ["scikit-learn>=1.6"],
         "distributed": ["dask[array,distributed]"],
         "mcmc": ["nutpie>=0.16", "arviz>=0.21,<1"],  # m.sample: draws from the posterior

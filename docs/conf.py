@@ -8,7 +8,8 @@ sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE))
 
 import make_likelihoods
-from docstrings import as_rst, constructor
+import mathjax
+from docstrings import as_rst, constructor, foreign
 
 import chainedgp
 
@@ -19,7 +20,7 @@ version = release = chainedgp.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax"]
 exclude_patterns = ["_build"]
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
@@ -45,4 +46,6 @@ def setup(app):
     """Docstrings are plain text with equations; pages of likelihoods come from a table."""
     app.connect("autodoc-process-docstring", as_rst)
     app.connect("autodoc-process-signature", constructor)
+    app.connect("autodoc-skip-member", foreign)
+    app.connect("builder-inited", mathjax.bundle)
     app.connect("builder-inited", lambda app: make_likelihoods.write(HERE / "likelihoods"))

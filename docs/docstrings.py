@@ -124,3 +124,12 @@ def constructor(app, what, name, obj, options, signature, returns):
     _, *rest = inspect.signature(obj.__init__).parameters.values()
     shown = inspect.Signature([p.replace(annotation=p.empty) for p in rest])
     return stringify_signature(shown), None
+
+
+def foreign(app, what, name, obj, skip, options):
+    """Handler of autodoc-skip-member: what a class inherits from another package is left out."""
+    function = getattr(obj, "fget", None) or getattr(obj, "func", None) or obj
+    if not inspect.isroutine(function):  # a field has no module of its own
+        return None
+    module = str(getattr(function, "__module__", ""))
+    return None if module.startswith("chainedgp") else True

@@ -48,8 +48,13 @@ def proportions():
 
 @cache
 def counts():
-    data = datasets.additive_poisson_toy(seed=0, n=250)
-    return fitted(data.X, data.Y, L.AdditivePoisson(), ["hour"], "count", num_inducing=40)
+    """Arrivals over a day: a slow rate, and a fast one that comes every four hours."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0.0, 24.0, 250))
+    slow = np.exp(1.3 + 0.9 * np.sin(2.0 * np.pi * (x - 7.0) / 24.0))
+    fast = np.exp(0.3 + 1.6 * np.sin(2.0 * np.pi * x / 4.0))
+    y = rng.poisson(slow + fast)
+    return fitted(x, y, L.AdditivePoisson(), ["hour of the day"], "arrivals", num_inducing=40)
 
 
 @cache
@@ -70,16 +75,18 @@ def lifetimes():
     end = rng.uniform(2.0, 40.0, 180)
     censored = (time > end).astype(float)
     y, Z = np.minimum(time, end), {"censored": censored}
-    return fitted(x, y, L.LogLogisticSurvival(), ["age"], "time (months)", Z, num_inducing=30)
+    return fitted(
+        x, y, L.LogLogisticSurvival(), ["age (years)"], "time (months)", Z, num_inducing=30
+    )
 
 
 @cache
 def lifetimes_2d():
+    """The paper's simulated patients, their inputs and times put into units."""
     data = datasets.synthetic_survival(seed=0, n=400)
-    metadata = {"censored": data.censored}
-    return fitted(
-        data.X, data.Y, L.LogLogisticSurvival(), ["x0", "x1"], "time", metadata, num_inducing=40
-    )
+    X, y = data.X * [60.0, 10.0] + [20.0, 0.0], 12.0 * data.Y
+    names, Z = ["age (years)", "dose (mg)"], {"censored": data.censored}
+    return fitted(X, y, L.LogLogisticSurvival(), names, "time (months)", Z, num_inducing=40)
 
 
 @cache
@@ -93,12 +100,15 @@ def surface():
 
 @cache
 def many_inputs():
+    """Yields: nitrogen and rain drive the mean, the slope drives the noise, pH and sand nothing."""
     rng = np.random.default_rng(4)
-    X = rng.standard_normal((300, 5))
-    mean = np.sin(1.5 * X[:, 0]) + 0.4 * X[:, 1]
-    y = mean + np.exp(0.6 * X[:, 2] - 1.2) * rng.standard_normal(300)
-    names = ["rooms", "age", "distance", "tax", "river"]
-    return fitted(X, y, L.HetGaussian(), names, "price", num_inducing=50)
+    low, high = np.array([[0, 250, 0, 5, 10], [220, 750, 20, 8, 70]], dtype=float)
+    X = rng.uniform(low, high, (300, 5)).round(1)
+    nitrogen, rain, slope = X[:, :3].T
+    mean = 3.0 + 5.0 * (1.0 - np.exp(-nitrogen / 60.0)) + 0.004 * (rain - 500.0)
+    y = mean + 0.15 * np.exp(0.1 * slope) * rng.standard_normal(300)
+    names = ["nitrogen (kg/ha)", "rain (mm)", "slope (%)", "pH", "sand (%)"]
+    return fitted(X, y, L.HetGaussian(), names, "yield (t/ha)", num_inducing=50)
 
 
 DISTRICT = {"district": ["harbour", "hill", "old town"]}
@@ -151,8 +161,8 @@ FIGURES = {
     "density": lambda: proportions().plot_density(),
     "density_motorcycle": lambda: motorcycle().plot_density(),
     "density_counts": lambda: counts().plot_density(),
-    "slice": lambda: many_inputs().plot_slice("rooms", at={"distance": 1.0}),
-    "slice_latent": lambda: many_inputs().plot_slice("distance", latent="log_variance"),
+    "slice": lambda: many_inputs().plot_slice("nitrogen (kg/ha)", at={"slope (%)": 2.0}),
+    "slice_latent": lambda: many_inputs().plot_slice("slope (%)", latent="log_variance"),
     "map": lambda: surface().plot(),
     "map_latent": lambda: surface().plot_map("log_variance"),
     "map_survival": lambda: lifetimes_2d().plot_map("shape"),

@@ -6,7 +6,6 @@ made by the code on the page: data are simulated from the likelihood, the model 
 """
 
 import argparse
-import inspect
 import re
 import tomllib
 import warnings
@@ -40,15 +39,43 @@ SUPPORT = {
     "categories": "0, 1, …, K − 1",
 }
 METADATA = {
-    "exposure": "the rate is multiplied by it; 1 where it is not given, in predictions too, which "
-    "are then per unit of exposure",
-    "trials": "number of trials of the row; needed",
-    "censored": "0 exact (default), 1 right, −1 left, 2 interval from y to `y_upper`",
+    "exposure": "area, time or population of the row, by which the rate is multiplied. It is 1 "
+    "where it is not given, also in predictions, which are then per unit of exposure.",
+    "trials": "number of trials of the row; required",
+    "censored": "0: seen (default); 1: the event came later than y; −1: it came earlier; 2: it "
+    "came between y and `y_upper`",
     "y_upper": "upper end of the interval of rows with `censored` = 2",
-    "entry": "left truncation: the row is known only because its time is beyond `entry`",
-    "rounding": "the width to which the row was rounded, in the place of that of the likelihood",
+    "entry": "left truncation: the row is in the data only because its time is beyond `entry`",
+    "rounding": "the width to which the row was rounded; it replaces that of the likelihood",
 }
 WORDS = {"log_scale2": "squared scale", "log_nu": "degrees of freedom ν"}
+
+HEAD = """# Which likelihood?
+
+A likelihood says how targets scatter around what the model knows: it is a density of y whose
+parameters are driven by latent functions of the inputs. Choose by the kind of target. Each picture
+shows simulated data and a fit, and leads to a page with the density, its parameters and code.
+
+| your target | begin with | and if that does not fit |
+|---|---|---|
+"""
+CHOICES = {
+    "real numbers": ("HetGaussian", "outliers: HetStudentT"),
+    "real numbers with skewed noise": ("ScipyLikelihood", "positive targets: HetGamma"),
+    "positive amounts": ("HetGamma", "zeros too: Inflated"),
+    "counts, also with exposure": ("NegativeBinomial", "many zeros: ZeroInflatedPoisson, Hurdle"),
+    "successes among trials": ("Binomial", "more scatter: BetaBinomial"),
+    "shares between 0 and 1": ("BetaMeanPrecision", "exact 0 or 1: ZeroOneInflatedBeta"),
+    "yes or no": ("Bernoulli", "see [classification](../classification.md)"),
+    "one of K classes": ("Softmax", "in an order: Ordinal"),
+    "times to an event, some censored": (
+        "LogLogisticSurvival",
+        "WeibullSurvival, LogNormalSurvival",
+    ),
+    "a quantile, whatever the noise": ("AsymmetricLaplace", ""),
+    "any of these, rounded to few digits": ("Rounded", ""),
+    "none of these": ("[a likelihood of your own](../writing_a_likelihood.md)", "ScipyLikelihood"),
+}
 
 
 @cache
@@ -237,7 +264,7 @@ def expectation(likelihood):
     if likelihood.exact_expectation:
         return "closed form"
     if likelihood.quadrature_latent:
-        return f"exact in all latents but `{likelihood.quadrature_latent}`; nodes in that one alone"
+        return f"analytic, except over `{likelihood.quadrature_latent}`, which uses quadrature"
     return "quadrature" if len(likelihood.latents) > 1 else "quadrature in one dimension"
 
 
@@ -248,7 +275,10 @@ def page(name):
         f"| `{latent}` | ${letter}$ | {link(latent, letter)} |"
         for latent, letter in zip(likelihood.latents, letters(name, likelihood), strict=True)
     )
-    facts = [f"Targets\n: {targets(likelihood)}", f"E[log p]\n: {expectation(likelihood)}"]
+    facts = [
+        f"Targets\n: {targets(likelihood)}",
+        f"Expected log-density\n: {expectation(likelihood)}",
+    ]
     values = likelihood.parameter_values()
     if values:
         shown = ", ".join(f"`{key}` (starts at {value:g})" for key, value in values.items())
@@ -275,7 +305,7 @@ $$
 ![Densities and a fit](../images/likelihoods/{name}.png)
 
 *Left: the density, or probability, for a few values of the latents. Right: {ROWS} rows simulated
-from the likelihood, and the fit by this code:*
+from the likelihood, and the model that this code fits to them:*
 
 ```python
 {code(name)}```
@@ -293,23 +323,39 @@ def targets(likelihood):
     return text + (f", and exactly {' or '.join(atoms)}" if atoms else "")
 
 
+def first_sentence(text):
+    """Where a text first ends a sentence; a colon or a full stop inside a word is none."""
+    text = " ".join(text.split())
+    found = re.search(r"[.:](?= |$)", text)
+    return text[: found.start()] + "." if found else text
+
+
+def card(name):
+    """A thumbnail, the name, and what the likelihood is for."""
+    purpose = first_sentence(table()[name]["when"]).removeprefix("Use it ")
+    purpose = purpose[:1].upper() + purpose[1:]
+    return f"""::::{{container}} card
+[{name}]({name}.md)
+
+![A fit with {name}](../images/likelihoods/{name}.png)
+
+{purpose}
+::::
+"""
+
+
 def overview():
     """The page that lists them."""
-    lines = ["# Likelihoods\n"]
-    lines.append(
-        "A likelihood is a density of y with parameters, each of which is driven by a latent "
-        "function of its own. Choose by the kind of target; the "
-        "[quick start](../quickstart.md#fit) says which to begin with.\n"
-    )
+    names = re.compile(rf"\b({'|'.join(table())})\b")
+    lines = [HEAD.rstrip("\n")]
+    for target, words in CHOICES.items():
+        begin, further = (names.sub(r"[`\1`](\1.md)", text) for text in words)
+        lines.append(f"| {target} | {begin} | {further} |")
+    lines.append("")
     for group in dict.fromkeys(entry["group"] for entry in table().values()):
-        lines.append(f"## {group}\n\n| likelihood | latents | density |\n|---|---|---|")
-        for name, entry in table().items():
-            if entry["group"] == group:
-                latents = ", ".join(f"`{latent}`" for latent in build(name)[1].latents)
-                first = (inspect.getdoc(getattr(L, name)) or "").split("\n\n")[0].splitlines()[0]
-                first = first.replace("**", "").replace("|", "\\|").rstrip(".:")
-                lines.append(f"| [{name}]({name}.md) | {latents} | {first} |")
-        lines.append("")
+        names = [name for name, entry in table().items() if entry["group"] == group]
+        lines += [f"## {group}\n", ":::::{container} cards thumbnails\n", *map(card, names)]
+        lines.append(":::::\n")
     lines.append("```{toctree}\n:hidden:\n")
     return "\n".join([*lines, *table(), "```\n"])
 

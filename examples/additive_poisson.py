@@ -65,7 +65,10 @@ def draw_column(axes, model, data, title):
     axes[0].plot(grid, rate, color=COLOURS["blue"], lw=1.6, label="rate")
     truth = np.exp(data.log_rate_1) + np.exp(data.log_rate_2)
     axes[0].plot(x, truth, ":", color="black", lw=1.4, label="truth")
-    axes[0].set_title(title, fontsize=9)
+    long, short, _, inside = compared(model, data)
+    axes[0].set_title(f"{title}\nlengthscales {long:.2g} and {short:.2g}", fontsize=9)
+    for axis, share in zip(axes[1:], inside, strict=True):  # bands of q are too narrow here
+        axis.set_title(f"{share:.0%} of the true curve is in the band", fontsize=8, loc="right")
     panels = axes[1:][np.argsort(slow_first(model))]  # the slow one above
     model.plot_latents(levels=(95,), limits=(grid[0], grid[-1]), legend=False, ax=panels)
     for axis, latent in zip(axes[1:], (data.log_rate_1, data.log_rate_2), strict=True):
@@ -91,12 +94,18 @@ def draw(models, data, path):
     plt.close(figure)
 
 
-def describe(name, model, result, data):
+def compared(model, data):
+    """Lengthscales, slow and fast; errors of both latents, shares of the truth in their bands."""
     order = slow_first(model)
     mean, variance = (part[:, order] for part in model.predict_latents(data.X))
     away = np.abs(mean - np.stack([data.log_rate_1, data.log_rate_2], axis=1))
-    errors, inside = away.mean(axis=0), (away < 1.96 * np.sqrt(variance)).mean(axis=0)
+    inside = (away < 1.96 * np.sqrt(variance)).mean(axis=0)
     long, short = (float(model.kernels[j].lengthscale[0]) for j in order)
+    return long, short, away.mean(axis=0), inside
+
+
+def describe(name, model, result, data):
+    long, short, errors, inside = compared(model, data)
     print(
         f"{name:<26}{result.bound:>10.2f}{long:>11.3g}{short:>9.3g}{errors[0]:>11.2f}"
         f"{errors[1]:>7.2f}{inside[0]:>11.0%}{inside[1]:>6.0%}{result.seconds:>9.1f}",

@@ -89,14 +89,21 @@ def draw_curves(axes, model, patients, times, labels, unit, truth=None):
         axes[0].plot(times, density[i], color=SEQUENCE[i], ls=LINE_STYLES[i], lw=1.6, label=label)
     model.plot_hazard(patients, times=times, labels=labels, ax=axes[1])
     tops = [1.6 * np.quantile(density, 0.98), axes[1].get_ylim()[1]]
+    inside = []
     for i, row in enumerate(truth if truth is not None else ()):
         log_p = LIKELIHOOD().log_density(times, *row)
         log_s = LIKELIHOOD().log_density(times, *row, censored=np.ones(times.size))
         look = {"color": SEQUENCE[i], "ls": ":", "lw": 1.4}
         axes[0].plot(times, np.exp(log_p), **look)
         tops[0] = max(tops[0], 1.6 * np.quantile(np.exp(log_p), 0.95))
-        axes[1].plot(times, np.exp(log_p - log_s), **look)
+        hazard = np.exp(log_p - log_s)
+        axes[1].plot(times, hazard, **look)
+        _, lower, upper = model.predictive(patients[[i]]).hazard(times, bands=(2.5, 97.5))
+        inside.append(((lower[0] < hazard) & (hazard < upper[0])).mean())
     axes[0].set_ylabel("density")
+    words = " and ".join(f"{share:.0%}" for share in inside)
+    told = f"\n{words} of the true curve inside" if inside else ""
+    axes[1].set_title(f"hazard, 95 % bands{told}", fontsize=9)
     for axis, top in zip(axes, tops, strict=True):
         axis.set_ylim(0.0, top)
         axis.set_xlim(0.0, times[-1])
@@ -123,7 +130,7 @@ def synthetic(arguments):
     n, inducing = (500, 40) if arguments.quick else (1000, 64)
     data = datasets.synthetic_survival(seed=arguments.seed, n=n)
     print(f"synthetic: {n} patients, {int(data.censored.sum())} censored")
-    model = fit(data.X, data.Y, data.censored, ["x0", "x1"], inducing)
+    model = fit(data.X, data.Y, data.censored, ["covariate 1", "covariate 2"], inducing)
     mean, _ = model.predict_latents(data.X)
     truth = {"log_median": data.log_median, "log_shape": data.log_shape}
     for j, (name, values) in enumerate(truth.items()):
@@ -139,7 +146,9 @@ def synthetic(arguments):
         ],
         axis=1,
     )
-    labels = [f"patient {k}: x = ({a:g}, {b:g})" for k, (a, b) in zip("AB", patients, strict=True)]
+    labels = [
+        f"patient {k}: covariates {a:g}, {b:g}" for k, (a, b) in zip("AB", patients, strict=True)
+    ]
     draw(
         arguments.output / "survival_synthetic.png",
         model,

@@ -128,6 +128,20 @@ def test_version_and_packaging_files():
     assert "BSD 3-Clause" in (ROOT / "LICENSE").read_text("utf-8")
     setup = (ROOT / "setup.py").read_text("utf-8")
     assert "_version.py" in setup and chainedgp.__version__ not in setup
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"\nversion: {chainedgp.__version__}\n" in citation
+
+
+def test_the_table_of_versions_is_that_of_the_packaging():
+    page = ROOT / "docs" / "versions.md"
+    if not page.exists():
+        pytest.skip("the docs are not here")
+    rows = dict(re.findall(r"^\| ([\w, -]+) \| ([\d.]+) \|", page.read_text("utf-8"), flags=re.M))
+    setup = (ROOT / "setup.py").read_text("utf-8")
+    bounds = dict(re.findall(r'"([\w-]+)>=([\d.]+)', setup[setup.index("install_requires") :]))
+    bounds["Python"] = re.search(r'python_requires=">=([\d.]+)"', setup)[1]
+    assert len(rows) >= 10
+    assert rows == {name: bounds.get(name) for name in rows}
 
 
 # ---- public names -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Where to put inducing inputs: greedily where the prior is least determined by those chosen."""
+"""Where inducing inputs start: at data points, picked where the model is still most uncertain."""
 
 from __future__ import annotations
 

@@ -201,8 +201,8 @@ def _tell_of_inducing(problem: Problem, monitor: Monitor) -> None:
     cost, M = left_open(problem), max(problem.parts.sizes)
     if cost > MUCH_OPEN:
         monitor.note(
-            f"the {M} inducing inputs cost up to {cost:.2g} nats a row: num_inducing={2 * M} "
-            "would gain a part of that, at up to four times the time"
+            f"more inducing inputs would raise the bound by up to {cost:.2g} nats a row: try "
+            f"num_inducing={2 * M} in the place of {M}; a fit then takes up to four times as long"
         )
 
 
@@ -218,9 +218,10 @@ def _check_end(problem: Problem, monitor: Monitor) -> None:
     unmet = problem.evaluator.evaluate(q, count_unmet=True).evaluation.unmet
     if unmet:
         text = (
-            f"the quadrature of {unmet} of {problem.num_rows} rows may be off by more than 1e-6 "
-            "with the most nodes there are: the posterior is very wide there. Add inducing inputs "
-            "or rows near them, or accept a rougher bound; `num_nodes=` sets the nodes by hand."
+            f"the integrals of {unmet} of {problem.num_rows} rows may be off by more than 1e-6, "
+            "even with the largest number of quadrature nodes, because the posterior is very wide "
+            "at these rows. Add inducing inputs or data near them, or accept a rougher bound; "
+            "`num_nodes=` sets the number by hand."
         )
         monitor.note(text)
         warnings.warn(text, QuadratureWarning, stacklevel=5)

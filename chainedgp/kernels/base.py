@@ -80,7 +80,7 @@ class Kernel(Part):
     checks, the GPy-style methods, `+` and `*` come from here. Both are pure: they read parameter
     values and write nothing, so that threads may share a kernel and gradients add up over chunks.
 
-    What else a class may say, if it has something to say:
+    A class may declare more:
 
     - `roles`: which leaves are variances, lengthscales or periods, so that fits can help them.
     - `has_white`: that K(X) has noise on its diagonal which K(X, X) has not.

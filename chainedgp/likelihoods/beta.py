@@ -25,9 +25,9 @@ class Beta(OneForm, Family):
         log p = α (softplus(d) + log y) + β (softplus(−d) + log(1−y)) − log y − log(1−y)
                 + ½ (g − softplus(d)) − ½ log 2π + ρ(α+β) − ρ(α) − ρ(β).
 
-    In the expectation all but ρ is closed (e^f tilts the Gaussian: the mean of f moves by v_f, that
-    of g by cov(f, g)); ρ, which is small and flat, is summed over Gauss–Hermite nodes, the same for
-    its three terms (`reduced.expected_stirling_sum`).
+    The expectations of all terms but ρ have closed forms (e^f tilts the Gaussian: the mean of f
+    moves by v_f, that of g by cov(f, g)). ρ is small and flat; its three terms are summed over the
+    same Gauss–Hermite nodes (`reduced.expected_stirling_sum`).
     """
 
     latents = ("log_alpha", "log_beta")

@@ -23,7 +23,7 @@ FAR = 1e9  # this number stands for the infinite ends of the first and the last 
 class Bernoulli(Family):
     """P(y = 1) = 1 / (1 + e^{−f}): latent logit f, targets 0 or 1.
 
-    log p = −log(1 + e^{−sf}), s = 2y − 1; closed expectation.
+    log p = −log(1 + e^{−sf}), s = 2y − 1; its expectation has a closed form.
     """
 
     latents = ("logit",)

@@ -21,7 +21,7 @@ __all__ = ["AsymmetricLaplace", "HetGamma", "HetLaplace"]
 class HetLaplace(OneForm, Family):
     """y ~ Laplace(f, e^g): latents location f and log_scale g, **scale** e^g = E|y − f|.
 
-    log p = −log 2 − g − |y − f| e^{−g}; the expectation is closed, kink and all.
+    log p = −log 2 − g − |y − f| e^{−g}; its expectation has a closed form.
     """
 
     latents = ("location", "log_scale")
@@ -72,7 +72,7 @@ class AsymmetricLaplace(OneForm, Family):
 
     log p = log τ(1−τ) − g − ρ_τ(y − f) e^{−g} with the check function ρ_τ(u) = u (τ − [u < 0]):
     P(y ≤ f) = τ. A fit minimises the check loss, weighted by a scale that varies with x. The
-    expectation is closed: of u ~ N(μ, v), E ρ_τ(u) = μ (τ − Φ(−μ/√v)) + √v φ(μ/√v).
+    expectation has a closed form: for u ~ N(μ, v), E ρ_τ(u) = μ (τ − Φ(−μ/√v)) + √v φ(μ/√v).
 
     The density is a device to find the quantile. Its own other quantiles are those of an asymmetric
     Laplace distribution, which the data need not follow: fit one model for each quantile wanted.

@@ -67,8 +67,8 @@ class Likelihood(Part, Expected):
                 z = np.abs(y - f) * np.exp(-g)
                 return -z - g - 2 * np.log1p(np.exp(-z))
 
-    All that a likelihood may declare follows, in the order in which one comes to want it. What is
-    inherited from another likelihood must suit the density: `testing.check_likelihood` tells.
+    The sections below list all that a likelihood may declare. What a class inherits from another
+    likelihood must agree with its density; `testing.check_likelihood` finds where it does not.
 
     Required
     --------

@@ -83,8 +83,8 @@ class AdditivePoisson(OneForm, Poisson):
 
     log p = y (log E + f + softplus(g − f)) − E (e^f + e^g) − log y!; log_rate_1 f, log_rate_2 g.
 
-    The expectation is closed: E[e^f] = exp(m + v/2), and g − f is Gaussian, so that
-    E softplus(g − f) is `expectations.closed.expected_softplus`. No nodes, any covariance.
+    The expected log-density has a closed form, also for correlated latents: E[e^f] = exp(m + v/2),
+    and g − f is Gaussian, so that E softplus(g − f) is `expectations.closed.expected_softplus`.
     """
 
     latents: tuple[str, ...] = ("log_rate_1", "log_rate_2")
@@ -165,7 +165,7 @@ class NegativeBinomial(Family):
 class Binomial(Family):
     """y ~ Binomial(trials, 1/(1 + e^{−f})): latent logit f, metadata trials (required).
 
-    log p = log C(trials, y) − y softplus(−f) − (trials − y) softplus(f); closed expectation.
+    log p = log C(trials, y) − y softplus(−f) − (trials − y) softplus(f).
     """
 
     latents = ("logit",)

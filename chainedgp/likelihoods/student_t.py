@@ -24,9 +24,9 @@ class HetStudentT(OneForm, Family):
 
     log p = lgamma((ν+1)/2) − lgamma(ν/2) − ½ log(νπ) − g/2 − (ν+1)/2 · log(1 + (y−f)²/(ν e^g)).
 
-    The expectation is exact in f, for every width of q(f) against the scale
-    (`reduced.expected_log_tail`); Gauss–Hermite in g alone. While it is fitted ν > 1; every
-    method takes any ν > 0.
+    The expectation over f is analytic, however wide q(f) is compared with the scale
+    (`reduced.expected_log_tail`); only g uses Gauss–Hermite quadrature. A fit keeps ν above 1; the
+    methods accept any ν > 0.
     """
 
     latents = ("location", "log_scale2")
@@ -158,7 +158,8 @@ class HetStudentTNu(OneForm, Family):
 
     with var(t) and the tilted means of f and t by all covariances where latents are correlated.
 
-    A Gaussian log ν is below 0 sometimes: predictions have quantiles but no mean.
+    Under a Gaussian posterior log ν is below 0 with some probability, so that predictions have
+    quantiles but no mean.
     """
 
     latents = ("location", "log_scale2", "log_nu")

@@ -102,26 +102,29 @@ JITTER = 1e-8  # By default this share of its mean is added to the diagonal of K
 
 
 class ChainedGP(ParamzModel):
-    """A likelihood whose b parameters are driven by b Gaussian processes, fitted variationally.
+    """A regression model in which each parameter of the likelihood has its own Gaussian process.
 
         y_i ~ p(y | f_1(x_i), …, f_b(x_i); θ),    f_j ~ GP(mean_j, k_j)
 
-    Sparse inducing-point posterior q(u_1) … q(u_b), whitened (Saul et al. 2016, eqs. 1 and 2), or
-    q(u_1, …, u_b) with correlations between latents.
+    Inference is variational, with inducing inputs. The posterior of their values is approximated by
+    Gaussians q(u_1) … q(u_b), one for each latent (Saul et al. 2016, eqs. 1 and 2), or by one
+    Gaussian q(u_1, …, u_b) with correlations between latents.
 
     Parameters
     ----------
-    X : (N, D) inputs; numpy, lists, data frames; (N,) becomes one column. Copied, but a memmap is
-        referenced. A Dask array stays on its cluster; see `chainedgp.distributed`. Of a data frame
-        of pandas or polars, text and categories become codes of levels, truth values 0 and 1, dates
-        the time since the first one; `m.summary()` tells how each column was read.
+    X : (N, D) inputs: a numpy array, a list or a data frame; (N,) becomes one column. They are
+        copied, except that a memmap is referenced and a Dask array stays on its cluster (see
+        `chainedgp.distributed`). In a data frame of pandas or polars, text and categories become
+        codes of levels, truth values 0 and 1, and dates the time since the first one;
+        `m.summary()` tells how each column was read.
     Y : (N,) or (N, 1) targets. Likelihoods of classes take codes 0, 1, 2, …, text (classes are
         sorted) or categories (in their order); `m.class_names` keeps the labels.
     likelihood : a `Likelihood`; copied.
     kernels : None (an ARD RBF per latent, times a `Categorical` where there are categories; with
         two or more inputs plus a `Linear` part, and `RandomEffects`, for the first), one kernel
         (copied for each latent) or one per latent.
-    Z : None (chosen from X), (M, D) inducing inputs shared by all latents, or one array per latent.
+    Z : inducing inputs: None (chosen among the rows of X, one by one, where the model is still most
+        uncertain), (M, D) shared by all latents, or one array per latent.
     mean_functions : None (a constant per latent, started from the data), one, or one per latent.
     Y_metadata : dict of per-row values (N,), (N, 1) or scalar: what the likelihood's
         `log_density` takes by keyword, and `weights`.
@@ -130,33 +133,34 @@ class ChainedGP(ParamzModel):
         that is worth its time: up to 400, fewer where N M² would be above 4e8.
     name : name of the model.
     jitter : added to the diagonal of Kuu, relative to its mean; a constant of the model.
-    num_nodes : quadrature nodes per latent dimension; None chooses them for every row.
+    num_nodes : quadrature nodes per latent dimension; None chooses the number for every row.
     num_threads : threads for passes over the data; None reads CHAINEDGP_NUM_THREADS, else uses all
         cores available to the process.
-    posterior : "mean_field", q(u_1) … q(u_b), as in the paper; "joint", q(u_1, …, u_b), at about
-        twice the cost of an evaluation; or "auto", which takes the joint one for likelihoods whose
-        latents are coupled: for these the bands of a mean field are too narrow.
+    posterior : "mean_field" is q(u_1) … q(u_b), as in the paper; "joint" is q(u_1, …, u_b), at
+        about twice the cost of an evaluation. "auto" chooses "joint" for likelihoods whose latents
+        are coupled, because the bands of a mean field are too narrow for these.
     missing : "raise", or "drop" to leave out the rows whose target or an input is missing.
     unseen : "raise", or "prior": levels of a category that were not in the frame are predicted
         from what the others have in common. `m.unseen = "prior"` does so later.
     periodic : seasons, {column: period}, each a part of the default kernels of every latent, such
         as {"month": 12}. A column has one period or a list of them, in its unit; for dates also
         "day", "week", "month" or "year", or a duration.
-    priors : "auto" puts weakly informative priors on the parameters of default kernels and, beside
-        these, on some of the likelihood, such as ν of a Student-t; kernels that are given are left
-        alone, and the likelihood with them. "default" puts the same priors on any kernels; None
-        puts none. `m.summary()` shows them, `m.set_prior` changes single ones.
-    ties : "auto" spreads targets that several rows share, in models with default kernels: a
-        repeated target, as rounding makes it, counts as known to a quarter of the distance to
-        others, so that no noise vanishes there (`likelihoods.ties.Ties`). "spread" does so with any
-        kernels; None takes them for exact. `m.summary()` tells what was found.
+    priors : "auto" puts weakly informative priors on the parameters of default kernels, and then
+        also on some parameters of the likelihood, such as ν of a Student-t. A model whose kernels
+        are given gets no priors. "default" puts the same priors on given kernels too, and None puts
+        none on any. `m.summary()` shows the priors, and `m.set_prior` changes single ones.
+    ties : what to do about targets that several rows share, as rounding makes them. Taken as exact
+        they let the estimated noise vanish. "auto" therefore counts a repeated target as known only
+        to a quarter of its distance to the next value (`likelihoods.ties.Ties`), in models with
+        default kernels. "spread" does so with any kernels; None takes all targets as exact.
+        `m.summary()` tells what was found.
     input_names : D names of the columns of X, for prints, plots and the `active_dims` of kernels;
         None takes those of a data frame. Frames to predict at must have the columns of the frame
         that the model was built with or, if that was an array, of these names.
 
     Raises
     ------
-    InputError : an argument that cannot be used, before any work is done.
+    InputError : if an argument cannot be used; it is raised before any work is done.
     """
 
     likelihood: Likelihood
@@ -441,7 +445,8 @@ class ChainedGP(ParamzModel):
     def save(self, path: FilePath, data: bool = True) -> None:
         """Write the model to one file (npz with a JSON header, no pickle); see `chainedgp.load`.
 
-        data : False leaves the rows out; the loaded model then predicts, and fits after `set_data`.
+        data : False leaves the rows out. The loaded model can predict, and can be fitted again
+            after `set_data`.
         """
         if data and is_dask(self.X):
             raise InputError(
@@ -519,7 +524,7 @@ class ChainedGP(ParamzModel):
             part.name = name  # `_link` has changed it to that of the latent.
 
     def rename_inputs(self, names: Sequence[str]) -> None:
-        """Other names for the columns of X, which frames to predict at must have from now on."""
+        """Rename the columns of X; data frames to predict at must have these names from now on."""
         self.input_names = as_column_names(names, self.X.shape[1])
         self._column_names = tuple(self.input_names)
         if self.columns is not None:
@@ -528,7 +533,7 @@ class ChainedGP(ParamzModel):
     def set_data(
         self, X: Data, Y: Data, Y_metadata: Metadata = None, missing: str = "raise"
     ) -> None:
-        """New rows for the same model; parameters and q stay, as a warm start."""
+        """Give the model new rows; parameters and posterior stay, and the next fit starts there."""
         missing = one_of(missing, ("raise", "drop"), "missing")
         evaluator = self._take_rows(X, Y, Y_metadata, missing, self._expected)
         self._start()
@@ -684,35 +689,38 @@ class ChainedGP(ParamzModel):
         checkpoint_every: int = 10,
         optimizer: str | None = None,
     ) -> OptimizationResult:
-        """Fit the model; afterwards it holds the best parameters seen.
+        """Fit the model to its data; afterwards it holds the best parameters that were seen.
+
+        `m.optimize()` without arguments is the right call for most data.
 
         Parameters
         ----------
-        method : None or "profile" (natural gradients for q inside L-BFGS on everything else), or
-            "lbfgsb": this package's own L-BFGS, without bounds, on the gradients of all parameters
-            together, those of q included, as in the paper; for large N "natgrad" (the default where
-            batch_size is given), "adam", "rmsprop" or "adagrad". GPy's names "lbfgs" and "bfgs" for
-            "lbfgsb" are understood, and its keyword `optimizer`.
-        messages : show progress; None shows it when a person is watching.
-        max_iters : most iterations. From 50 on, the default method tries several starts first where
-            the model is new: `result.start` and `result.starts` tell which.
-        tolerance : nats that the last 10 iterations must have gained together, or the fit has
-            converged. None is 0.001, and for the default method 5e-5 for each row where that is
-            more: a prediction that is off by a hundredth of its sd costs its row as much.
-        only : "variational" finds q alone, at the current hyperparameters.
-        batch_size, epochs, rng : rows in a batch (1,000), passes over the data (None goes on until
-            a pass gains little), seed or Generator of the shuffling; stochastic methods only.
-        holdout, patience : fraction of rows held out for an NLPD after every epoch, the best of
-            which is kept; stop after so many epochs without a better one. "natgrad" settles q on
-            all rows at the end.
-        learning_rate : of the step rule; None takes the rule's own.
-        callback : called with every accepted `TracePoint`; a true return value stops.
-        checkpoint, checkpoint_every : path of a file that gets the model every so many iterations
-            (epochs of a stochastic method); `chainedgp.load(path).optimize()` goes on from there.
+        method : None or "profile" uses natural gradients for q inside L-BFGS on all other
+            parameters. "lbfgsb" uses L-BFGS on the gradients of all parameters together, those of q
+            included, as in the paper. For large N there are the stochastic methods "natgrad" (the
+            default where batch_size is given), "adam", "rmsprop" and "adagrad". GPy's names "lbfgs"
+            and "bfgs" mean "lbfgsb", and GPy's keyword `optimizer` is understood.
+        messages : whether to show progress; None shows it in a terminal or notebook.
+        max_iters : the largest number of iterations. If it is 50 or more, the first fit of a new
+            model tries several starts; `result.start` and `result.starts` tell which.
+        tolerance : the fit has converged when the last 10 iterations together gained less than this
+            many nats. None is 0.001, or for the default method 5e-5 for each row where that is
+            more. A prediction that is off by a hundredth of its standard deviation costs as much.
+        only : "variational" fits q alone and keeps the hyperparameters.
+        batch_size, epochs, rng : for stochastic methods: rows in a batch (1,000), passes over the
+            data (None goes on until a pass gains little), and seed or Generator of the shuffling.
+        holdout, patience : for stochastic methods: the fraction of rows that is held out and scored
+            after every epoch; the best epoch is kept, and the fit stops after `patience` epochs
+            without a better one. "natgrad" ends with a fit of q to all rows.
+        learning_rate : of the stochastic method; None takes the method's own.
+        callback : called with every accepted `TracePoint`; a true return value stops the fit.
+        checkpoint, checkpoint_every : path of a file to which the model is saved every so many
+            iterations (or epochs); `chainedgp.load(path).optimize()` goes on from there.
 
         Returns
         -------
-        OptimizationResult : converged or not, why it stopped, counts, the trace of the bound.
+        OptimizationResult : whether the fit converged, why it stopped, counts, and the bound over
+            the iterations.
         """
         self._warn_of_censoring()
         save = None
@@ -742,9 +750,10 @@ class ChainedGP(ParamzModel):
             return
         self._warned_censoring = True
         warnings.warn(
-            f"{type(self.likelihood).__name__} takes all times for events that were seen. Where "
-            'some were not yet, say so: Y_metadata={"censored": c}, 1 for a row that ended without '
-            'its event, 0 for an event; {"censored": 0} says that all were seen.',
+            f"{type(self.likelihood).__name__} takes all times for events that were observed, "
+            'because Y_metadata has no "censored". If some are censored, build the model with '
+            'Y_metadata={"censored": c}, where c is 1 for a row that ended without its event and 0 '
+            'for an event. {"censored": 0} says that all events were observed.',
             CensoringWarning,
             stacklevel=4,
         )
@@ -758,10 +767,10 @@ class ChainedGP(ParamzModel):
         max_iters: int = 1000,
         rng: int | np.random.Generator | None = 0,
     ) -> OptimizationResult:
-        """Fit from several perturbed starts, the first from the model as it is; the best wins.
+        """Fit from several perturbed starts and keep the best. The first is the model as it is.
 
-        rng : seed or Generator of the perturbations. Restarts run in parallel on threads. One that
-        fails is reported in `result.warnings` and never wins.
+        Restarts run in parallel on threads. A restart that fails is reported in `result.warnings`
+        and never kept. rng : seed or Generator of the perturbations.
         """
         self._warn_of_censoring()
         self.last_result = optimize_restarts(
@@ -774,10 +783,12 @@ class ChainedGP(ParamzModel):
     def predict_latents(
         self, Xnew: Data, full_cov: bool = False, cross_cov: bool = False
     ) -> tuple[Array, Array]:
-        """q(f*) of every latent at Xnew (Saul et al. 2016, eqs. 4 and 5).
+        """Posterior mean and variance of every latent function at Xnew.
 
-        full_cov : covariances between rows. cross_cov : covariances between latents, which are 0
-        in the mean field.
+        These are the moments of q(f*) (Saul et al. 2016, eqs. 4 and 5).
+
+        full_cov : whether to return covariances between rows. cross_cov : whether to return
+        covariances between latents, which are 0 in the mean field.
 
         Returns the mean (n, b), and the variance (n, b); with `full_cov` the covariance (b, n, n)
         of each latent, with `cross_cov` (n, b, b) of each row, with both (b, b, n, n) of all.
@@ -785,7 +796,7 @@ class ChainedGP(ParamzModel):
         return self._predictor().latents(Xnew, full_cov, cross_cov)
 
     def predictive(self, Xnew: Data, Y_metadata: Metadata = None) -> Predictive:
-        """The predictive distribution of the targets at Xnew: p(y* | x*) under q (one per row)."""
+        """The predictive distributions p(y* | x*) of the targets at Xnew, one for each row."""
         return self._predictor().distribution(Xnew, Y_metadata)
 
     def predict(self, Xnew: Data, Y_metadata: Metadata = None) -> tuple[Array, Array]:
@@ -826,7 +837,7 @@ class ChainedGP(ParamzModel):
     def predict_quantiles(
         self, Xnew: Data, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Metadata = None
     ) -> list[Array]:
-        """Quantiles of the targets, in percent as in GPy: a list of (n, 1)."""
+        """Quantiles of the targets at Xnew: a list of (n, 1), one for each percentage."""
         return self._predictor().quantiles(Xnew, quantiles, Y_metadata)
 
     def predict_centiles(
@@ -859,11 +870,15 @@ class ChainedGP(ParamzModel):
         return z_scores(self, Xnew, Ynew, Y_metadata, rng)
 
     def predict_density(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
-        """Predictive density (or mass) at y: a 1-D grid gives (n, k), (n, 1) is per row."""
+        """Predictive density at y, or the probability of a count.
+
+        A 1-D grid y (k,) is evaluated at every row and gives (n, k); y (n, 1) has one value for
+        each row and gives (n, 1).
+        """
         return self._predictor().density(Xnew, y, Y_metadata)
 
     def predict_cdf(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
-        """Predictive probability of a target of at most y; shapes as in `predict_density`."""
+        """Predictive probability of a target of at most y, with the shapes of `predict_density`."""
         return self._predictor().cdf(Xnew, y, Y_metadata)
 
     def log_predictive_density(self, Xnew: Data, Ynew: Data, Y_metadata: Metadata = None) -> Array:
@@ -923,13 +938,14 @@ class ChainedGP(ParamzModel):
     # ---- the posterior itself -------------------------------------------------------------------
 
     def over_hyperparameters(self, size: int = 50, rng: Seed = 0) -> Around:
-        """Predictions that average over the hyperparameters, too, for the price of some fits of q.
+        """Predictions that average over plausible hyperparameters, and not over q alone.
 
-        Points are drawn from a Gaussian around the fit, in logarithms of positive parameters, of
-        the curvature that the bound and the priors have there; q is found at each, and weights
-        correct what the Gaussian has wrong. With few rows, bands are then wider than those at the
-        best hyperparameters alone. Inducing inputs stay where they are. For up to some hundreds of
-        rows it takes seconds; `sample` does without the approximations, and takes minutes.
+        With few rows the hyperparameters are uncertain, and the bands at the best values alone are
+        too narrow. Here points are drawn from a Gaussian around the fit, whose curvature is that of
+        bound and priors, in logarithms of positive parameters. q is fitted at each point, and
+        importance weights correct for the shape of the Gaussian. Inducing inputs stay where they
+        are. It takes seconds for some hundreds of rows; `sample` needs no such approximations and
+        takes minutes.
 
             m.over_hyperparameters().predict_quantiles(Xnew)
 
@@ -952,12 +968,12 @@ class ChainedGP(ParamzModel):
         rng: Seed = None,
         messages: bool | None = None,
     ) -> Sampled:
-        """Draws from the posterior, by the no-U-turn sampler: exact when it matters.
+        """Draw from the exact posterior with the no-U-turn sampler, where q is not enough.
 
-        Of the whitened inducing values v, whose posterior q approximates, and of the free
-        hyperparameters with their priors: without Gaussians, correlations between latents or single
-        best values taken for granted. Inducing inputs stay where they are. For some hundreds of
-        rows it takes minutes. Needs nutpie and arviz: pip install 'chainedgp[mcmc]'.
+        The draws are of the whitened inducing values v, whose posterior q approximates, and of the
+        free hyperparameters with their priors. They assume neither that the posterior is Gaussian
+        nor that hyperparameters are known. Inducing inputs stay where they are. For some hundreds
+        of rows it takes minutes. It needs nutpie and arviz: pip install 'chainedgp[mcmc]'.
 
         Parameters
         ----------
@@ -988,26 +1004,28 @@ class ChainedGP(ParamzModel):
     # ---- assessment ---------------------------------------------------------------------------
 
     def loo(self, refit: int | bool = REFIT, rng: Seed = 0, size: int = 4000) -> LOO:
-        """Log-densities of each row when it is left out, at the same hyperparameters.
+        """Leave-one-out log-density of each row, at the hyperparameters of the fit.
 
-        From the sites of q, and for the `refit` rows of the greatest influence (largest Pareto k)
-        by finding q anew: exact for up to 200 rows by default. True refits all, False none.
+        It is computed from the sites of q. For the `refit` rows of greatest influence (largest
+        Pareto k) q is fitted again without the row, so that the result is exact for up to 200 rows
+        by default. True does so for all rows, False for none.
 
         rng, size : seed and number of draws from q for the Pareto k; see `assessment.loo`.
         """
         return loo(self.problem, refit, rng, size)
 
     def check(self, rows: int = ROWS, rng: Seed = 0) -> Check:
-        """What to look at before trusting the fit, in words, each with its cause and remedy.
+        """Say in words whether the fit can be trusted; each finding has a cause and a remedy.
 
-        Asks whether the fit converged, whether quadrature nodes suffice, how many rows widen q
-        (negative sites), how far q is from the posterior it stands for (by draws of that), how
-        influential single rows are (Pareto k), whether predictions of rows
-        left out are calibrated, which rows are outliers, whether more inducing inputs would help,
-        which parameters are at a bound or run away, whether data are badly scaled, and whether the
-        noise vanishes. A few passes over the data; the model is not changed.
+        The questions are: has the fit converged, are there enough quadrature nodes, how many rows
+        make q wider (negative sites), how far is q from the exact posterior, how influential are
+        single rows (Pareto k), are predictions of left-out rows calibrated, which rows are
+        outliers, would more inducing inputs help, which parameters are at a bound or run away, are
+        the data badly scaled, and does the noise vanish. It takes a few passes over the data, and
+        the model is not changed.
 
-        rows : most rows for what is done row by row. rng : seed or Generator that chooses them.
+        rows : the largest number of rows that are looked at one by one. rng : seed or Generator
+        that chooses them.
         """
         result = getattr(self, "last_result", None)
         return check(self.problem, result, self.input_names, rows, rng)

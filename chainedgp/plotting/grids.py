@@ -36,6 +36,7 @@ LEAST_POINTS, MOST_POINTS = 200, 2000  # A curve has so many points, at least an
 POINTS_PER_SCALE = 16  # and within those so many for each of the shortest lengths of its functions.
 MOST_NAMED = 4  # inputs at rest, at most, that are named on an axis
 HALF = 0.35  # A level of a category is drawn so far to both sides of its tick.
+LINE_LENGTH = 55  # characters, at most, on a line below an axis
 
 
 def target_name(model: FittedModel) -> str:
@@ -51,14 +52,21 @@ def column_of(model: FittedModel, d: int) -> Column:
 
 
 def axis_name(model: FittedModel, columns: Sequence[int], at: Place = None) -> str:
-    """Name of the first of the drawn inputs and, on a second line, where the others are held."""
+    """Name of the first of the drawn inputs and, on lines below, where the others are held."""
     names, row, medians = input_names(model), resting_point(model, at), resting_point(model)
     others = [d for d in range(len(names)) if d not in columns]
     named = others if len(others) <= MOST_NAMED else [d for d in others if row[d] != medians[d]]
     words = [f"{names[d]} = {column_of(model, d).shown(row[d])}" for d in named[:MOST_NAMED]]
     if len(words) < len(others):
         words.append("others at their medians" if len(words) == len(named) else "others as given")
-    return "\n".join([names[columns[0]], *([f"({', '.join(words)})"] if words else [])])
+    lines = [names[columns[0]]]
+    for k, word in enumerate(words):  # A line that is wider than the axes would be cut off.
+        text = ("" if k else "(") + word + (")" if k == len(words) - 1 else ",")
+        if k and len(lines[-1]) + len(text) < LINE_LENGTH:
+            lines[-1] += f" {text}"
+        else:
+            lines.append(text)
+    return "\n".join(lines)
 
 
 def target_label(model: FittedModel, metadata: Mapping[str, Data]) -> str:

@@ -99,6 +99,8 @@ def tidy(ax: Axes, xlabel: str | None = None, ylabel: str | None = None) -> Axes
     """No box, small ticks, and labels where none were set by the caller."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=SMALL)
+    # A factor of all ticks, "1e6", stands left of the axis: the legend is above, to its right.
+    ax.yaxis.get_offset_text().set(horizontalalignment="right", fontsize=SMALL)
     if xlabel is not None and not ax.get_xlabel():
         ax.set_xlabel(xlabel)
     if ylabel is not None and not ax.get_ylabel():
@@ -108,12 +110,17 @@ def tidy(ax: Axes, xlabel: str | None = None, ylabel: str | None = None) -> Axes
 
 def legend_above(ax: Axes, ncols: int = 4) -> None:
     """A legend over the axes, in rows, where it can hide nothing."""
-    _, labels = ax.get_legend_handles_labels()
+    handles, labels = ax.get_legend_handles_labels()
     if labels:
+        ncols = min(ncols, len(labels))
+        # matplotlib fills column by column: entries are handed over so that they read row by row.
+        order = [k for first in range(ncols) for k in range(first, len(labels), ncols)]
         ax.legend(
+            [handles[k] for k in order],
+            [labels[k] for k in order],
             loc="lower left",
             bbox_to_anchor=(0.0, 1.0),
-            ncols=min(ncols, len(labels)),
+            ncols=ncols,
             frameon=False,
             fontsize=SMALL,
             borderaxespad=0.2,

@@ -104,7 +104,7 @@ def sample(
     result = Sampled(_points(problem, columns, data), data, rhat, ess)
     if not rhat <= MIXED and chains > 1:
         warnings.warn(
-            f"the chains have not met: the largest R-hat is {rhat:.3f}. Take more draws "
+            f"the chains have not mixed: the largest R-hat is {rhat:.3f}. Take more draws "
             f"(draws={4 * draws}) and a longer warm-up (tune={2 * tune}).",
             ConvergenceWarning,
             stacklevel=3,

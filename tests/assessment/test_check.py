@@ -75,7 +75,7 @@ def test_a_model_that_was_not_fitted_is_told_so():
     check = build(*wave()).check()
     assert [found.name for found in check.findings] == ["convergence", "scaling"]
     assert check["convergence"].level == "problem" and not check.ok
-    assert_tripped(check["convergence"], "never optimised", "m.optimize()")
+    assert_tripped(check["convergence"], "never fitted", "m.optimize()")
     assert "fitted" in check.capped[0] and "PROBLEM" in str(check)
     assert check.of_level("problem") == (check["convergence"],)
 
@@ -151,7 +151,7 @@ def test_negative_sites(healthy):
     found = finding(m, "negative_sites")
     # by hand: the log-density of a Student-t is convex in f where (y − f)² > ν e^g
     assert found.values["location"] == pytest.approx(26 / 40)
-    assert_tripped(found, "65% of the rows widen q of location")
+    assert_tripped(found, "65% of the rows make q of location wider")
     assert finding(healthy, "negative_sites").values["mean"] == 0.0
 
 
@@ -175,7 +175,7 @@ def test_a_few_influential_rows_are_no_fault(healthy, monkeypatch):
         monkeypatch.setattr("chainedgp.assessment.questions.rows.influence", lambda *args, k=k: k)
         found = finding(healthy, "pareto_k")
         assert found.level == "ok" and f"largest is {largest:.2f}" in found.message
-        assert ("finds q anew" in found.message) == few
+        assert ("fits q again" in found.message) == few
 
 
 @pytest.mark.parametrize(("variance", "words"), [(0.002, "too narrow"), (3.0, "too wide")])
@@ -253,7 +253,7 @@ def test_hyperparameters():
     m = with_q(X, y, kernels=[K.RBF(1, 1.0, 1e-4), K.RBF(1, 0.5, 3.0)], Z=X)
     assert_tripped(finding(m, "hyperparameters"), "mean is uncorrelated", "set_prior")
     m = with_q(X, (rng.uniform(size=60) < 0.5) * 1.0, L.Bernoulli(), kernels=K.RBF(1, 1e6, 0.7))
-    assert_tripped(finding(m, "hyperparameters"), "logit has a prior sd of 1e+03")
+    assert_tripped(finding(m, "hyperparameters"), "logit has a prior standard deviation of 1e+03")
 
 
 @pytest.mark.parametrize("likelihood", [L.Gaussian, L.StudentT, L.HetGaussian, L.HetLaplace])
@@ -264,13 +264,13 @@ def test_the_unit_of_y_raises_no_alarm(likelihood):
         m = build(X, unit * y, likelihood())
         m.optimize(messages=False)
         levels[unit] = {found.name: found.level for found in m.check().findings}
-        assert "prior sd" not in finding(m, "hyperparameters").message
+        assert "prior standard deviation" not in finding(m, "hyperparameters").message
         # a variance without a limit is one in every unit
         kernel = m.kernels[0]
         kernel.variance[:] = 1e6 * (unit * y.std()) ** 2
-        assert_tripped(finding(m, "hyperparameters"), "has a prior sd of")
+        assert_tripped(finding(m, "hyperparameters"), "has a prior standard deviation of")
         kernel.variance[:] = 1e2 * (unit * y.std()) ** 2
-        assert "prior sd" not in finding(m, "hyperparameters").message
+        assert "prior standard deviation" not in finding(m, "hyperparameters").message
     assert levels[1e-4] == levels[1.0] == levels[1e4]
 
 
@@ -286,7 +286,9 @@ def test_scaling():
     assert found.level == "problem" and "Column 2" not in found.message
     long = np.r_[np.zeros(2000), 1.0][:, None]
     assert_tripped(
-        finding(build(long, np.arange(2001.0) % 7, ties=None), "scaling"), "out", "logarithm"
+        finding(build(long, np.arange(2001.0) % 7, ties=None), "scaling"),
+        "from its median",
+        "logarithm",
     )
     assert_tripped(finding(build(X, 7.0 + 0.0 * y), "scaling"), "All targets are the same")
     assert_tripped(finding(build(X, 1e6 + y), "scaling"), "Y varies little")

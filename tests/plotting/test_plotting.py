@@ -176,6 +176,29 @@ def test_inputs_at_rest_are_named_up_to_four():
     assert grids.axis_name(model("gauss"), [0]) == "x"
 
 
+def test_a_long_list_of_inputs_at_rest_is_broken_into_lines():
+    m = cgp.ChainedGP(np.eye(4), np.arange(4.0), L.Gaussian(), num_inducing=2)
+    m.input_names = [f"a long name of input {k}" for k in range(4)]
+    lines = grids.axis_name(m, [0]).split("\n")
+    assert lines[0] == m.input_names[0] and max(map(len, lines)) <= grids.LINE_LENGTH
+    assert " ".join(lines[1:]) == "(" + ", ".join(f"{name} = 0" for name in m.input_names[1:]) + ")"
+
+
+def test_legends_read_row_by_row_and_beside_the_factor_of_the_ticks():
+    ax = plt.subplots(layout="constrained")[1]
+    for k in range(6):
+        ax.plot([0, 1], [0, 1e9 + k], label=f"curve {k}")
+    style.legend_above(style.tidy(ax), ncols=4)
+    ax.figure.canvas.draw()
+    texts = ax.get_legend().get_texts()
+    places = [text.get_window_extent() for text in texts]
+    read = [k for _, _, k in sorted((-round(p.y0), p.x0, k) for k, p in enumerate(places))]
+    assert [texts[k].get_text() for k in read] == [f"curve {k}" for k in range(6)]
+    factor = ax.yaxis.get_offset_text()
+    assert factor.get_text() == "1e9"
+    assert not factor.get_window_extent().overlaps(ax.get_legend().get_window_extent())
+
+
 def test_fit_of_shares_has_the_unit_axis():
     assert plotting.plot_fit(model("share"), num=20).get_ylim() == (-0.02, 1.02)
 

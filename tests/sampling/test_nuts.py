@@ -93,7 +93,7 @@ def test_what_it_says_of_itself(drawn):
 
 
 def test_chains_that_have_not_met_are_told():
-    with pytest.warns(ConvergenceWarning, match="have not met"):
+    with pytest.warns(ConvergenceWarning, match="have not mixed"):
         gaussian_model().sample(4, 2, tune=2, rng=0, messages=False)
 
 

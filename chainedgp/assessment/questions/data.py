@@ -19,29 +19,34 @@ def scaling(e: Evidence) -> Finding:
     notes, levels = [], ["ok"]
     for d, name in enumerate(names):
         if spread[d] <= 1e-12 * size[d]:
-            notes.append((f"Column {name} of X is constant.", "Leave it out."))
+            notes.append((f"Column {name} of X is constant.", "Leave the column out."))
         elif spread[d] < 1e-5 * size[d]:
             notes.append((
-                f"Column {name} of X varies by {spread[d]:.1g} around {size[d]:.1g}, so that "
-                "distances lose digits.", "Subtract its mean."))  # fmt: skip
+                f"Column {name} of X varies by only {spread[d]:.1g} around {size[d]:.1g}, so that "
+                "distances lose digits.", "Subtract the mean of the column."))  # fmt: skip
             levels.append("problem" if spread[d] < 1e-7 * size[d] else "look")
         elif z[d] > 30.0:
             notes.append((
-                f"Column {name} of X has values {z[d]:.0f} standard deviations out.",
-                "Take its logarithm or ranks."))  # fmt: skip
+                f"Column {name} of X has values {z[d]:.0f} standard deviations from its median.",
+                "Take logarithms or ranks of the column."))  # fmt: skip
     standard = (X - X.mean(axis=0)) / input_spread(X)
     R = np.triu(np.abs(standard.T @ standard) / len(X), 1)
     for c, d in np.argwhere(R > 1.0 - 1e-6)[:3]:
-        notes.append((f"Columns {names[c]} and {names[d]} of X say the same.", "Leave one out."))
+        notes.append(
+            (
+                f"Columns {names[c]} and {names[d]} of X carry the same information.",
+                "Leave one out.",
+            )
+        )
     support = e.likelihood.target_support
     if support.continuous and not support.bounded:
         if e.y.std() <= 1e-12 * np.abs(e.y).max():
             notes.append(("All targets are the same.", "There is nothing to model."))
             levels.append("problem")
         elif e.y.std() < 1e-5 * np.abs(e.y).max():
-            notes.append(("Y varies little around a large value.", "Subtract its mean."))
+            notes.append(("Y varies little around a large value.", "Subtract the mean of Y."))
     if not notes:
         return Finding("scaling", "ok", "X and Y are well scaled.")
     messages, remedies = (" ".join(dict.fromkeys(part)) for part in zip(*notes, strict=True))
-    cause = "The numbers come in units that do not suit them."
+    cause = "The units or the origin of the columns do not suit the computation."
     return Finding("scaling", worst([*levels, "look"]), messages, cause, remedies)

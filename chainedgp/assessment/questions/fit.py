@@ -17,22 +17,25 @@ def convergence(e: Evidence) -> Finding:
     gap, result = e.left.gap, e.result
     values = {"gradient": steepest, "gap": gap}
     told = (
-        "it was never optimised" if result is None else f"its last fit ended as {result.status!r}"
+        "The model was never fitted"
+        if result is None
+        else f"The last fit ended with the status {result.status!r}"
     )
     message = (
-        f"The largest slope of the bound is {steepest:.2g} nats (per unit of a logarithm or of a "
-        f"standard deviation), q is {gap:.2g} nats from its optimum; {told}."
+        f"{told}. The posterior approximation q is {gap:.2g} nats from its optimum, and the "
+        f"steepest slope of the bound is {steepest:.2g} nats (per unit of a log-parameter or of a "
+        "standard deviation)."
     )
     levels = [graded(steepest, 1.0 + 1e-3 * e.N, 10.0 + 0.05 * e.N), graded(gap, 0.05, 1.0)]
     if result is not None and result.status in ("stopped", "interrupted"):
         levels.append("look")
     level = worst(levels)
     if levels[0] == "ok" and levels[1] != "ok":
-        cause = "Parameters were changed after q was found."
-        remedy = 'Find q for them: m.optimize(only="variational").'
+        cause = "Parameters were changed after q had been fitted."
+        remedy = 'Fit q to the new parameters: m.optimize(only="variational").'
     else:
-        cause = "The hyperparameters have not been optimised, or not to the end."
-        remedy = "Call m.optimize(), again if need be: it goes on from where it is."
+        cause = "The hyperparameters were not optimised, or the optimisation was stopped early."
+        remedy = "Call m.optimize(). A second call goes on from where the first ended."
     return Finding("convergence", level, message, cause, remedy, values)
 
 
@@ -47,17 +50,19 @@ def quadrature(e: Evidence) -> Finding:
     share = len(rows) / len(e.rows)
     values = {"rows": rows, "share": share}
     if not len(rows):
-        return Finding("quadrature", "ok", "Every row's integral is good to 1e-6.", values=values)
+        return Finding(
+            "quadrature", "ok", "The integral of every row is accurate to 1e-6.", values=values
+        )
     return Finding(
         "quadrature",
         graded(share, 0.0, 0.1),
-        f"The integrals of {len(rows)} of {len(e.rows)} rows ({listed(rows)}) are off by more than "
-        f"1e-6 with {'the nodes they have' if nodes is None else f'{nodes} nodes'}.",
-        "The posterior is wide there against the scale of the noise.",
-        "Leave num_nodes out, to have them chosen for each row."
+        f"The integrals of {len(rows)} of {len(e.rows)} rows ({listed(rows)}) change by more than "
+        f"1e-6 when {'their nodes' if nodes is None else f'the {nodes} nodes'} are doubled.",
+        "At these rows the posterior is wide compared with the scale of the noise.",
+        "Leave num_nodes out: the number of nodes is then chosen for each row."
         if nodes is not None
-        else "Add inducing inputs or data near these rows, or bound the latent's variance by a "
-        "prior; a rougher bound does little harm if the rows are few.",
+        else "Add inducing inputs or data near these rows, or limit the latent's variance by a "
+        "prior. If such rows are few, the error does little harm.",
         values,
     )
 
@@ -69,14 +74,17 @@ def negative_sites(e: Evidence) -> Finding:
     values = dict(zip(e.likelihood.latents, map(float, shares), strict=True))
     j = int(shares.argmax())
     level = graded(shares[j], 0.5, 0.8)
-    message = f"{shares[j]:.0%} of the rows widen q of {e.likelihood.latents[j]} (negative sites)."
+    message = (
+        f"{shares[j]:.0%} of the rows make q of {e.likelihood.latents[j]} wider and not narrower "
+        "(negative sites)."
+    )
     return Finding(
         "negative_sites",
         level,
         message,
-        "The log-density is not concave at these rows: they contradict the rest, as outliers of a "
-        "Student-t do. With many of them the posterior may have several modes.",
-        "Compare several starts, m.optimize_restarts(5); look at the rows; see whether the "
+        "The log-density is not concave at these rows: they contradict the others, as outliers "
+        "under a Student-t do. With many such rows the posterior may have several modes.",
+        "Compare several starts with m.optimize_restarts(5), look at the rows, and ask whether the "
         "likelihood is the right one.",
         values,
     )

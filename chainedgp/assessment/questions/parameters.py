@@ -51,17 +51,19 @@ def inducing_inputs(e: Evidence) -> Finding:
     if len(rows) < e.N:
         e.capped.append(f"inducing inputs: {len(rows)} of {e.N} rows, drawn at random")
     if max(map(len, theta.Z)) > MOST_ADDED:
-        e.capped.append(f"inducing inputs: {MOST_ADDED} more instead of twice as many")
+        e.capped.append(f"inducing inputs: {MOST_ADDED} more were tried, not twice as many")
     sizes, more = max(map(len, theta.Z)), max(map(len, added))
     gain = gain if more else 0.0
     values = {"gain": gain, "gain_per_row": gain / e.N, "num_inducing": sizes, "added": more}
-    message = (
-        f"{more} more than the {sizes} inducing inputs raise the bound by {max(gain, 0.0):.2g} "
-        f"nats, {max(gain, 0.0) / e.N:.1g} a row."
-        if more
-        else f"The {sizes} inducing inputs determine the functions at every row."
-    )
     level = "ok" if gain < 1.0 else graded(gain / e.N, 0.01, 0.1)
+    word = "would not help" if level == "ok" else "would help"
+    message = (
+        f"Adding inducing inputs {word}: {more} more beside the {sizes} raise the bound by "
+        f"{max(gain, 0.0):.2g} nats ({max(gain, 0.0) / e.N:.1g} a row)."
+        if more
+        else f"Adding inducing inputs would not help: the {sizes} determine the functions at "
+        "every row."
+    )
     return Finding(
         "inducing_inputs",
         level,
@@ -78,7 +80,7 @@ def hyperparameters(e: Evidence) -> Finding:
         notes = [*_at_bounds(e.problem.parameters), *_latent_notes(e)]
     values = {"notes": tuple(message for message, _, _ in notes)}
     if not notes:
-        message = "No parameter is at a bound or runs away."
+        message = "No parameter is at a bound or runs away to an extreme value."
         return Finding("hyperparameters", "ok", message, values=values)
     messages, causes, remedies = (
         " ".join(dict.fromkeys(part)) for part in zip(*notes, strict=True)
@@ -100,8 +102,8 @@ def _at_bounds(parameters: ParamzModel) -> list[tuple[str, str, str]]:
             distance = np.asarray(leaf.values).ravel()[entries] - low
             if (np.minimum(distance, high - low - distance) < 1e-3 * width).any():
                 notes.append((
-                    f"{name} is at the end of its interval ({constraint}).",
-                    "The data ask for a value beyond it, or say nothing about it.",
+                    f"The parameter {name} is at the end of its interval ({constraint}).",
+                    "The data ask for a value outside the interval, or say nothing about it.",
                     f"Widen the constraint, or fix {name} at a value that makes sense.",
                 ))  # fmt: skip
     return notes
@@ -130,22 +132,25 @@ def _latent_notes(e: Evidence) -> list[tuple[str, str, str]]:
         if R.min() > 0.999 or q[j].kl < 0.5:
             notes.append((
                 f"The latent {latent} does not vary.",
-                "The data do not ask for it: an infinite lengthscale or a variance of 0.",
-                f'A constant does the same: likelihood.with_constant("{latent}").'
+                "The data give no reason for it to vary: its lengthscale is very long, or its "
+                "variance is 0.",
+                f'A constant in its place does the same: likelihood.with_constant("{latent}").'
                 if len(lik.latents) > 1
-                else "Nothing in X explains Y, or the start was a bad one: m.optimize_restarts(5).",
+                else "Either nothing in X explains Y, or the fit began badly: try "
+                "m.optimize_restarts(5).",
             ))  # fmt: skip
         elif len(many) > 2 and np.median(R_near) < 0.1:
             notes.append((
-                f"The latent {latent} is uncorrelated from row to row.",
-                "Its lengthscale is shorter than the distance of the rows: it follows single rows.",
+                f"The latent {latent} is uncorrelated between neighbouring rows.",
+                "Its lengthscale is shorter than the distance between rows, so it follows "
+                "single rows.",
                 _set_a_prior(latent, kernel, Role.LENGTHSCALE),
             ))  # fmt: skip
         if sd[1].mean() > 100.0 * scales[j]:
             notes.append((
-                f"The latent {latent} has a prior sd of {sd[1].mean():.2g}, {scales[j]:.2g} would "
-                "be usual.",
-                "Its variance runs away: the data do not bound it, as where classes separate.",
+                f"The latent {latent} has a prior standard deviation of {sd[1].mean():.2g}; about "
+                f"{scales[j]:.2g} would be usual.",
+                "The data do not limit its variance, as where classes can be separated perfectly.",
                 _set_a_prior(latent, kernel, Role.VARIANCE),
             ))  # fmt: skip
     return notes

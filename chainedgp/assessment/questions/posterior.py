@@ -35,7 +35,7 @@ def posterior(e: Evidence) -> Finding:
     """
     draws = min(MOST_DRAWS, PAIRS // e.N)
     if draws < FEWEST or e.N * sum(e.problem.parts.sizes) > STORED:
-        e.capped.append(f"posterior: not asked, for {e.N} rows are too many to draw from it")
+        e.capped.append(f"posterior: not asked, because {e.N} rows are too many to draw from it")
         return Finding("posterior", "ok", "Not asked: too many rows.")
     density, (mean, root) = LogJoint(e.problem), whitened_q(e.problem)
     z = e.rng.standard_normal((len(mean), draws))
@@ -48,7 +48,7 @@ def posterior(e: Evidence) -> Finding:
         if found is None and not k <= HIGH_K:
             return _unknown(e, k)
         if found is not None:
-            how = "draws that were led to it from the prior"
+            how = "tempered draws, led from the prior to the posterior"
             V, weights = found, np.full(found.shape[1], 1.0 / found.shape[1])
     return _compared(e, rows, _moments(density, V, weights, rows), how, k)
 
@@ -84,11 +84,12 @@ def _compared(
     values = {"pareto_k": k, "rows": rows, "mean": mean.T, "sd": sd.T, "q_mean": q_mean.T}
     values |= {"q_sd": q_sd.T, "sd_ratio": ratios}
     message = (
-        f"At {len(rows)} rows the standard deviation of {name} under q is {ratios[j]:.2f} of the "
-        f"posterior's in the median ({least:.2f} at the least), and means are off by {error:.2f} "
-        f"standard deviations in the median ({errors.max():.2f} at the most). The posterior is "
-        f"that of the latents at these hyperparameters, by {how}; the weights that would correct "
-        f"q have a Pareto k of {k:.2f}{', too high to be used' if k > HIGH_K else ''}."
+        f"The approximation q was compared with the exact posterior at {len(rows)} rows, with the "
+        f"hyperparameters as they are. The median standard deviation of {name} under q is "
+        f"{ratios[j]:.2f} times that of the posterior (least {least:.2f}). Means differ by "
+        f"{error:.2f} standard deviations in the median (at most {errors.max():.2f}). The "
+        f"comparison used {how}; the weights that correct q have a Pareto k of {k:.2f}"
+        f"{', too high to be used' if k > HIGH_K else ''}."
     )
     off = abs(float(np.log(ratios[j])))
     level = worst([graded(off, np.log(1.3), np.log(2.0)), graded(error, 0.3, 1.0)])
@@ -104,8 +105,9 @@ def _unknown(e: Evidence, k: float) -> Finding:
     return Finding(
         "posterior",
         "look",
-        f"q is not the posterior of the latents: the weights that would correct it have a Pareto k "
-        f"of {k:.2f}. In many dimensions that may be harmless, as many small deviations add up.",
+        f"The approximation q differs from the exact posterior: the weights that would correct it "
+        f"have a Pareto k of {k:.2f}. With many rows that may be harmless, because many small "
+        "differences add up.",
         _cause(e),
         _remedy(e),
         {"pareto_k": k},
@@ -116,8 +118,8 @@ def _cause(e: Evidence) -> str:
     family, b = e.problem.parts.family, len(e.likelihood.latents)
     if len(family.groups(b)) > 1:
         return (
-            "q is Gaussian without correlations between latents, and the posterior has these where "
-            "one latent can take what another gives."
+            "q is Gaussian without correlations between latents; the posterior has correlations "
+            "where one latent can make up for another."
         )
     return "q is Gaussian, and the posterior is skewed or bent."
 
@@ -129,6 +131,6 @@ def _remedy(e: Evidence) -> str:
     )
     return (
         f"{joint} from the posterior: m.sample(hyperparameters=False). The values of this finding "
-        "have corrected means and standard deviations, where they could be had. Predictions of "
-        "targets suffer less than bands of single latents, in which errors do not cancel."
+        "have corrected means and standard deviations, where they could be computed. Predictions "
+        "of targets are affected less than bands of single latents."
     )

@@ -30,20 +30,24 @@ def pareto_k(e: Evidence) -> Finding:
     share = len(high) / len(k)
     values = {"pareto_k": k, "rows": e.rows[high], "share": share}
     message = (
-        f"The importance weights that leave a row out of q (PSIS) have a Pareto k above {HIGH_K} "
-        f"in {len(high)} of {len(k)} rows; the largest is {k.max():.2f}."
+        f"{len(high)} of {len(k)} rows have a large influence on the fit: their Pareto k is above "
+        f"{HIGH_K}. The largest is {k.max():.2f}."
     )
     level = graded(share, 0.05, 0.2)
     if level == "ok":
-        few = " These are few, and m.loo() finds q anew without each." if len(high) else ""
+        few = (
+            " Such rows are few, and m.loo() fits q again without each of them."
+            if len(high)
+            else ""
+        )
         return Finding("pareto_k", level, message + few, values=values)
     return Finding(
         "pareto_k",
         level,
-        f"{message} Highest in rows {listed(e.rows[high])}.",
-        "Single rows decide what the latents are there: outliers, few rows for the flexibility "
-        "of the kernels, or a noise latent that follows single rows.",
-        "Look at these rows; a likelihood of heavier tails, longer lengthscales by "
+        f"{message} It is highest in rows {listed(e.rows[high])}.",
+        "Single rows decide what the latents are near them: they are outliers, or there are too "
+        "few rows for such flexible kernels, or a noise latent follows single rows.",
+        "Look at these rows. Then try a likelihood with heavier tails, longer lengthscales by "
         "m.set_prior, or a constant noise. For leave-one-out densities use "
         f"m.loo(refit={int(np.ceil(share * e.N))}).",
         values,
@@ -67,22 +71,23 @@ def calibration(e: Evidence) -> Finding:
     values = {"pit": u, "counts": counts, "p_value": p_value}
     level = graded(-np.log10(max(p_value, 1e-300)), 3.0, 6.0)
     if level == "ok":
-        message = f"The PIT of rows left out is uniform (p = {p_value:.2g})."
+        message = f"Predictions of left-out rows are calibrated (PIT uniform, p = {p_value:.2g})."
         return Finding("calibration", level, message, values=values)
     ends, middle = counts[[0, -1]].sum() / (2 * expected), counts[3:7].sum() / (4 * expected)
-    shape, cause = "uneven", "The likelihood is not that of the data."
+    shape, cause = "uneven", "The likelihood does not describe the data."
     if ends > 1.25 and ends > middle:
         shape = "too often near 0 and 1"
-        cause = "Predictive distributions are too narrow: heavier tails, or noise that varies."
+        cause = "Predictions are too narrow: the data have heavier tails, or noise that varies."
     elif middle > 1.15:
         shape = "too often near ½"
-        cause = "Predictive distributions are too wide: lighter tails, or noise that varies."
+        cause = "Predictions are too wide: the data have lighter tails, or noise that varies."
     return Finding(
         "calibration",
         level,
-        f"The PIT of rows left out is not uniform, {shape} (p = {p_value:.1g}).",
+        f"Predictions of left-out rows are not calibrated: their PIT is {shape} "
+        f"(p = {p_value:.1g}).",
         cause,
-        "Draw m.plot_pit(); try another likelihood and compare by chainedgp.compare.",
+        "Look at m.plot_pit(), try another likelihood, and compare the two with chainedgp.compare.",
         values,
     )
 
@@ -98,14 +103,19 @@ def outliers(e: Evidence) -> Finding:
     far = rows[expected < OUTLIER]
     values = {"rows": far}
     if not len(far):
-        return Finding("outliers", "ok", "No row is farther out than chance allows.", values=values)
+        return Finding(
+            "outliers",
+            "ok",
+            "No row is an outlier: none is farther out than chance explains.",
+            values=values,
+        )
     return Finding(
         "outliers",
         "look",
         f"{'At least ' * (len(far) == MOST_OUTLIERS)}{len(far)} rows lie farther out than the "
         f"model allows: {listed(far)}.",
-        "Errors in the data, or noise of heavier tails than the likelihood has.",
-        "Look at these rows; use a likelihood of heavier tails such as HetStudentT.",
+        "The data have errors, or their noise has heavier tails than the likelihood.",
+        "Look at these rows, or use a likelihood with heavier tails such as HetStudentT.",
         values,
     )
 
@@ -127,12 +137,12 @@ def noise(e: Evidence) -> Finding:
     rows = e.rows[seen][sharp > SHARP]
     values = {"rows": rows, "sharpest": float(sharp.max())}
     if not len(rows):
-        return Finding("noise", "ok", "The noise vanishes nowhere.", values=values)
+        return Finding("noise", "ok", "The estimated noise is above 0 at every row.", values=values)
     return Finding(
         "noise",
         "problem" if len(rows) > 0.2 * len(sharp) else "look",
-        f"The noise vanishes at {len(rows)} of {len(sharp)} rows ({listed(rows)}).",
-        "The targets follow X without noise, or are repeated or rounded; or the noise latent "
+        f"The estimated noise vanishes at {len(rows)} of {len(sharp)} rows ({listed(rows)}).",
+        "The targets follow X without noise, or they are repeated or rounded, or the noise latent "
         "follows single rows.",
         'Put a prior on the noise, m.set_prior("kernels.*variance", …), make it constant, or fix '
         "it at the precision of the measurements.",

@@ -35,8 +35,9 @@ class Inflated(OneForm, Wrapper):
     """p(y) = (p_base(y) + Σ_k e^{h_k} [y = a_k]) / Z, Z = 1 + Σ_k e^{h_k}: point masses at a_k.
 
     Latents are those of the base, then h_k = `log_odds_<a_k>`, the log-odds of atom k against the
-    base. Counts at an atom may come from the base as well; beside a density every y = a_k is of
-    the atom. Except at such counts the expectation is the base's own plus one over h.
+    base. A count at an atom may come from the base as well; if the base has a density, every
+    y = a_k comes from the atom. Except at such counts the expected log-density is that of the base
+    plus an expectation over h.
 
     Around a `Survival` likelihood the probability of a censored row is that of its event: y at
     most 1 holds an atom at 0, and y above 1 does not. An `entry` of 0 leaves nothing out, not even

@@ -43,12 +43,12 @@ class Rounded(Wrapper):
 
     The target is known to ± w/2, because it was rounded to a multiple of w or read from a scale.
     A density grows without limit where rows are repeated exactly; the probability of an interval
-    does not, and a noise narrower than w is told as such. Divided by w it is comparable with
+    does not, so that noise narrower than w can be estimated. Divided by w it is comparable with
     densities: both agree where w is small. An interval that reaches beyond an end of the base's
     support ends there, so that a positive target may be recorded as 0.
 
     Moments, cdf, quantiles and draws are those of y before it was rounded. Around a `Survival`
-    likelihood exact rows are rounded, those that are censored or truncated are as they were.
+    likelihood only exact rows count as rounded; censored and truncated rows do not change.
 
     Parameters
     ----------
