@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ..assessment.components import centred_component, grouped_parts
-from ..assessment.effects.dependence import Dependence, individual_curves, partial_dependence
+from ..assessment.effects.dependence import Dependence, individual_curves
 from ..assessment.effects.frames import LEVEL, NUM, Scene, one_name
 from ..assessment.effects.importance import importance
 from ..assessment.effects.population import Population, is_category, label_of
@@ -21,6 +21,7 @@ from ..kernels import Kernel
 from ..linalg import Array
 from ..parameters.parts import latent_index
 from ..predictive.fitted import FittedModel
+from ..sampling.averaged import Averaged
 from . import grids, style
 from .grids import Place
 
@@ -48,6 +49,7 @@ def plot_effects(
     level: float = LEVEL,
     X: Data | None = None,
     Y_metadata: Metadata = None,
+    over: Averaged | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """How much each input drives some quantities, or how one of them depends on one input.
@@ -64,7 +66,7 @@ def plot_effects(
         where there is no mean, and for bars the width of the central interval beside it. For
         classes it is their probabilities.
     kind : "individual" draws a thin line for each of some rows, too.
-    groups, values, num, rows, level, X, Y_metadata : as in `m.effects`.
+    groups, values, num, rows, level, X, Y_metadata, over : as in `m.effects`.
     """
     one_of(kind, KINDS, "kind")
     scene = Scene(model, groups, rows, level, X, Y_metadata, curve=input is not None)
@@ -77,7 +79,8 @@ def plot_effects(
     place = scene.population.place(model, input)
     at = scene.values(scene.population.columns[place], values, positive_int(num, "num"))
     ax = style.one_axes(ax)
-    _draw_dependence(ax, scene, place, at, quantity, kind == "individual")
+    curve = scene.dependence(scene.population.columns[place], at, quantity, over=over)
+    _draw_dependence(ax, scene, place, curve, quantity if kind == "individual" else None)
     style.legend_above(ax)
     label = style.words(quantity.name)
     if quantity.name in ("mean", "median"):
@@ -189,23 +192,21 @@ def _draw_bars(
 
 
 def _draw_dependence(
-    ax: Axes, scene: Scene, place: int, at: Array, quantity: Quantity, individual: bool
+    ax: Axes, scene: Scene, place: int, found: Dependence, single: Quantity | None
 ) -> None:
-    """The average over rows at the values `at` of an input: a curve, or points of a category."""
+    """The average over rows: a curve, or points of a category; and single rows of a quantity."""
     population, level = scene.population, scene.level
-    columns = population.columns[place]
-    found = partial_dependence(population, columns, at, quantity, level)
-    curves = None
-    if individual:
-        curves = individual_curves(population, columns, at, quantity)
+    columns, curves = population.columns[place], None
+    if single is not None:
+        curves = individual_curves(population, columns, found.values, single)
         curves = curves[:, :: -(-curves.shape[1] // MOST_CURVES)]
     if len(columns) > 1 or is_category(population.every, columns):
-        labels = [label_of(population.input_names, columns, value) for value in at]
+        labels = [label_of(population.input_names, columns, value) for value in found.values]
         _draw_points(ax, found, labels, curves, level)
         return
     _draw_curve(ax, found, curves, level)
     style.draw_rug(ax, population.every[:, columns[0]])
-    ax.set_xlim(at.min(), at.max())
+    ax.set_xlim(found.values.min(), found.values.max())
 
 
 def _draw_curve(ax: Axes, found: Dependence, curves: Array | None, level: float) -> None:

@@ -12,8 +12,15 @@ from ...data.types import Data, Frame, Metadata, Seed
 from ...errors import InputError
 from ...linalg import Array
 from ...predictive.fitted import FittedModel
+from ...sampling.averaged import Averaged
 from ..components import contributions
-from .dependence import DRAWS, individual_curves, partial_dependence
+from .dependence import (
+    DRAWS,
+    Dependence,
+    averaged_dependence,
+    individual_curves,
+    partial_dependence,
+)
 from .importance import importance
 from .population import Groups, Population, label_of
 from .quantities import ON_REQUEST, Quantity, central, chosen, quantities
@@ -99,6 +106,21 @@ class Scene:
             )
         return given
 
+    def dependence(
+        self,
+        columns: list[int],
+        at: Array,
+        quantity: Quantity,
+        draws: int = DRAWS,
+        rng: Seed = 0,
+        over: Averaged | None = None,
+    ) -> Dependence:
+        """Partial dependence with its band, at fitted hyperparameters or averaged over some."""
+        rest = columns, at, quantity, self.level, draws, rng
+        if over is None:
+            return partial_dependence(self.population, *rest)
+        return averaged_dependence(self.population, over, *rest)
+
 
 def effects(
     model: FittedModel,
@@ -115,6 +137,7 @@ def effects(
     rng: Seed = 0,
     X: Data | None = None,
     Y_metadata: Metadata = None,
+    over: Averaged | None = None,
 ) -> Frame | Table:
     """Effects as a data frame; see `ChainedGP.effects`."""
     kind = one_of(kind or ("importance" if input is None else "average"), KINDS, "kind")
@@ -122,6 +145,8 @@ def effects(
         raise InputError(
             f"kind={kind!r} {'needs an input' if input is None else 'is of all inputs at once'}."
         )
+    if over is not None and kind != "average":
+        raise InputError(f"over=… is for kind='average' alone; got kind={kind!r}.")
     scene = Scene(model, groups, rows, level, X, Y_metadata, curve=input is not None)
     if kind == "parts":
         return _parts(scene)
@@ -142,7 +167,7 @@ def effects(
                 "mean": curves.T.ravel(),
             }
         )
-    found = partial_dependence(scene.population, columns, at, quantity, level, draws, rng)
+    found = scene.dependence(columns, at, quantity, draws, rng, over)
     table = {"value": labels, "mean": found.mean}
     if found.low is not None and found.high is not None:
         table.update(low=found.low, high=found.high)
