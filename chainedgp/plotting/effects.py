@@ -75,7 +75,7 @@ def plot_effects(
         ax = _draw_bars(ax, found.inputs, found.quantities, found.total)
         ax.set_xlim(0.0, 1.0)
         return style.tidy(ax, "share of the variation that the input drives")
-    quantity = scene.one(of if of is None or isinstance(of, str) else one_name(of))
+    quantity = scene.one(one_name(of))
     place = scene.population.place(model, input)
     at = scene.values(scene.population.columns[place], values, positive_int(num, "num"))
     ax = style.one_axes(ax)

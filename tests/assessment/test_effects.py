@@ -473,7 +473,10 @@ def test_the_shortest_scale_along_a_column():
         ({"of": "sd"}, "mean, median, width, noise, ignorance, log_variance, variance; got 'sd'"),
         ({"input": "age"}, "input must be"),
         ({"input": "a", "groups": {"kind": ["a", "b", "c"]}}, "part of a group"),
-        ({"input": "dose", "of": ["mean", "width"]}, "one quantity"),
+        ({"input": "dose", "of": ["mean", "width"]}, "name of one quantity"),
+        ({"of": 3}, "of must be one of"),
+        ({"of": []}, "of must be one of"),
+        ({"input": "dose", "values": "high"}, "values must be finite"),
         ({"kind": "average"}, "needs an input"),
         ({"input": "dose", "kind": "parts"}, "all inputs at once"),
         ({"input": "dose", "kind": "median"}, "kind must be one of"),
@@ -506,6 +509,9 @@ def test_rows_that_are_given(tmp_path):
         bare.effects()
     X = pd.DataFrame(m.X, columns=NAMES)
     pd.testing.assert_frame_equal(bare.effects(X=X), m.effects())
+    single = m.effects("dose", "mean", kind="individual", values=[1.0], rows=10)
+    expected = m.predict(rows_with(m, 1, 1.0)[single["row"]])[0][:, 0]
+    np.testing.assert_allclose(single["mean"], expected, rtol=1e-12)
     few = m.effects("dose", values=[1.0], rows=10)["mean"][0]
     assert few != m.effects("dose", values=[1.0])["mean"][0]
 
@@ -572,6 +578,7 @@ def test_bands_cover_functions_drawn_from_the_prior():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the posterior of the hyperparameters")
 def test_bands_cover_effects_of_fitted_models():
     """Hyperparameters that count as known make bands a little narrow: 20 sets, with and without."""
     inside, averaged = {}, {}

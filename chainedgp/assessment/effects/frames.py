@@ -90,15 +90,16 @@ class Scene:
         names = self.central() if of is None else [of]
         if len(names) > 1:
             raise InputError(f"say which probability: of must be one of {', '.join(names)}.")
-        if not isinstance(names[0], str):
-            raise InputError(f"of must be one of {', '.join(self.known)}; got {of!r}.")
         return chosen(self.known, names)[0]
 
     def values(self, columns: list[int], values: Data | None, num: int) -> Array:
         """Values (k, c) of some columns: as given, or those to show."""
         if values is None:
             return self.population.shown_values(columns, num)
-        given = np.array(values, dtype=float)
+        try:
+            given = np.array(values, dtype=float)
+        except (TypeError, ValueError):
+            given = np.empty(0)
         given = given.reshape(-1, 1) if len(columns) == 1 else np.atleast_2d(given)
         if given.shape[1:] != (len(columns),) or not (given.size and np.isfinite(given).all()):
             raise InputError(
@@ -153,7 +154,7 @@ def effects(
     if input is None:
         return _importance(scene, of)
     columns = scene.population.columns[scene.population.place(model, input)]
-    quantity = scene.one(of if of is None or isinstance(of, str) else one_name(of))
+    quantity = scene.one(one_name(of))
     at = scene.values(columns, values, positive_int(num, "num"))
     names = scene.population.input_names
     labels = np.array([label_of(names, columns, value) for value in at])
@@ -162,7 +163,7 @@ def effects(
         k, n = curves.shape
         return as_frame(
             {
-                "row": np.repeat(np.arange(n), k),
+                "row": np.repeat(scene.population.numbers, k),
                 "value": np.tile(labels, n),
                 "mean": curves.T.ravel(),
             }
@@ -174,11 +175,11 @@ def effects(
     return as_frame(table)
 
 
-def one_name(of: Sequence[str]) -> str:
-    """The only name in a list."""
-    if len(of) != 1:
-        raise InputError(f"a curve is of one quantity; got of={list(of)!r}.")
-    return of[0]
+def one_name(of: str | Sequence[str] | None) -> str | None:
+    """The name of the one quantity that a curve is of, or None."""
+    if of is not None and not isinstance(of, str):
+        raise InputError(f"of must be the name of one quantity for a curve; got {of!r}.")
+    return of
 
 
 def _importance(scene: Scene, of: str | Sequence[str] | None) -> Frame | Table:
@@ -187,7 +188,7 @@ def _importance(scene: Scene, of: str | Sequence[str] | None) -> Frame | Table:
     if not isinstance(of, str):
         shares = dict(zip(found.quantities, found.total.T, strict=True))
         return as_frame(shares, found.inputs)
-    order = np.argsort(-found.total[:, 0], kind="stable")
+    order = np.argsort(-found.sd[:, 0], kind="stable")
     table = {"total": found.total, "alone": found.alone, "sd": found.sd}
     index = [found.inputs[i] for i in order]
     return as_frame({key: value[order, 0] for key, value in table.items()}, index)
