@@ -1048,6 +1048,7 @@ class ChainedGP(ParamzModel):
     plot_relevance = plotting.plot_relevance
     plot_effects = plotting.plot_effects
     plot_components = plotting.plot_components
+    plot_variance = plotting.plot_variance
 
     # ---- printing -------------------------------------------------------------------------------
 

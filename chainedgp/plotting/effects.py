@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from ..assessment.effects.population import Population, is_category, label_of
 from ..assessment.effects.quantities import Quantity, latent_quantities
 from ..data.arguments import fraction, one_of, positive_int
 from ..data.types import Data, Metadata
-from ..errors import InputError
+from ..errors import InputError, MomentWarning
 from ..kernels import Kernel
 from ..linalg import Array
 from ..parameters.parts import latent_index
@@ -28,7 +29,7 @@ from .grids import Place
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_components", "plot_effects", "plot_relevance"]
+__all__ = ["plot_components", "plot_effects", "plot_relevance", "plot_variance"]
 
 HATCHES = ("", "////", "....", "xxxx")  # Bars have these in turn, beside their colours.
 MOST_CURVES = 60  # At most so many rows have a curve of their own in a figure.
@@ -156,6 +157,56 @@ def plot_components(
         style.tidy(axis, grids.input_names(model)[column], label)
     axes[-1].figure.align_ylabels(list(axes))
     return axes
+
+
+def plot_variance(
+    model: FittedModel,
+    input: int | str | None = None,
+    *,
+    at: Place = None,
+    limits: tuple[float, float] | None = None,
+    num: int | None = None,
+    legend: bool = True,
+    Y_metadata: Metadata = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """The predictive variance along one input in two parts: noise, and ignorance on top of it.
+
+    Noise, E_q[var[y | f]], would remain if the latents were known; ignorance, var_q[E[y | f]], is
+    what the rows leave open about them (`predictive.variance_parts`).
+
+    Parameters
+    ----------
+    input, at, limits, num : along which input, where the others are held, and the grid, as in
+        `plot_slice`.
+    Y_metadata : metadata of the drawn rows (exposure, trials); None takes medians of the data.
+    """
+    column = grids.most_relevant(model) if input is None else grids.column_index(model, input)
+    x = grids.axis_values(model, column, num, limits)
+    rows = grids.rows_along(model, [column], x[:, None], at)
+    metadata = grids.metadata_at_rest(model, Y_metadata)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MomentWarning)
+        parts = model.predictive(rows, metadata).variance_parts()
+    if not np.isfinite(sum(parts.values())).any():
+        raise InputError(
+            f"the targets of {type(model.likelihood).__name__} have no finite variance here: draw "
+            "their interval by plot_slice, or effects on its width by plot_effects(of='width')."
+        )
+    ax, below = style.one_axes(ax), np.zeros(len(x))
+    for (name, part), key in zip(parts.items(), ("orange", "blue"), strict=True):
+        above = below + part[:, 0]
+        colour = style.COLOURS[key]
+        ax.fill_between(x, below, above, color=style.tint(colour, 0.45), lw=0, label=name)
+        ax.plot(x, above, color=colour, lw=1.2, ls="-" if name == "ignorance" else "--")
+        below = above
+    style.draw_rug(ax, np.asarray(model.X[:, column]))
+    ax.set_xlim(x[0], x[-1])
+    ax.set_ylim(bottom=0.0)
+    if legend:
+        style.legend_above(ax)
+    name = f"variance of {grids.target_label(model, metadata)}"
+    return style.tidy(ax, grids.axis_name(model, [column], at), name)
 
 
 # ---- parts --------------------------------------------------------------------------------------

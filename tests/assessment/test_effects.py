@@ -534,9 +534,12 @@ AT = [(d, v) for d in range(2) for v in (-1.2, -0.6, 0.0, 0.6, 1.2)] + [(2, 0.0)
 def covered(m, truth, inside, over=None):
     """Whether 90 % bands hold the true averages (12,) at all of AT, by quantity."""
     for of, real in truth.items():
-        for (d, v), value in zip(AT, real, strict=True):
-            found = m.effects(d, of, values=[v], level=0.9, rows=len(m.X), over=over).iloc[0]
-            inside.setdefault(of, []).append(found["low"] < value < found["high"])
+        for d in range(3):
+            here = [k for k, (column, _) in enumerate(AT) if column == d]
+            values = [AT[k][1] for k in here]
+            found = m.effects(d, of, values=values, level=0.9, rows=len(m.X), over=over)
+            hits = (found["low"] < real[here]) & (real[here] < found["high"])
+            inside.setdefault(of, []).extend(hits)
 
 
 def three_inputs(rng, n):
