@@ -181,6 +181,7 @@ FIGURES = {
     "effects_curve": lambda: rents().plot_effects("area (m²)", kind="individual"),
     "effects_category": lambda: rents().plot_effects("district", groups=DISTRICT),
     "effects_noise": lambda: rents().plot_effects("age (years)", of="variance"),
+    "variance": lambda: rents().plot_variance("area (m²)", limits=(20.0, 300.0), at={"hill": 1.0}),
     "forecast": forecast_figure,
     "components": lambda: demand()[0].plot_components(
         "mean", limits=(0.0, 25.0), groups={"trend": ["line", "trend"]}

@@ -70,6 +70,7 @@ from ..posterior.sparse import make_prior
 from ..predictive.distribution import Predictive
 from ..predictive.predictor import Predictor
 from ..sampling.around import Around, around_the_fit
+from ..sampling.averaged import Averaged
 from ..sampling.nuts import Sampled, sample
 from .arguments import (
     Kernels,
@@ -1104,6 +1105,7 @@ class ChainedGP(ParamzModel):
         rng: Seed = 0,
         X: Data | None = None,
         Y_metadata: Metadata = None,
+        over: Averaged | None = None,
     ) -> Frame | Table:
         """What drives the mean, and what drives the noise: effects of inputs as a data frame.
 
@@ -1146,6 +1148,8 @@ class ChainedGP(ParamzModel):
         draws, rng : number of joint draws for bands, and their seed or Generator.
         X : rows to average over; None takes those of the model.
         Y_metadata : one value each for all rows, such as an exposure; None takes medians.
+        over : `m.over_hyperparameters()` or `m.sample()`, whose points partial dependence then
+            averages over. None takes fitted hyperparameters for known: bands are a little narrow.
 
         Returns
         -------
@@ -1165,6 +1169,7 @@ class ChainedGP(ParamzModel):
             rng=rng,
             X=X,
             Y_metadata=Y_metadata,
+            over=over,
         )
 
     # ---- figures: the functions of `chainedgp.plotting`, with the model as first argument --------
@@ -1234,6 +1239,7 @@ class ChainedGP(ParamzModel):
     plot_worm = plotting.plot_worm
     plot_effects = plotting.plot_effects
     plot_components = plotting.plot_components
+    plot_variance = plotting.plot_variance
 
     # ---- printing -------------------------------------------------------------------------------
 

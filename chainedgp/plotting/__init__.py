@@ -6,7 +6,7 @@ matplotlib is imported when the first figure is drawn, not before.
 from .centiles import plot_centiles, plot_worm
 from .density import plot_density
 from .diagnostics import plot_calibration, plot_pit, plot_trace
-from .effects import plot_components, plot_effects, plot_relevance
+from .effects import plot_components, plot_effects, plot_relevance, plot_variance
 from .fit import plot_fit, plot_latents, plot_slice
 from .maps import plot_map
 from .survival import plot_hazard, plot_survival
@@ -36,5 +36,6 @@ __all__ = [
     "plot_survival_calibration",
     "plot_survival_check",
     "plot_trace",
+    "plot_variance",
     "plot_worm",
 ]

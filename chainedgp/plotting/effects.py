@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,25 +10,26 @@ import numpy as np
 from scipy.special import ndtri
 
 from ..assessment.components import centred_component, grouped_parts
-from ..assessment.effects.dependence import Dependence, individual_curves, partial_dependence
+from ..assessment.effects.dependence import Dependence, individual_curves
 from ..assessment.effects.frames import LEVEL, NUM, Scene, one_name
 from ..assessment.effects.importance import importance
 from ..assessment.effects.population import Population, is_category, label_of
 from ..assessment.effects.quantities import Quantity, latent_quantities
 from ..data.arguments import fraction, one_of, positive_int
 from ..data.types import Data, Metadata
-from ..errors import InputError
+from ..errors import InputError, MomentWarning
 from ..kernels import Kernel
 from ..linalg import Array
 from ..parameters.parts import latent_index
 from ..predictive.fitted import FittedModel
+from ..sampling.averaged import Averaged
 from . import grids, style
 from .grids import Place
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_components", "plot_effects", "plot_relevance"]
+__all__ = ["plot_components", "plot_effects", "plot_relevance", "plot_variance"]
 
 HATCHES = ("", "////", "....", "xxxx")  # Bars have these in turn, beside their colours.
 MOST_CURVES = 60  # At most so many rows have a curve of their own in a figure.
@@ -48,6 +50,7 @@ def plot_effects(
     level: float = LEVEL,
     X: Data | None = None,
     Y_metadata: Metadata = None,
+    over: Averaged | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """How much each input drives some quantities, or how one of them depends on one input.
@@ -64,7 +67,7 @@ def plot_effects(
         where there is no mean, and for bars the width of the central interval beside it. For
         classes it is their probabilities.
     kind : "individual" draws a thin line for each of some rows, too.
-    groups, values, num, rows, level, X, Y_metadata : as in `m.effects`.
+    groups, values, num, rows, level, X, Y_metadata, over : as in `m.effects`.
     """
     one_of(kind, KINDS, "kind")
     scene = Scene(model, groups, rows, level, X, Y_metadata, curve=input is not None)
@@ -73,11 +76,12 @@ def plot_effects(
         ax = _draw_bars(ax, found.inputs, found.quantities, found.total)
         ax.set_xlim(0.0, 1.0)
         return style.tidy(ax, "share of the variation that the input drives")
-    quantity = scene.one(of if of is None or isinstance(of, str) else one_name(of))
+    quantity = scene.one(one_name(of))
     place = scene.population.place(model, input)
     at = scene.values(scene.population.columns[place], values, positive_int(num, "num"))
     ax = style.one_axes(ax)
-    _draw_dependence(ax, scene, place, at, quantity, kind == "individual")
+    curve = scene.dependence(scene.population.columns[place], at, quantity, over=over)
+    _draw_dependence(ax, scene, place, curve, quantity if kind == "individual" else None)
     style.legend_above(ax)
     label = style.words(quantity.name)
     if quantity.name in ("mean", "median"):
@@ -155,6 +159,56 @@ def plot_components(
     return axes
 
 
+def plot_variance(
+    model: FittedModel,
+    input: int | str | None = None,
+    *,
+    at: Place = None,
+    limits: tuple[float, float] | None = None,
+    num: int | None = None,
+    legend: bool = True,
+    Y_metadata: Metadata = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """The predictive variance along one input in two parts: noise, and ignorance on top of it.
+
+    Noise, E_q[var[y | f]], would remain if the latents were known; ignorance, var_q[E[y | f]], is
+    what the rows leave open about them (`predictive.variance_parts`).
+
+    Parameters
+    ----------
+    input, at, limits, num : along which input, where the others are held, and the grid, as in
+        `plot_slice`.
+    Y_metadata : metadata of the drawn rows (exposure, trials); None takes medians of the data.
+    """
+    column = grids.most_relevant(model) if input is None else grids.column_index(model, input)
+    x = grids.axis_values(model, column, num, limits)
+    rows = grids.rows_along(model, [column], x[:, None], at)
+    metadata = grids.metadata_at_rest(model, Y_metadata)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MomentWarning)
+        parts = model.predictive(rows, metadata).variance_parts()
+    if not np.isfinite(sum(parts.values())).any():
+        raise InputError(
+            f"the targets of {type(model.likelihood).__name__} have no finite variance here: draw "
+            "their interval by plot_slice, or effects on its width by plot_effects(of='width')."
+        )
+    ax, below = style.one_axes(ax), np.zeros(len(x))
+    for (name, part), key in zip(parts.items(), ("orange", "blue"), strict=True):
+        above = below + part[:, 0]
+        colour = style.COLOURS[key]
+        ax.fill_between(x, below, above, color=style.tint(colour, 0.45), lw=0, label=name)
+        ax.plot(x, above, color=colour, lw=1.2, ls="-" if name == "ignorance" else "--")
+        below = above
+    style.draw_rug(ax, np.asarray(model.X[:, column]))
+    ax.set_xlim(x[0], x[-1])
+    ax.set_ylim(bottom=0.0)
+    if legend:
+        style.legend_above(ax)
+    name = f"variance of {grids.target_label(model, metadata)}"
+    return style.tidy(ax, grids.axis_name(model, [column], at), name)
+
+
 # ---- parts --------------------------------------------------------------------------------------
 
 
@@ -189,23 +243,21 @@ def _draw_bars(
 
 
 def _draw_dependence(
-    ax: Axes, scene: Scene, place: int, at: Array, quantity: Quantity, individual: bool
+    ax: Axes, scene: Scene, place: int, found: Dependence, single: Quantity | None
 ) -> None:
-    """The average over rows at the values `at` of an input: a curve, or points of a category."""
+    """The average over rows: a curve, or points of a category; and single rows of a quantity."""
     population, level = scene.population, scene.level
-    columns = population.columns[place]
-    found = partial_dependence(population, columns, at, quantity, level)
-    curves = None
-    if individual:
-        curves = individual_curves(population, columns, at, quantity)
+    columns, curves = population.columns[place], None
+    if single is not None:
+        curves = individual_curves(population, columns, found.values, single)
         curves = curves[:, :: -(-curves.shape[1] // MOST_CURVES)]
     if len(columns) > 1 or is_category(population.every, columns):
-        labels = [label_of(population.input_names, columns, value) for value in at]
+        labels = [label_of(population.input_names, columns, value) for value in found.values]
         _draw_points(ax, found, labels, curves, level)
         return
     _draw_curve(ax, found, curves, level)
     style.draw_rug(ax, population.every[:, columns[0]])
-    ax.set_xlim(at.min(), at.max())
+    ax.set_xlim(found.values.min(), found.values.max())
 
 
 def _draw_curve(ax: Axes, found: Dependence, curves: Array | None, level: float) -> None:

@@ -65,7 +65,7 @@ class Averaged:
     def __repr__(self) -> str:
         return f"<Predictions averaged over {len(self.points)} points>"
 
-    def _predictors(self) -> Iterator[Predictor]:
+    def predictors(self) -> Iterator[Predictor]:
         """What predictions at each point are made of: each until the next is asked for."""
         parts, priors = self.problem.parts, None
         for point in self.points:
@@ -85,7 +85,7 @@ class Averaged:
     def _marginals(self, Xnew: Data) -> tuple[Array, Array]:
         """Means and variances (K, n, b) of the latents at each point."""
         X = self._inputs(Xnew)
-        means, variances = zip(*(part.latents(X) for part in self._predictors()), strict=True)
+        means, variances = zip(*(part.latents(X) for part in self.predictors()), strict=True)
         return np.stack(means), np.stack(variances)
 
     def predict_latents(self, Xnew: Data) -> tuple[Array, Array]:
@@ -108,7 +108,7 @@ class Averaged:
         size, generator, X = positive_int(size, "size"), as_generator(rng), self._inputs(Xnew)
         chosen = generator.choice(len(self.points), size=size, p=self.weights)
         result = np.empty((len(X), len(self.problem.parts.kernels), size))
-        for k, part in enumerate(self._predictors()):
+        for k, part in enumerate(self.predictors()):
             if (here := np.flatnonzero(chosen == k)).size:
                 result[:, :, here] = part.latent_draws(X, len(here), generator)
         return result
@@ -123,7 +123,7 @@ class Averaged:
         parts: list[Predictive] = []
         pending: list[tuple[Array, Array]] = []
         known, own = None, likelihood
-        for part in self._predictors():
+        for part in self.predictors():
             values = likelihood.parameter_values()
             if pending and values != known:
                 parts.append(_joined(own, pending, metadata))

@@ -627,6 +627,21 @@ def test_an_effect_is_a_curve_or_points():
     assert len(ax.lines) > 40 and ax.get_ylabel() == "mean of y"
 
 
+def test_the_two_parts_of_the_variance_are_stacked():
+    m = model("gauss", 3)
+    ax = m.plot_variance(1, at={0: 0.5}, num=9)
+    assert labels(ax) == ["noise", "ignorance"] and ax.get_ylabel() == "variance of y"
+    x, bottom, middle = band(ax, "noise")
+    _, again, top = band(ax, "ignorance")
+    rows = grids.rows_along(m, [1], x[:, None], {0: 0.5})
+    np.testing.assert_allclose(middle - bottom, m.predictive(rows).noise_variance[:, 0])
+    np.testing.assert_allclose(again, middle)
+    np.testing.assert_allclose(top, m.predict(rows)[1][:, 0])
+    assert not bottom.any() and ax.get_ylim()[0] == 0.0
+    with pytest.raises(InputError, match="no finite variance"):
+        model("time").plot_variance(num=5)
+
+
 # ---- seasons ------------------------------------------------------------------------------------
 
 
@@ -707,7 +722,7 @@ NEEDED = {
 
 @pytest.mark.parametrize("name", plotting.__all__)
 def test_every_figure_is_a_method_that_takes_axes(name):
-    m = model("time", 2 if name == "plot_map" else 1)
+    m = model("gauss" if name == "plot_variance" else "time", 2 if name == "plot_map" else 1)
     _, given = plt.subplots(2) if name == "plot_latents" else plt.subplots()
     before = plt.get_fignums()
     options = {"num": 6} if name in ("plot_density", "plot_map") else NEEDED.get(name, {})

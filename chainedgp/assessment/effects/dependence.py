@@ -14,19 +14,22 @@ else the band is from joint draws of the latents, the same for all values v.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri
 
 from ...data.arguments import as_generator, positive_int
 from ...data.types import Seed
+from ...errors import InputError
 from ...linalg import Array, one_blas_thread
 from ...posterior.sparse import project
+from ...predictive.averages import normal_mixture_quantiles
+from ...sampling.averaged import Averaged
 from .population import Population
 from .quantities import Quantity, at_latents, keywords_of, predicted
 
-__all__ = ["Dependence", "individual_curves", "partial_dependence"]
+__all__ = ["Dependence", "averaged_dependence", "individual_curves", "partial_dependence"]
 
 DRAWS = 400  # Bands come from so many joint draws of the latents.
 
@@ -64,15 +67,48 @@ def partial_dependence(
     if quantity.given_latents is None:
         return Dependence(values, mean, None, None)
     ends = np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level])
-    sets = [population.with_values(columns, value) for value in values]
     if quantity.latent is not None:
-        sd = np.array([_sd_of_average(population, X, quantity.latent) for X in sets])
+        sd = _sds(population, columns, values, quantity.latent)
         low, high = mean + ndtri(ends)[:, None] * sd
     else:
         size, seed = positive_int(draws, "draws"), int(as_generator(rng).integers(2**31))
-        drawn = [_drawn_averages(population, X, quantity, size, seed) for X in sets]
-        with np.errstate(invalid="ignore"):  # An average may be infinite.
-            low, high = np.quantile(drawn, ends, axis=1)
+        drawn = _drawn(population, columns, values, quantity, size, seed)
+        low, high = _quantiles(drawn, ends)
+    return Dependence(values, mean, low, high)
+
+
+def averaged_dependence(
+    population: Population,
+    over: Averaged,
+    columns: list[int],
+    values: Array,
+    quantity: Quantity,
+    level: float,
+    draws: int = DRAWS,
+    rng: Seed = 0,
+) -> Dependence:
+    """As `partial_dependence`, averaged over hyperparameters θ_k, each with its q, of weights π_k.
+
+    h̄ = Σ_k π_k h̄_k; the band is that of the mixture of the posteriors of the average.
+    """
+    if quantity.given_latents is None:
+        raise InputError(f"over=… is for quantities with a band, which {quantity.name!r} has not.")
+    generator, ends = as_generator(rng), np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level])
+    size, seed = positive_int(draws, "draws"), int(generator.integers(2**31))
+    counts = generator.multinomial(size, over.weights)
+    means, spread = np.zeros((len(counts), len(values))), []
+    for k, predictor in enumerate(over.predictors()):
+        own = replace(population, predictor=predictor)
+        means[k] = individual_curves(own, columns, values, quantity) @ own.weights
+        if quantity.latent is not None:
+            spread.append(_sds(own, columns, values, quantity.latent))
+        elif counts[k]:
+            spread.append(_drawn(own, columns, values, quantity, int(counts[k]), seed + k))
+    mean = over.weights @ means
+    if quantity.latent is not None:
+        low, high = normal_mixture_quantiles(means, np.stack(spread), over.weights, ends).T
+    else:
+        low, high = _quantiles(np.concatenate(spread, axis=1), ends)
     return Dependence(values, mean, low, high)
 
 
@@ -91,22 +127,41 @@ def individual_curves(
     ])  # fmt: skip
 
 
-def _sd_of_average(population: Population, X: Array, j: int) -> float:
-    """Standard deviation under q of the average of latent j over the rows of X."""
+def _sds(population: Population, columns: list[int], values: Array, j: int) -> Array:
+    """Standard deviation (k,) under q of the average of latent j over the rows, at each value."""
     predictor, w = population.predictor, population.weights
     prior = predictor.priors[j]
     q = predictor.family.by_latent(predictor.q, [len(p.Z) for p in predictor.priors])[j]
+    variances = []
     with one_blas_thread():
-        a = project(prior, X).A @ w
-        variance = float(w @ prior.kernel.K(X) @ w + a @ q.S_minus_I @ a)
-    return float(np.sqrt(max(variance, 0.0)))
+        for value in values:
+            X = population.with_values(columns, value)
+            a = project(prior, X).A @ w
+            variances.append(w @ prior.kernel.K(X) @ w + a @ q.S_minus_I @ a)
+    return np.sqrt(np.maximum(variances, 0.0))
 
 
-def _drawn_averages(
-    population: Population, X: Array, quantity: Quantity, size: int, seed: int
+def _drawn(
+    population: Population,
+    columns: list[int],
+    values: Array,
+    quantity: Quantity,
+    size: int,
+    seed: int,
 ) -> Array:
-    """Draws (size,) of the average of t(f) over the rows of X."""
+    """Draws (k, size) of the average of t(f) over the rows, at each value; the same v for all."""
     predictor = population.predictor
-    f = predictor.latent_draws(X, size, seed)  # (n, b, size)
     keywords = keywords_of(predictor.likelihood, population.metadata)
-    return population.weights @ at_latents(quantity, list(f.transpose(1, 0, 2)), keywords)
+    result = np.empty((len(values), size))
+    for k, value in enumerate(values):
+        X = population.with_values(columns, value)
+        f = predictor.latent_draws(X, size, seed)  # (n, b, size)
+        t = at_latents(quantity, list(f.transpose(1, 0, 2)), keywords)
+        result[k] = population.weights @ t
+    return result
+
+
+def _quantiles(drawn: Array, ends: Array) -> Array:
+    """Quantiles (2, k) of draws (k, size)."""
+    with np.errstate(invalid="ignore"):  # An average may be infinite.
+        return np.quantile(drawn, ends, axis=1)

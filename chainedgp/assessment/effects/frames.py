@@ -12,8 +12,15 @@ from ...data.types import Data, Frame, Metadata, Seed
 from ...errors import InputError
 from ...linalg import Array
 from ...predictive.fitted import FittedModel
+from ...sampling.averaged import Averaged
 from ..components import contributions
-from .dependence import DRAWS, individual_curves, partial_dependence
+from .dependence import (
+    DRAWS,
+    Dependence,
+    averaged_dependence,
+    individual_curves,
+    partial_dependence,
+)
 from .importance import importance
 from .population import Groups, Population, label_of
 from .quantities import ON_REQUEST, Quantity, central, chosen, quantities
@@ -83,21 +90,37 @@ class Scene:
         names = self.central() if of is None else [of]
         if len(names) > 1:
             raise InputError(f"say which probability: of must be one of {', '.join(names)}.")
-        if not isinstance(names[0], str):
-            raise InputError(f"of must be one of {', '.join(self.known)}; got {of!r}.")
         return chosen(self.known, names)[0]
 
     def values(self, columns: list[int], values: Data | None, num: int) -> Array:
         """Values (k, c) of some columns: as given, or those to show."""
         if values is None:
             return self.population.shown_values(columns, num)
-        given = np.array(values, dtype=float)
+        try:
+            given = np.array(values, dtype=float)
+        except (TypeError, ValueError):
+            given = np.empty(0)
         given = given.reshape(-1, 1) if len(columns) == 1 else np.atleast_2d(given)
         if given.shape[1:] != (len(columns),) or not (given.size and np.isfinite(given).all()):
             raise InputError(
                 f"values must be finite numbers, {len(columns)} for each point; got {values!r}."
             )
         return given
+
+    def dependence(
+        self,
+        columns: list[int],
+        at: Array,
+        quantity: Quantity,
+        draws: int = DRAWS,
+        rng: Seed = 0,
+        over: Averaged | None = None,
+    ) -> Dependence:
+        """Partial dependence with its band, at fitted hyperparameters or averaged over some."""
+        rest = columns, at, quantity, self.level, draws, rng
+        if over is None:
+            return partial_dependence(self.population, *rest)
+        return averaged_dependence(self.population, over, *rest)
 
 
 def effects(
@@ -115,6 +138,7 @@ def effects(
     rng: Seed = 0,
     X: Data | None = None,
     Y_metadata: Metadata = None,
+    over: Averaged | None = None,
 ) -> Frame | Table:
     """Effects as a data frame; see `ChainedGP.effects`."""
     kind = one_of(kind or ("importance" if input is None else "average"), KINDS, "kind")
@@ -122,13 +146,15 @@ def effects(
         raise InputError(
             f"kind={kind!r} {'needs an input' if input is None else 'is of all inputs at once'}."
         )
+    if over is not None and kind != "average":
+        raise InputError(f"over=… is for kind='average' alone; got kind={kind!r}.")
     scene = Scene(model, groups, rows, level, X, Y_metadata, curve=input is not None)
     if kind == "parts":
         return _parts(scene)
     if input is None:
         return _importance(scene, of)
     columns = scene.population.columns[scene.population.place(model, input)]
-    quantity = scene.one(of if of is None or isinstance(of, str) else one_name(of))
+    quantity = scene.one(one_name(of))
     at = scene.values(columns, values, positive_int(num, "num"))
     names = scene.population.input_names
     labels = np.array([label_of(names, columns, value) for value in at])
@@ -137,23 +163,23 @@ def effects(
         k, n = curves.shape
         return as_frame(
             {
-                "row": np.repeat(np.arange(n), k),
+                "row": np.repeat(scene.population.numbers, k),
                 "value": np.tile(labels, n),
                 "mean": curves.T.ravel(),
             }
         )
-    found = partial_dependence(scene.population, columns, at, quantity, level, draws, rng)
+    found = scene.dependence(columns, at, quantity, draws, rng, over)
     table = {"value": labels, "mean": found.mean}
     if found.low is not None and found.high is not None:
         table.update(low=found.low, high=found.high)
     return as_frame(table)
 
 
-def one_name(of: Sequence[str]) -> str:
-    """The only name in a list."""
-    if len(of) != 1:
-        raise InputError(f"a curve is of one quantity; got of={list(of)!r}.")
-    return of[0]
+def one_name(of: str | Sequence[str] | None) -> str | None:
+    """The name of the one quantity that a curve is of, or None."""
+    if of is not None and not isinstance(of, str):
+        raise InputError(f"of must be the name of one quantity for a curve; got {of!r}.")
+    return of
 
 
 def _importance(scene: Scene, of: str | Sequence[str] | None) -> Frame | Table:
@@ -162,7 +188,7 @@ def _importance(scene: Scene, of: str | Sequence[str] | None) -> Frame | Table:
     if not isinstance(of, str):
         shares = dict(zip(found.quantities, found.total.T, strict=True))
         return as_frame(shares, found.inputs)
-    order = np.argsort(-found.total[:, 0], kind="stable")
+    order = np.argsort(-found.sd[:, 0], kind="stable")
     table = {"total": found.total, "alone": found.alone, "sd": found.sd}
     index = [found.inputs[i] for i in order]
     return as_frame({key: value[order, 0] for key, value in table.items()}, index)

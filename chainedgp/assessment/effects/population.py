@@ -11,7 +11,7 @@ from ...data.arguments import positive_int
 from ...data.rows import WEIGHTS
 from ...data.types import Data, Metadata
 from ...errors import InputError
-from ...linalg import Array
+from ...linalg import Array, Indices
 from ...predictive.fitted import FittedModel
 from ...predictive.inputs import column_index, grouped, input_names, metadata_at_rest
 from ...predictive.predictor import Predictor
@@ -37,6 +37,7 @@ class Population:
     columns : of each of these, indices.
     input_names : of all D columns.
     X, weights : the rows (n, D) of an average, and their shares (n,), which sum to 1.
+    numbers : (n,) of these rows among all.
     every, shares : all rows (N, D), from which values of an input are redrawn, and their shares.
     metadata : of all rows, one value each, such as a typical exposure.
     """
@@ -47,6 +48,7 @@ class Population:
     input_names: list[str]
     X: Array
     weights: Array
+    numbers: Indices
     every: Array
     shares: Array
     metadata: dict[str, Data]
@@ -90,6 +92,7 @@ class Population:
             input_names(model),
             every[chosen],
             kept / kept.sum(),
+            chosen,
             every,
             shares,
             metadata,

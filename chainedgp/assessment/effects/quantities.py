@@ -99,10 +99,9 @@ def latent_quantities(likelihood: Likelihood) -> list[Quantity]:
 
 def chosen(known: dict[str, Quantity], of: str | Sequence[str]) -> list[Quantity]:
     """Quantities by name; an error that lists them."""
-    names = [of] if isinstance(of, str) else list(of)
-    for name in names:
-        if name not in known:
-            raise InputError(f"of must be one of {', '.join(known)}; got {name!r}.")
+    names = [of] if isinstance(of, str) else list(of) if isinstance(of, Sequence) else []
+    if not names or any(name not in known for name in names):
+        raise InputError(f"of must be one of {', '.join(known)}; got {of!r}.")
     return [known[name] for name in names]
 
 
