@@ -961,6 +961,8 @@ class ChainedGP(ParamzModel):
     plot_calibration = plotting.plot_calibration
     plot_trace = plotting.plot_trace
     plot_relevance = plotting.plot_relevance
+    plot_return_levels = plotting.plot_return_levels
+    plot_mean_excess = plotting.plot_mean_excess
 
     # ---- printing -------------------------------------------------------------------------------
 
