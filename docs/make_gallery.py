@@ -81,6 +81,24 @@ def lifetimes():
 
 
 @cache
+def maxima():
+    """The highest daily rain of each year, which rises."""
+    rng = np.random.default_rng(4)
+    year = np.arange(1900.0, 2024.0)
+    rise = 1.0 / (1.0 + np.exp(-(year - 1985.0) / 12.0))
+    y = L.GEV().sample(rng, 35.0 + 12.0 * rise, np.log(8.0) + 0.3 * rise, shape=0.1)
+    return fitted(year, y, L.GEV(), ["year"], "rain (mm)", num_inducing=20)
+
+
+def daily_rain():
+    """Rain of wet days, with a tail that is generalised Pareto from 10 mm on."""
+    rng = np.random.default_rng(5)
+    low = rng.uniform(0.0, 10.0, 1500)
+    high = L.GeneralisedPareto(10.0).sample(rng, np.full(500, np.log(7.0)), shape=0.12)
+    return np.concatenate([low, high])
+
+
+@cache
 def lifetimes_2d():
     """The paper's simulated patients, their inputs and times put into units."""
     data = datasets.synthetic_survival(seed=0, n=400)
@@ -168,10 +186,14 @@ FIGURES = {
     "map_survival": lambda: lifetimes_2d().plot_map("shape"),
     "survival": lambda: lifetimes().plot_survival([30.0, 50.0, 70.0]),
     "hazard": lambda: lifetimes().plot_hazard([30.0, 50.0, 70.0]),
-    "survival_check": lambda: lifetimes().plot_survival_check(by="age"),
+    "survival_check": lambda: lifetimes().plot_survival_check(by="age (years)"),
     "survival_calibration": lambda: lifetimes().plot_survival_calibration(6.0, groups=6),
-    "survival_along": lambda: lifetimes().plot_survival_along("age", [25.0, 45.0, 65.0]),
-    "restricted_mean": lambda: lifetimes().plot_restricted_mean("age", 24.0),
+    "survival_along": lambda: lifetimes().plot_survival_along("age (years)", [25.0, 45.0, 65.0]),
+    "restricted_mean": lambda: lifetimes().plot_restricted_mean("age (years)", 24.0),
+    "return_levels": lambda: maxima().plot_return_levels(
+        {"year": 2023.0}, average=maxima().over_hyperparameters()
+    ),
+    "mean_excess": lambda: cgp.plotting.plot_mean_excess(daily_rain()),
     "pit": lambda: counts().plot_pit(),
     "calibration": lambda: motorcycle().plot_calibration(),
     "trace": lambda: motorcycle().plot_trace(),

@@ -40,7 +40,7 @@ class VonMises(OneForm, Likelihood):
     latents = ("direction", "log_concentration")
     support = ANGLES
     coupled = False  # The information of f and g is diagonal: correlations gain 0.01 nats.
-    node_limits = (0.35, 1.0, 1.85, 3.7, 6.6, 10.5, 15.0)
+    node_limits = (0.09, 0.22, 0.42, 0.85, 1.5, 2.4, 3.2)
 
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
         """−2κ sin²((y − f)/2) − log(2π e^{−κ} I₀(κ))."""

@@ -1240,6 +1240,8 @@ class ChainedGP(ParamzModel):
     plot_effects = plotting.plot_effects
     plot_components = plotting.plot_components
     plot_variance = plotting.plot_variance
+    plot_return_levels = plotting.plot_return_levels
+    plot_mean_excess = plotting.plot_mean_excess
 
     # ---- printing -------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from .centiles import plot_centiles, plot_worm
 from .density import plot_density
 from .diagnostics import plot_calibration, plot_pit, plot_trace
 from .effects import plot_components, plot_effects, plot_relevance, plot_variance
+from .extremes import plot_mean_excess, plot_return_levels
 from .fit import plot_fit, plot_latents, plot_slice
 from .maps import plot_map
 from .survival import plot_hazard, plot_survival
@@ -27,9 +28,11 @@ __all__ = [
     "plot_hazard",
     "plot_latents",
     "plot_map",
+    "plot_mean_excess",
     "plot_pit",
     "plot_relevance",
     "plot_restricted_mean",
+    "plot_return_levels",
     "plot_slice",
     "plot_survival",
     "plot_survival_along",

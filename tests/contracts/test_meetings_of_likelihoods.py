@@ -27,7 +27,6 @@ from chainedgp.predictive.distribution import Predictive
 
 ROWS = 6
 RIGHT, LEFT, INTERVAL = 1.0, -1.0, 2.0
-CONTINUOUS = ("real", "positive", "unit")
 
 
 class Exponential(L.Survival):
@@ -102,6 +101,7 @@ ATOMS = {
     "counts": (0.0, 3.0),
     "binary": (0.0, 1.0),
     "categories": (0.0, 2.0),
+    L.VonMises.support: (0.0, 1.3),
 }
 WRAPPERS = {
     "first constant": lambda base: base.with_constant(0, 0.2),
@@ -162,7 +162,7 @@ class Meeting:
         self.lik = build(leaf, *wrappers)
         self.rng = rng = np.random.default_rng(zlib.crc32(" / ".join((leaf, *rest)).encode()))
         self.b = len(self.lik.latents)
-        self.smooth = self.lik.support in CONTINUOUS
+        self.smooth = self.lik.target_support.continuous
         # A sum over nodes is not better than this at a kink, and scattered nodes in four latents.
         self.kink = 1e-3 if leaf.endswith("Laplace") else 0.0  # what differences across it are off
         self.rough = 5e-3 if self.kink else 1e-3 if self.b > 3 else 1e-5

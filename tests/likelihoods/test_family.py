@@ -29,26 +29,6 @@ CASES = {
         {},
         lambda f, g: stats.laplace_asymmetric(0.5, f, np.exp(g) / 0.4),
     ),
-    "GEV": (
-        liks.GEV(),
-        {"shape": -0.2},
-        lambda f, g: stats.genextreme(0.2, f, np.exp(g)),  # scipy's c is −ξ
-    ),
-    "GEVShape": (
-        liks.GEVShape(),
-        {},
-        lambda f, g, h: stats.genextreme(0.5 - 1.5 / (1 + 2 * np.exp(-h)), f, np.exp(g)),
-    ),
-    "GeneralisedPareto": (
-        liks.GeneralisedPareto(3.0),
-        {"shape": 0.3},
-        lambda g: stats.genpareto(0.3, 3.0, np.exp(g)),
-    ),
-    "GeneralisedParetoShape": (
-        liks.GeneralisedParetoShape(),
-        {},
-        lambda g, h: stats.genpareto(1.5 / (1 + 2 * np.exp(-h)) - 0.5, 0.0, np.exp(g)),
-    ),
     "SignalNoiseGaussian": (
         liks.SignalNoiseGaussian(),
         {},
@@ -475,8 +455,6 @@ def test_sobol_and_grid_agree():
 TRUTH = {
     "HetLaplace": (3.0, -1.0),
     "AsymmetricLaplace": (3.0, -1.0),
-    "GEVShape": (3.0, -1.0, 0.4),
-    "GeneralisedParetoShape": (1.0, 0.4),
     "BetaBinomial": (0.4, 1.0),
     "HetStudentTNu": (3.0, -2.0, 1.4),
     "HetGamma": (1.0, 0.7),

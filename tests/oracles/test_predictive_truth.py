@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import expit, ndtr
+from scipy.special import expit, i0e, ndtr
 
 from chainedgp import likelihoods as liks
 from chainedgp.errors import MomentWarning
@@ -174,18 +174,18 @@ class Angle:
     dist = stats.vonmises
 
     def __init__(self, f, g):
-        self.law = stats.vonmises(np.exp(g), f)
+        self.f, self.k, self.law = f, np.exp(g), stats.vonmises(np.exp(g), f)
 
     def pdf(self, y):
-        return self.law.pdf(y)
+        return np.exp(self.k * (np.cos(y - self.f) - 1.0)) / (2.0 * np.pi * i0e(self.k))
 
     def cdf(self, y):
         return self.law.cdf(y) - self.law.cdf(-np.pi)
 
     def _moment(self, power):
-        y = np.linspace(-np.pi, np.pi, 4001)
-        weights = np.where((y == y[0]) | (y == y[-1]), 0.5, 1.0) * (y[1] - y[0])
-        return sum(w * t**power * self.law.pdf(t) for t, w in zip(y, weights, strict=True))
+        y, weights = np.polynomial.legendre.leggauss(100)
+        pairs = zip(np.pi * y, np.pi * weights, strict=True)
+        return sum(w * t**power * self.pdf(t) for t, w in pairs)
 
     def mean(self):
         return self._moment(1)
@@ -385,6 +385,7 @@ def errors(case, p, rho=0.0):
 
 TOLERANCE = {"pdf": 5e-6, "cdf": 1e-7, "ppf": 1e-7, "mean": 1e-7, "variance": 1e-6}
 LOOSE = {
+    "GEV": {"ppf": 3e-6},  # few nodes serve where two rules agree to 3e-6 of logit F
     "AsymmetricLaplace": {"pdf": 5e-5},
     "HetLaplace": {"pdf": 5e-5},  # the grid's own error at the kink
     "BoxCoxNormal": {"mean": 1e-5, "variance": 5e-5},  # few nodes: moments are integrals over y

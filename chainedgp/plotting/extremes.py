@@ -1,0 +1,170 @@
+"""Check plots of extremes: return levels against the data, and mean excesses over thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from ..data.arguments import positive_float
+from ..data.rows import as_targets
+from ..data.types import Data, Metadata
+from ..errors import InputError
+from ..likelihoods.observation import OBSERVATION, of_event
+from ..linalg import Array
+from ..predictive.fitted import FittedModel
+from ..predictive.return_levels import ReturnLevels
+from . import grids, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_mean_excess", "plot_return_levels"]
+
+SHORTEST = 1.05  # A curve begins at this many times the mean time between two targets,
+LONGEST = 3.0  # and ends at so many times the time that the data span, if no periods are given.
+POINTS = 60  # A curve has so many points.
+FEWEST = 5  # A mean excess is a mean of at least so many.
+THRESHOLDS = 80
+
+
+class _Levels(Protocol):
+    def return_level(self, periods: Data, *, level: float, rate: Data) -> ReturnLevels: ...
+
+
+class _Averages(Protocol):
+    """Predictions that average over hyperparameters, as `m.over_hyperparameters()` gives them."""
+
+    def predictive(self, Xnew: Data, Y_metadata: Metadata = None) -> _Levels: ...
+
+
+def plot_return_levels(
+    model: FittedModel,
+    at: grids.Place = None,
+    *,
+    periods: Data | None = None,
+    level: float = 90.0,
+    rate: float = 1.0,
+    average: _Averages | None = None,
+    Y_metadata: Metadata = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Return levels at one place against their periods, with a band, and the data beside them.
+
+    The curve is the median of `predictive(X).return_level`. The points are all targets, moved to
+    the place: a target whose probability in its own row is u becomes the quantile of u at the
+    place, both at the posterior means of the latents. The i-th smallest of n is drawn at the period
+    (n + 1)/((n + 1 − i) rate). Points that leave the band to one side show a tail that is wrong.
+
+    Parameters
+    ----------
+    at : values of the inputs, as in `plot_slice`; None takes their medians.
+    periods : the two ends of the axis; None goes from about 1/rate to three times what the data
+        span, and to 100 at least.
+    level : probability of the band in percent.
+    rate : targets per unit of time: 1 for yearly maxima, the mean number of exceedances a year.
+    average : `m.over_hyperparameters()`, for bands that tell of hyperparameters and of a constant
+        shape as well.
+    """
+    rate = positive_float(rate, "rate")
+    place, metadata = grids.resting_point(model, at), grids.metadata_at_rest(model, Y_metadata)
+    observed = _moved(model, place, metadata)
+    n = len(observed)
+    T = (n + 1.0) / (n + 1.0 - np.arange(1, n + 1)) / rate
+    ends = _ends(periods, n, rate)
+    curve = np.geomspace(*ends, POINTS)
+    source: FittedModel | _Averages = model if average is None else average
+    share = float(style.as_levels([level])[0]) / 100.0
+    rows = source.predictive(place[None], metadata)
+    found = rows.return_level(curve, level=share, rate=rate)
+    ax, blue = style.one_axes(ax), style.COLOURS["blue"]
+    band = [(found.lower[0], found.upper[0])]
+    style.draw_bands(ax, curve, band, np.array([level]), blue)
+    ax.plot(curve, found.level[0], color=blue, lw=1.6, label="return level")
+    ax.plot(T, observed, ".", ms=4.0, color=style.POINTS, label="data", zorder=3)
+    ax.set_xscale("log")
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.set_xlim(*ends)
+    style.legend_above(ax)
+    return style.tidy(ax, "return period", grids.target_name(model))
+
+
+def plot_mean_excess(
+    source: FittedModel | Data,
+    *,
+    thresholds: Sequence[float] | None = None,
+    level: float = 95.0,
+    ax: Axes | None = None,
+) -> Axes:
+    """The mean of y − u over the targets above u, against the threshold u.
+
+    Of a generalised Pareto distribution it is a straight line in u, of slope ξ/(1 − ξ): a threshold
+    is high enough where the curve becomes straight. The band is mean ± z sd/√k of k excesses.
+
+    Parameters
+    ----------
+    source : targets (n,), or a model with them.
+    thresholds : values of u; None takes some of the targets, up to the sixth largest.
+    level : probability of the band in percent.
+    """
+    values = source.Y if hasattr(source, "likelihood") else source
+    y = np.sort(as_targets(values, int(np.size(values))))
+    if len(y) < 2 * FEWEST:
+        raise InputError(f"a mean excess plot needs {2 * FEWEST} targets or more; got {len(y)}.")
+    u = _thresholds(y, thresholds)
+    from scipy.special import ndtri  # as everywhere, only when it is needed
+
+    z = float(ndtri(0.5 + 0.005 * float(style.as_levels([level])[0])))
+    mean, half = np.empty(len(u)), np.empty(len(u))
+    for k, low in enumerate(u):
+        excess = y[y > low] - low
+        mean[k], half[k] = excess.mean(), z * excess.std(ddof=1) / np.sqrt(excess.size)
+    ax, blue = style.one_axes(ax), style.COLOURS["blue"]
+    style.draw_bands(ax, u, [(mean - half, mean + half)], np.array([level]), blue)
+    ax.plot(u, mean, color=blue, lw=1.6, label="mean excess")
+    style.legend_above(ax)
+    return style.tidy(ax, "threshold", "mean excess")
+
+
+def _thresholds(y: Array, given: Sequence[float] | None) -> Array:
+    """Thresholds (k,), in order; y is sorted, and FEWEST of it are above each."""
+    highest = y[-FEWEST - 1]
+    if given is None:
+        step = max(1, (len(y) - FEWEST) // THRESHOLDS)
+        return np.unique(y[: len(y) - FEWEST : step])
+    u = np.unique(np.asarray(given, dtype=float))
+    if not (u.size and np.isfinite(u).all() and (u <= highest).all()):
+        raise InputError(
+            f"thresholds must be numbers with {FEWEST} targets or more above each, at most "
+            f"{highest:g}; got {given!r}."
+        )
+    return u
+
+
+def _moved(model: FittedModel, place: Array, metadata: dict[str, Data]) -> Array:
+    """The targets that were seen exactly, moved to the place, in order."""
+    lik, y, given = model.likelihood, np.array(model.Y)[:, 0], dict(model.Y_metadata)
+    exact = np.asarray(given.get("censored", np.zeros(len(y)))) == 0.0
+    own = {k: np.asarray(v)[exact] for k, v in given.items() if k not in (*OBSERVATION, "weights")}
+    there = {k: np.asarray(v, dtype=float) for k, v in metadata.items() if k not in OBSERVATION}
+    kw = lik.parameter_values()
+    latents = model.predict_latents(np.asarray(model.X)[exact])[0].T
+    with np.errstate(all="ignore"):
+        u = lik.cdf(y[exact], *latents, **of_event({**kw, **own}))
+        at = model.predict_latents(place[None])[0][0]
+        moved = lik.ppf(u, *(np.full(u.shape, f) for f in at), **of_event({**kw, **there}))
+    return np.sort(moved[np.isfinite(moved)])
+
+
+def _ends(periods: Data | None, n: int, rate: float) -> tuple[float, float]:
+    """Both ends of the axis of periods."""
+    if periods is None:
+        return SHORTEST / rate, max(LONGEST * n / rate, 100.0)
+    ends = np.ravel(np.asarray(periods, dtype=float))
+    if ends.size != 2 or not (np.isfinite(ends).all() and 1.0 / rate < ends[0] < ends[1]):
+        raise InputError(
+            f"periods must be two numbers, the second larger and both above 1/rate; got "
+            f"{periods!r}."
+        )
+    return float(ends[0]), float(ends[1])

@@ -1,0 +1,90 @@
+"""The von Mises distribution: scipy and mpmath, its ends that meet, and fits through ±π."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+import chainedgp as cgp
+from chainedgp.errors import InputError
+from chainedgp.expectations import circular
+from chainedgp.likelihoods import VonMises
+
+LIK = VonMises()
+F, G = np.array([-9.0, -3.1, 0.0, 0.4, 2.9, 7.0]), np.array([-3.0, 0.0, 2.0, 3.3, 3.5, 9.0])
+
+
+@pytest.mark.parametrize("k", [1e-3, 0.7, 12.0, 29.9, 30.1, 49.0, 51.0, 400.0, 1e6])
+def test_the_cdf_has_ten_digits(k):
+    """Against mpmath: from concentration 50 on that of scipy has six."""
+    for angle in np.array([-3.0, -1.2, -0.1, 0.3, 2.0]) / max(1.0, np.sqrt(k) / 3.0):
+        with mp.workdps(25):
+            edge = min(0.0, -1.0 / np.sqrt(k + 1.0))
+            ends = [-mp.pi, *(e for e in (12 * edge, 4 * edge, edge) if -3 < e < angle), angle]
+            total = mp.quad(lambda t: mp.exp(k * (mp.cos(t) - 1)), ends)
+            exact = float(total / (2 * mp.pi * mp.besseli(0, k) * mp.exp(-k)))
+        assert circular.centred_cdf(angle, k) == pytest.approx(exact, abs=2e-12)
+
+
+def test_density_and_slopes_far_out():
+    y = np.array([-3.0, 0.2, 3.1])[:, None]
+    law = stats.vonmises(np.exp(G[:-1]), F[:-1])
+    np.testing.assert_allclose(LIK.log_density(y, F[:-1], G[:-1]), law.logpdf(y), rtol=1e-10)
+    for g in (100.0, 300.0, -300.0):
+        assert np.isfinite(LIK.log_density(y, F, np.full(6, g))).all()
+
+
+def test_quantiles_invert_the_cdf_and_start_at_minus_pi():
+    q = np.array([0.0, 1e-6, 0.1, 0.5, 0.9, 1.0])[:, None]
+    y = LIK.ppf(q, F, G)
+    assert (np.abs(y) <= np.pi).all() and (np.diff(y, axis=0) >= 0.0).all()
+    np.testing.assert_allclose(LIK.cdf(y[1:-1], F, G), np.broadcast_to(q[1:-1], (4, 6)), atol=1e-12)
+    np.testing.assert_array_equal(y[[0, -1]], [[-np.pi] * 6, [np.pi] * 6])
+    np.testing.assert_allclose(LIK.cdf(np.array([[-np.pi], [np.pi]]), F, G), [[0.0] * 6, [1.0] * 6])
+
+
+@pytest.mark.parametrize(("f", "g"), [(-3.1, -1.0), (0.4, 2.0), (3.0, 3.5), (-3.0, 8.0)])
+def test_linear_moments(f, g):
+    width = np.exp(-0.5 * g)
+    near = [f + k * width + turn for k in (-8, -3, 0, 3, 8) for turn in (-2 * np.pi, 0, 2 * np.pi)]
+    points = sorted(t for t in near if -np.pi < t < np.pi)
+
+    def moment(power):
+        def density(t):
+            return t**power * float(np.exp(LIK.log_density(t, f, g)))
+
+        return integrate.quad(density, -np.pi, np.pi, points=points, epsabs=1e-13, limit=300)[0]
+
+    mean = moment(1)
+    assert LIK.conditional_mean(np.array(f), np.array(g)) == pytest.approx(mean, abs=1e-10)
+    variance = LIK.conditional_variance(np.array(f), np.array(g))
+    assert variance == pytest.approx(moment(2) - mean**2, abs=1e-10)
+
+
+def test_natural_parameters():
+    named = LIK.natural_parameters(F, G)
+    assert list(named) == ["direction", "concentration", "resultant_length"]
+    want = [
+        integrate.quad(lambda t, k=k: np.cos(t) * stats.vonmises.pdf(t, k), -np.pi, np.pi)[0]
+        for k in np.exp(G[:4])
+    ]
+    np.testing.assert_allclose(named["resultant_length"][:4], want, rtol=1e-8)
+
+
+def test_a_direction_that_passes_pi_has_no_jump():
+    """The wind turns once: predictions of the direction follow it through ±π."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0.0, 10.0, 200))
+    turning = 2.0 * np.pi * x / 10.0 + 1.0
+    y = LIK.sample(rng, turning, np.full(200, 2.0))
+    assert (np.abs(y) <= np.pi).all() and LIK.target_support.periodic
+    m = cgp.ChainedGP(x, y, VonMises(), num_inducing=15, num_threads=1)
+    m.optimize(messages=False)
+    found = m.predictive(x[:, None]).parameters()["direction"][:, 1]
+    off = circular.wrapped(found - turning)
+    assert np.sqrt(np.mean(off**2)) < 0.15
+
+
+def test_targets_that_are_no_angles_are_refused():
+    with pytest.raises(InputError, match="radians, from −π to π; 2 of 3 are not"):
+        cgp.ChainedGP(np.arange(3.0), [0.0, 90.0, 350.0], VonMises())
