@@ -33,7 +33,7 @@ def run(name: str, problem: tuple[int, int, float], seed: int, M: int) -> tuple[
     f = np.sin(omega * X[:, which])
     y = f[:n] + 0.1 * rng.standard_normal(n)
     begin = time.process_time()
-    model = ChainedGP(X[:n], y, getattr(likelihoods, name)(), num_inducing=M, num_threads=1)
+    model = ChainedGP(X[:n], y, getattr(likelihoods, name)(), num_inducing=M or None, num_threads=1)
     result = model.optimize(messages=False)
     seconds = time.process_time() - begin
     error = model.predict(X[n:])[0][:, 0] - f[n:]
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("likelihoods", nargs="*", default=["Gaussian", "HetGaussian"])
     parser.add_argument("--seeds", type=int, default=8, help="sets of each triple")
     parser.add_argument("--first", type=int, default=3000, help="the first seed")
-    parser.add_argument("--inducing", type=int, default=50)
+    parser.add_argument("--inducing", type=int, default=50, help="0 has the fit choose")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", ChainedGPWarning)
     print("| likelihood | D, rows, ω | missed | starts that won | seconds |\n|---|---|---|---|---|")
