@@ -36,8 +36,10 @@ __all__ = ["CompetingRisks"]
 DRAWS = 512
 """The percentiles of a band are those of so many draws (Sobol points) of the latents."""
 NODES, MANY, WIDE = {1: 40, 2: 14}, 7, 0.5
-"""Nodes for each latent in averages over q: for one or two latents of a model, and for more. Latents
-of a standard deviation above WIDE get three times as many."""
+"""Nodes for each latent in averages over q: for one or two latents of a model, and for more.
+
+One or two latents get three times as many where a standard deviation is above WIDE.
+"""
 BLOCK = 2**22
 """Arrays of draws × rows × times have about so many numbers at a time."""
 
