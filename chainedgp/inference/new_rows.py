@@ -61,8 +61,8 @@ class Update:
         rows = "1 row was" if self.num_rows == 1 else f"{self.num_rows:,} rows were"
         return (
             f"{rows} added, with {self.steps} natural-gradient steps over the new rows and "
-            f"{self.sweeps} over all: the bound is about {self.gap:.1e} nats below its maximum over "
-            f"q{told}"
+            f"{self.sweeps} over all: the bound is about {self.gap:.1e} nats below its maximum "
+            f"over q{told}"
         )
 
 
