@@ -242,6 +242,8 @@ class CompetingRisks:
         lines, such as `AalenJohansen(time, cause)(times)`.
         """
         first = next(iter(self.models.values()))
+        if not len(first.X) and (X is None or times is None):
+            raise InputError("these models were saved without their data: give X and times.")
         if X is None:
             X = np.asarray(first.X)[:: max(1, len(first.X) // 500)][:500]
         if times is None:
