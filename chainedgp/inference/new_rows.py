@@ -27,9 +27,10 @@ from .profile import start_sites
 
 __all__ = ["Update", "add_rows"]
 
-# So many old rows are sampled to tell how far their sites are out of date; more of them where the
-# first had it too far. Of at most a quarter of the old rows: a step over all costs hardly more.
-SAMPLES = (1000, 4000)
+# So many old rows are sampled, in as many parts, to tell how far their sites are out of date; more
+# rows where the first had it too far. A sample is at most a quarter of the old rows: a step over
+# all of them costs hardly more.
+SAMPLES, PARTS = (1000, 4000), 4
 # The sites of new rows are found to this share of the tolerance.
 SHARE = 0.01
 MOST_STEPS = 500
@@ -57,10 +58,11 @@ class Update:
     def __str__(self) -> str:
         """In a sentence."""
         told = f", as {self.sampled:,} of the old rows tell" if self.sampled else ""
-        sweeps = f" and {self.sweeps} over all rows" if self.sweeps else ""
+        rows = "1 row was" if self.num_rows == 1 else f"{self.num_rows:,} rows were"
         return (
-            f"{self.num_rows:,} rows were added in {self.steps} steps{sweeps}: the bound is within "
-            f"{self.gap:.1e} nats of its maximum over q{told}"
+            f"{rows} added, with {self.steps} natural-gradient steps over the new rows and "
+            f"{self.sweeps} over all: the bound is about {self.gap:.1e} nats below its maximum "
+            f"over q{told}"
         )
 
 
@@ -162,19 +164,29 @@ def _stale(
 ) -> float:
     """About how many nats the old rows' sites cost at a q that they do not belong to.
 
-    Sites of old rows at q less those at the q before are a step Δ of the natural parameters. With
-    the Fisher metric F of q the step is worth ½ ΔᵀFΔ. Two halves of a sample estimate Δ without
-    sharing noise, so that ½ Δ₁ᵀFΔ₂ is right in the mean, which ½ Δ₁ᵀFΔ₁ is not.
+    Sites of old rows at q less those at the q before are a step Δ = Σ_i δ_i of the natural
+    parameters. With the Fisher metric F of q the step is worth ½ ΔᵀFΔ, of which in the mean
+
+        ½ ΔᵀFΔ = ½ N² δ̄ᵀFδ̄ + ½ N tr(F cov δ).
+
+    Parts of a sample estimate Δ without sharing noise. So products of two of them are right for the
+    first term, in the mean; products of parts with themselves are higher by what the second term
+    says. Of the first term counts what is above its standard error: the noise of a sample is no
+    reason for steps over all rows.
 
     evaluator : at the hyperparameters of the problem; it gets other rows. size : of the sample.
     """
     rows = np.random.default_rng(0).choice(old, size, replace=False)
     steps = []
-    for half in np.split(rows, 2):
-        evaluator.take(problem.shard(np.sort(half)), scale=old / len(half))
+    for part in np.split(rows, PARTS):
+        evaluator.take(problem.shard(np.sort(part)), scale=old / len(part))
         then, now = (evaluator.evaluate(q).proposal() for q in (before, after))
         steps.append(fisher_vector(after, then, now))
-    return abs(0.5 * float(steps[0] @ steps[1]))  # Below 0 it is noise, and tells how much.
+    products = 0.5 * np.stack(steps) @ np.stack(steps).T
+    pairs = products[np.triu_indices(PARTS, 1)]
+    common, error = float(pairs.mean()), float(pairs.std(ddof=1) / np.sqrt(len(pairs)))
+    single = max(0.0, float(np.trace(products)) / PARTS - common) * size / (PARTS * old)
+    return single + max(0.0, common - error)
 
 
 def _with_precision(q: Gaussian) -> Gaussian:

@@ -579,6 +579,8 @@ class ChainedGP(ParamzModel):
         old, before = self.problem, self._ties
         (shard,) = old.evaluator.shards
         sites = shard.sites.current if shard.has_sites else None
+        if sites is not None and not sites.any():  # Of a method that has no sites.
+            sites = None
         count, tolerance = old.num_rows, positive_float(tolerance, "tolerance")
         self._data = self._sample = old.rows.followed_by(rows)
         shard = Shard(self._data, nodes=self.num_nodes, num_threads=self.num_threads)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from ..model.persistence import load
 from ..plotting.incidence import draw_incidences
 from ..posterior.choice import PosteriorName
 from ..predictive.distribution import Predictive
+from ..predictive.mixtures import GaussianLatents
 from .incidence import Incidences, TimePanels
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ __all__ = ["CompetingRisks"]
 
 DRAWS = 512
 """The percentiles of a band are those of so many draws (Sobol points) of the latents."""
+NODES, MANY, WIDE = {1: 40, 2: 14}, 7, 0.5
+"""Nodes for each latent in averages over q: for one or two latents of a model, and for more.
+
+One or two latents get three times as many where a standard deviation is above WIDE.
+"""
 BLOCK = 2**22
 """Arrays of draws × rows × times have about so many numbers at a time."""
 
@@ -201,9 +207,10 @@ class CompetingRisks:
             raise InputError(f"{', '.join(OBSERVATION)} have no meaning in these predictions.")
         laws = [model.predictive(Xnew, Y_metadata) for model in self.models.values()]
         panels = TimePanels.upto(times, laws)
+        pairs = [_averages(law._event, panels.nodes) for law in laws]
         estimate = panels.incidences(
-            [law.pdf(panels.nodes)[None] for law in laws],
-            [np.asarray(law.sf(panels.nodes))[None] for law in laws],
+            [pdf[None] for pdf, _ in pairs],
+            [sf[None] for _, sf in pairs],
             [np.asarray(law.sf(panels.edges))[None] for law in laws],
         )
         if bands is None:
@@ -235,6 +242,8 @@ class CompetingRisks:
         lines, such as `AalenJohansen(time, cause)(times)`.
         """
         first = next(iter(self.models.values()))
+        if not len(first.X) and (X is None or times is None):
+            raise InputError("these models were saved without their data: give X and times.")
         if X is None:
             X = np.asarray(first.X)[:: max(1, len(first.X) // 500)][:500]
         if times is None:
@@ -278,32 +287,43 @@ def _bands(laws: list[Predictive], panels: TimePanels, levels: Array) -> Inciden
     z = np.stack(quadrature.sobol_rule(sum(event.dim for event in events), DRAWS).x)
     parts = np.split(z[..., 0], np.cumsum([event.dim for event in events])[:-1])
     ends = Incidences(np.empty((2, n, k)), [np.empty((2, n, k)) for _ in laws])
-    step = max(1, BLOCK // (z.shape[1] * panels.nodes.size))
-    with np.errstate(all="ignore"):
-        for start in range(0, n, step):
-            rows = np.arange(start, min(n, start + step))
-            found = panels.incidences(*_drawn(events, parts, rows, panels))
-            ends.survival[:, rows] = np.quantile(found.survival, levels, axis=0)
-            for end, F in zip(ends.causes, found.causes, strict=True):
-                end[:, rows] = np.quantile(F, levels, axis=0)
+    for rows in _blocks(n, z.shape[1] * panels.nodes.size):
+        drawn = [_drawn(e, own, rows, panels.nodes) for e, own in zip(events, parts, strict=True)]
+        edges = [_drawn(e, own, rows, panels.edges) for e, own in zip(events, parts, strict=True)]
+        pdf, sf = zip(*drawn, strict=True)
+        found = panels.incidences(pdf, sf, [S for _, S in edges])
+        ends.survival[:, rows] = np.quantile(found.survival, levels, axis=0)
+        for end, F in zip(ends.causes, found.causes, strict=True):
+            end[:, rows] = np.quantile(F, levels, axis=0)
     return ends
 
 
-def _drawn(
-    events: list[Any], z: list[Array], rows: np.ndarray, panels: TimePanels
-) -> tuple[list[Array], list[Array], list[Array]]:
-    """Densities and survivals at the nodes, survivals at the edges: (draws, rows, times) each."""
-    pdf, sf, at_edges = [], [], []
-    for event, own in zip(events, z, strict=True):
-        for times, wanted in ((panels.nodes, True), (panels.edges, False)):
-            t = np.tile(np.maximum(times, np.finfo(float).tiny), len(rows))
-            which = np.repeat(rows, len(times))
-            _, latents = event.nodes(which, own[:, :, None])
-            shape = (own.shape[1], len(rows), len(times))
-            S = np.exp(event.log_survival(t, which, latents)).reshape(shape)
-            if wanted:
-                pdf.append(np.exp(event.log_density(t, which, latents)).reshape(shape))
-                sf.append(S)
-            else:
-                at_edges.append(np.where(times > 0.0, S, 1.0))
-    return pdf, sf, at_edges
+def _averages(event: GaussianLatents, times: Array) -> tuple[Array, Array]:
+    """Density and survival at the times under q, (n, times) each."""
+    times_as_many = 3 if event.dim <= 2 and event.scales.max() > WIDE else 1
+    rule = quadrature.rule_for(event.dim, times_as_many * NODES.get(event.dim, MANY))
+    z = np.stack([np.broadcast_to(x, rule.weights.shape).ravel() for x in rule.x])
+    n, weights = event.means.shape[1], rule.weights.ravel()
+    pdf, sf = np.empty((n, len(times))), np.empty((n, len(times)))
+    for rows in _blocks(n, z.shape[1] * len(times)):
+        drawn = _drawn(event, z, rows, times)
+        pdf[rows], sf[rows] = (np.tensordot(weights, part, 1) for part in drawn)
+    return pdf, sf
+
+
+def _blocks(n: int, size: int) -> Iterator[np.ndarray]:
+    """Numbers of some rows at a time, where each takes so many numbers of memory."""
+    step = max(1, BLOCK // max(1, size))
+    for start in range(0, n, step):
+        yield np.arange(start, min(n, start + step))
+
+
+def _drawn(event: GaussianLatents, z: Array, rows: np.ndarray, times: Array) -> tuple[Array, Array]:
+    """Density and survival of some rows at the times, given latents m + R z: (K, rows, times)."""
+    t = np.tile(np.maximum(times, np.finfo(float).tiny), len(rows))  # S(0) = 1.
+    which = np.repeat(rows, len(times))
+    shape = (z.shape[1], len(rows), len(times))
+    _, latents = event.nodes(which, z[:, :, None])
+    with np.errstate(all="ignore"):
+        pdf = np.exp(event.log_density(t, which, latents)).reshape(shape)
+        return pdf, np.exp(event.log_survival(t, which, latents)).reshape(shape)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.frames import check_order, frame_rows
-from ..data.rows import as_row_values, as_targets, is_dask
+from ..data.rows import as_row_values, as_targets, is_dask, rows_of
 from ..data.types import Data, Metadata
 from ..errors import InputError
 from ..likelihoods.observation import LEFT, RIGHT, codes
@@ -94,7 +94,7 @@ def split_episodes(
     metadata = {
         "censored": np.where(last, code[which], float(RIGHT)),
         "entry": np.concatenate(starts),
-        **{key: value[which] for key, value in given.items()},
+        **rows_of(given, which),
     }
     return Episodes(_repeated(X, which), np.concatenate(ends), metadata, which)
 

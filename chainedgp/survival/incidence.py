@@ -9,6 +9,7 @@ survival add up to 1 whatever the error of the nodes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,9 +21,9 @@ from ..predictive.distribution import Predictive
 __all__ = ["Incidences", "TimePanels"]
 
 NODES = 8  # of Gauss–Legendre in each panel
-WIDEST, NARROW, UPPER = 1.5, 0.25, 3.0
+WIDEST, NARROW, UPPER = 2.0, 0.5, 4.0
 """Panels are so wide in log u at most: NARROW within UPPER of the last time, WIDEST before."""
-LEAST = 1e-10
+LEAST = 1e-9
 """Panels begin where so little has happened in every row, or at e^{−DEEPEST} of the first time."""
 DEEPEST = 80.0
 
@@ -75,7 +76,9 @@ class TimePanels:
         at = np.concatenate([np.zeros(len(times) - len(positive), dtype=int), at])
         return cls(times, edges, np.exp(s).ravel(), half * w * np.exp(s), at)
 
-    def incidences(self, pdf: list[Array], sf: list[Array], at_edges: list[Array]) -> Incidences:
+    def incidences(
+        self, pdf: Sequence[Array], sf: Sequence[Array], at_edges: Sequence[Array]
+    ) -> Incidences:
         """S and F_k at the times, (d, n, k), of d draws.
 
         pdf, sf : of every cause at the nodes, (d, n, p·q). at_edges : sf at the edges.

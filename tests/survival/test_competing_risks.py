@@ -126,6 +126,9 @@ def test_causes_are_recovered_and_stored(tmp_path):
     again = CompetingRisks.load(tmp_path / "risks")
     assert again.causes == risks.causes
     np.testing.assert_allclose(again.overall_survival(new, t), risks.overall_survival(new, t))
+    risks.save(tmp_path / "bare", data=False)
+    with pytest.raises(InputError, match="give X and times"):
+        CompetingRisks.load(tmp_path / "bare").plot()
     with pytest.raises(InputError, match="no folder of competing risks"):
         CompetingRisks.load(tmp_path)
 

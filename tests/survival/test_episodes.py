@@ -11,7 +11,7 @@ from chainedgp.likelihoods import (
     LogNormalSurvival,
     WeibullSurvival,
 )
-from chainedgp.survival import split_episodes
+from chainedgp.survival import KaplanMeier, split_episodes
 
 LIKELIHOODS = [
     LogLogisticSurvival(),
@@ -66,6 +66,15 @@ def test_the_bound_is_unchanged_where_it_is_exact():
         m.q_mu[:] = np.linspace(-1.0, 1.0, 8)[:, None]
         bounds.append(m.log_likelihood())
     assert bounds[0] == pytest.approx(bounds[1], abs=1e-10 * abs(bounds[0]))
+
+
+def test_the_kaplan_meier_curve_is_unchanged():
+    X, y, metadata = rows()
+    censored = np.abs(metadata["censored"]) % 2
+    e = split_episodes(X, y, {**metadata, "censored": censored}, times=CUTS)
+    whole = KaplanMeier(y, censored, metadata["entry"], metadata["weights"])
+    pieces = KaplanMeier(e.Y, *(e.Y_metadata[key] for key in ("censored", "entry", "weights")))
+    np.testing.assert_allclose(pieces.values, whole.values, atol=1e-12)
 
 
 def test_what_an_episode_has():
