@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..data.arguments import as_generator, fraction, positive_int, thread_count
+from ..data.columns import Columns
 from ..data.frames import check_order, column_names, frame_rows
+from ..data.labels import coded, labels_of
 from ..data.rows import WEIGHTS, as_inputs, as_row_values, as_targets, rows_of
 from ..data.tables import Table
 from ..data.types import Data, Metadata, Seed
@@ -29,6 +31,8 @@ from .metrics import inside_interval, mean_of, median_of
 __all__ = ["CrossValidation", "cross_validate"]
 
 Split = tuple[Array, Array]
+NUMBERS = ("rows", "nlpd", "mae", "rmse", "coverage", "width", "seconds")
+CLASSES = ("rows", "nlpd", "accuracy", "brier", "seconds")
 
 
 class Validated(Protocol):
@@ -54,6 +58,10 @@ class CrossValidation(Table):
     Right-censored rows enter mae and rmse by weights, up to a horizon of all folds: see
     `metrics.crps`. With left- or interval-censored rows these two are nan; nlpd, which is the
     score to compare such models by, and coverage take every row.
+
+    Of classes that have labels, or are more than two, the columns are rows, nlpd, accuracy (the
+    share of rows whose class is the most probable one), brier (mean of Σ_k (p_k − [y = k])²) and
+    seconds: codes of classes have no mean and no median.
 
     Attributes
     ----------
@@ -84,7 +92,9 @@ def cross_validate(
     make_model : function (X, Y), or (X, Y, Y_metadata) where metadata are given, that returns a
         new model of these rows, such as `lambda X, Y: ChainedGP(X, Y, HetGaussian())`. Calls of it
         do not overlap.
-    X, Y, Y_metadata : all rows (N, D), (N,) or (N, 1), and per-row values; each is sliced.
+    X, Y, Y_metadata : all rows (N, D), (N,) or (N, 1), and per-row values; each is sliced. Y may be
+        labels of classes, as text or categories. A frame X may have columns that are no numbers;
+        levels that not every fold has are best declared: `X["town"].astype("category")`.
     folds : number of folds of shuffled rows, or a list of (train, test) arrays of row numbers.
     fit : function that fits a model; None calls its `optimize(messages=False)`.
     level : of the central intervals whose coverage and mean width are reported.
@@ -102,10 +112,11 @@ def cross_validate(
             f"Y_metadata must be a dict of per-row values; got {type(Y_metadata).__name__}."
         )
     check_order(X, Y, Y_metadata)
-    inputs = as_inputs(X)
+    inputs = as_inputs(X, columns=Columns.of(X))
     N = inputs.shape[0]
     X = inputs if column_names(X) is None else X  # A frame stays one, for its columns' names.
-    y = as_targets(Y, N)
+    labels = labels_of(Y)
+    y = as_targets(Y if labels is None else np.zeros(len(labels.values)), N)
     metadata = {
         key: as_row_values(value, f"Y_metadata[{key!r}]", N, unbounded=True)
         for key, value in Y_metadata.items()
@@ -121,7 +132,8 @@ def cross_validate(
         train, test = split
         given = (rows_of(metadata, train),) if metadata else ()
         with lock:  # Links between parameters go through state that paramz shares.
-            model = make_model(frame_rows(X, train), y[train], *given)
+            own = y[train] if labels is None else frame_rows(_column(Y), train)
+            model = make_model(frame_rows(X, train), own, *given)
         model._use_threads(1)
         start = time.perf_counter()
         fit(model)
@@ -129,6 +141,11 @@ def cross_validate(
         held = rows_of(metadata, test)
         weights = held.pop(WEIGHTS, np.ones(len(test)))
         predictive = model.predictive(frame_rows(X, test), held)
+        names, number = predictive.class_names, predictive.num_classes
+        if labels is not None or (number or 0) > 2:
+            codes = y[test] if labels is None else coded(frame_rows(_column(Y), test), names, "Y")
+            found = as_targets(codes, len(test))
+            return _class_scores(predictive, found, int(number or 0), weights, seconds)
         return _scores(predictive, y[test], weights, level, seconds, followed, tau)
 
     log_density = np.full(N, np.nan)
@@ -145,7 +162,7 @@ def cross_validate(
             scores.append(row)
             log_density[test] = values
             advance()
-    names = ("rows", "nlpd", "mae", "rmse", "coverage", "width", "seconds")
+    names = NUMBERS if len(scores[0]) == len(NUMBERS) else CLASSES
     columns = dict(zip(names, np.array(scores).T, strict=True))
     index = tuple(f"fold {k + 1}" for k in range(len(splits)))
     footer = {"mean": [float(np.mean(column)) for column in columns.values()]}
@@ -190,6 +207,33 @@ def _scores(
         seconds,
     ]
     return [float(value) for value in row], log_density
+
+
+def _column(Y: Data) -> Data:
+    """Labels as what can be sliced by row: a series, an array, or a frame of one column."""
+    labels: Any = Y
+    if hasattr(labels, "iloc") or type(labels).__name__ == "Series" or hasattr(labels, "columns"):
+        return Y
+    if hasattr(labels, "codes"):  # a pandas.Categorical
+        return Y
+    return np.asarray(Y, dtype=object)
+
+
+def _class_scores(
+    predictive: Predictive, y: Array, number: int, weights: Array, seconds: float
+) -> tuple[list[float], Array]:
+    """One row of the table of classes, and log P(y) of the held-out rows."""
+    log_p = predictive.logpdf(y[:, None])[:, 0]
+    p = predictive.pdf(np.arange(float(number)))  # (n, K)
+    truth = y[:, None] == np.arange(number)
+    row = [
+        len(y),
+        -_mean(log_p, weights),
+        _mean(1.0 * (np.argmax(p, axis=1) == y), weights),
+        _mean(np.square(p - truth).sum(axis=1), weights),
+        seconds,
+    ]
+    return [float(value) for value in row], log_p
 
 
 def _mean(values: Array, weights: Array) -> float:

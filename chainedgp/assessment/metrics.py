@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import chdtrc, ndtri
 
 from ..data.arguments import as_generator, fraction
+from ..data.labels import coded
 from ..data.rows import as_targets
 from ..data.types import Data, Seed
 from ..errors import InputError
@@ -383,7 +384,7 @@ def _targets(predictive: Predictive, y: Data) -> Array:
             f"predictive must be a Predictive, as m.predictive(Xnew) gives; got "
             f"{type(predictive).__name__}."
         )
-    return as_targets(y, len(predictive), "y")
+    return as_targets(coded(y, predictive.class_names, "y"), len(predictive), "y")
 
 
 def _errors(prediction: Data, y: Data) -> Array:

@@ -803,7 +803,11 @@ class ChainedGP(ParamzModel):
         return self._predictor().distribution(Xnew, Y_metadata)
 
     def predict(self, Xnew: Data, Y_metadata: Metadata = None) -> tuple[Array, Array]:
-        """Mean and variance of the targets at Xnew, each (n, 1)."""
+        """Mean and variance of the targets at Xnew, each (n, 1).
+
+        Of two classes the mean is the probability of the second. More classes have no mean, which
+        is an error: see `predict_proba` and `predict_frame`.
+        """
         return self._predictor().moments(Xnew, Y_metadata)
 
     def predict_frame(

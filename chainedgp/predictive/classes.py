@@ -12,7 +12,14 @@ from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..linalg import Array
 
-__all__ = ["class_columns", "class_names", "class_probabilities", "num_classes", "proba_like"]
+__all__ = [
+    "check_mean",
+    "class_columns",
+    "class_names",
+    "class_probabilities",
+    "num_classes",
+    "proba_like",
+]
 
 
 class _HasDensity(Protocol):
@@ -32,6 +39,20 @@ def num_classes(likelihood: Likelihood) -> int:
             "Bernoulli, HetProbit, Softmax, Ordinal."
         )
     return number
+
+
+def check_mean(likelihood: Likelihood) -> None:
+    """Raise InputError where targets are one of several classes, whose codes have no mean.
+
+    Of two classes, 0 and 1, the mean is the probability of the second.
+    """
+    number = likelihood.target_support.num_classes
+    if number is not None and number > 2:
+        raise InputError(
+            f"predict gives mean and variance, and targets of {type(likelihood).__name__} are one "
+            f"of {number} classes, whose codes have no mean. Use predict_proba for probabilities, "
+            "predict_frame for these and the most probable class."
+        )
 
 
 def class_names(likelihood: Likelihood) -> tuple[str, ...]:

@@ -88,6 +88,16 @@ class Predictive(SurvivalCurves):
     def __repr__(self) -> str:
         return f"<Predictive of {len(self)} rows, {type(self._likelihood).__name__}>"
 
+    @property
+    def num_classes(self) -> int | None:
+        """The number of classes that targets are one of; None where they are numbers."""
+        return self._support.num_classes
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Labels of the classes in the order of their codes; None where these are all there is."""
+        return self._likelihood.class_names
+
     # ---- moments ---------------------------------------------------------------------------------
 
     @property

@@ -23,7 +23,7 @@ from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian
 from ..posterior.mean_field import MEAN_FIELD
 from ..posterior.sparse import Projector
-from .classes import class_columns, class_probabilities, num_classes, proba_like
+from .classes import check_mean, class_columns, class_probabilities, num_classes, proba_like
 from .distribution import Predictive
 from .latents import covariances_at, cross_covariances_at, draws_at, marginals_at
 
@@ -93,6 +93,7 @@ class Predictor:
 
     def moments(self, Xnew: Data, Y_metadata: Metadata = None) -> tuple[Array, Array]:
         """Mean and variance of the targets at Xnew, each (n, 1)."""
+        check_mean(self.likelihood)
         if is_dask(Xnew):
             mean, variance = self._on_blocks(Predictor.moments, Xnew, [1, 1], Y_metadata)
             return mean, variance

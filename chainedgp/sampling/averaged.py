@@ -20,7 +20,7 @@ from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import make_prior
 from ..predictive.averages import AveragedPredictive, normal_mixture_quantiles
-from ..predictive.classes import class_columns, class_probabilities, proba_like
+from ..predictive.classes import check_mean, class_columns, class_probabilities, proba_like
 from ..predictive.distribution import Predictive
 from ..predictive.latents import marginals_at
 from ..predictive.predictor import Predictor
@@ -136,6 +136,7 @@ class Averaged:
 
     def predict(self, Xnew: Data, Y_metadata: Metadata = None) -> tuple[Array, Array]:
         """Mean and variance of the targets at Xnew, each (n, 1)."""
+        check_mean(self.problem.parts.likelihood)
         distribution = self.predictive(Xnew, Y_metadata)
         return distribution.mean, distribution.variance
 

@@ -19,6 +19,8 @@ from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import likelihoods
+from ..data.columns import Category, Columns, Number
+from ..data.frames import frame_like, in_order
 from ..data.rows import WEIGHTS
 from ..data.types import Data
 from ..errors import CensoringWarning, ConvergenceWarning, InputError
@@ -26,7 +28,7 @@ from ..inference.starts import input_spread
 from ..likelihoods import Likelihood
 from ..linalg import Array
 from ..model import ChainedGP
-from ..model.arguments import Kernels, Means
+from ..model.arguments import Kernels, Means, kinds_of_inputs
 from ..posterior.choice import PosteriorName
 from ..predictive.distribution import Predictive
 
@@ -114,6 +116,11 @@ class ChainedGPEstimator(BaseEstimator):
         rows at once.
     num_threads : threads of the fit; None uses all cores.
     random_state : int, RandomState or None: shuffles minibatches, nothing else.
+    unseen, periodic : as for `ChainedGP`: what to do with levels of categories that were not in the
+        fit, and seasons of columns, by their names.
+
+    X may be a data frame with text, categories, truth values and dates, which are read as
+    `ChainedGP` does. With `standardize` categories stay as they are.
 
     Attributes
     ----------
@@ -136,8 +143,43 @@ class ChainedGPEstimator(BaseEstimator):
     num_threads: int | None = None
     random_state: Any = None
     posterior: PosteriorName = "auto"
+    unseen: str = "raise"
+    periodic: Any = None
 
     # ---- fit ------------------------------------------------------------------------------------
+
+    def _checked(self, X: Data, *y: Data, reset: bool = True, **options: Any) -> Any:
+        """X, or X and y, as scikit-learn checks them; columns that are no numbers are read first."""
+        if reset:
+            self._columns = Columns.of(X, "X", self.unseen)
+        columns: Columns | None = getattr(self, "_columns", None)
+        if columns is not None and hasattr(X, "columns"):
+            values = columns.read(in_order(X, columns.names, "X"), "X")
+            X = frame_like(X, dict(zip(columns.names, values.T, strict=True)))
+        return validate_data(self, X, *y, reset=reset, dtype=np.float64, **options)
+
+    def _names(self) -> list[str] | Columns | None:
+        """Names of the inputs for the model, or how they were read; in the units of the model."""
+        if self._columns is None:
+            names = getattr(self, "feature_names_in_", None)
+            return None if names is None else list(names)
+        if not self.standardize:
+            return self._columns
+        # What was scaled is a plain number; levels stay levels.
+        each = self._columns.each
+        return Columns(tuple(c if isinstance(c, Category) else Number(c.name) for c in each))
+
+    def _periods(self) -> dict[int, list[float]] | None:
+        """Seasons by the number of the column, in the units of the model."""
+        if self.periodic is None:
+            return None
+        names = getattr(self, "feature_names_in_", None)
+        known = None if names is None else [str(name) for name in names]
+        found: dict[int, list[float]] = {}
+        inputs = kinds_of_inputs(self._columns, known, self._spread.size, self.periodic)
+        for column, period in inputs.seasons:
+            found.setdefault(column, []).append(period / float(self._spread[column]))
+        return found
 
     def _fit(
         self,
@@ -152,7 +194,6 @@ class ChainedGPEstimator(BaseEstimator):
         X, y, weights, metadata = _merged(X, y, weights, metadata)
         self._set_units(X, y, weights, likelihood)
         given = self._scaled_metadata(metadata)
-        names = getattr(self, "feature_names_in_", None)
         if not (weights == 1.0).all():
             given[WEIGHTS] = weights
         self.model_ = ChainedGP(
@@ -166,9 +207,12 @@ class ChainedGPEstimator(BaseEstimator):
             priors=self.priors,
             ties=self.ties,
             num_threads=self.num_threads,
-            input_names=names,
+            input_names=self._names(),
             posterior=self.posterior,
+            unseen=self.unseen,
+            periodic=self._periods(),
         )
+        names = self.model_.input_names
         if self.standardize and names is not None:  # The model then refuses frames in other units.
             self.model_.rename_inputs([f"{name}{STANDARDISED}" for name in names])
         options: dict[str, Any] = {}
@@ -210,6 +254,8 @@ class ChainedGPEstimator(BaseEstimator):
             return
         self._centre = np.average(X, axis=0, weights=weights)
         self._spread = input_spread(X)
+        levels = [] if self._columns is None else self._columns.unordered + self._columns.ordered
+        self._centre[levels], self._spread[levels] = 0.0, 1.0
         if not isinstance(likelihood, Likelihood) or likelihood.atoms:
             return  # To scale y would move an atom, such as 0.
         support, mean = likelihood.target_support, float(np.average(y, weights=weights))
@@ -233,7 +279,7 @@ class ChainedGPEstimator(BaseEstimator):
     def _predictive(self, X: Data, metadata: Mapping[str, Data]) -> Predictive:
         """The predictive distribution at X, of y in the model's units."""
         check_is_fitted(self)
-        inputs = validate_data(self, X, reset=False, dtype=np.float64)
+        inputs = self._checked(X, reset=False)
         return self.model_.predictive(self._scaled_X(inputs), self._scaled_metadata(metadata))
 
     def _log_density(self, X: Data, y: Array, metadata: Mapping[str, Data]) -> Array:

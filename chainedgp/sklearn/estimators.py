@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ..data.rows import rows_of
 from ..data.types import Data
@@ -52,7 +52,7 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
         self, X: Data, y: Data, sample_weight: Data | None = None, **metadata: Data
     ) -> ChainedGPRegressor:
         """Fit to X (n, D), y (n,), with row weights (n,) and what the likelihood takes beside y."""
-        inputs, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        inputs, targets = self._checked(X, y, y_numeric=True)
         kept, weights = rows_of_weight(inputs, sample_weight)
         given = rows_of({key: np.asarray(value) for key, value in metadata.items()}, kept)
         likelihood = named_likelihood(self.likelihood)
@@ -96,7 +96,7 @@ class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
 
     def fit(self, X: Data, y: Data, sample_weight: Data | None = None) -> ChainedGPClassifier:
         """Fit to X (n, D) and labels y (n,), with row weights (n,)."""
-        inputs, labels = validate_data(self, X, y, dtype=np.float64)
+        inputs, labels = self._checked(X, y)
         check_classification_targets(labels)
         kept, weights = rows_of_weight(inputs, sample_weight)
         self.classes_, codes = np.unique(labels[kept], return_inverse=True)

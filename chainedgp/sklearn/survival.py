@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ..data.types import Data, Frame
 from ..errors import InputError
@@ -41,7 +41,7 @@ class ChainedGPSurvival(WithQuantiles):
 
     def fit(self, X: Data, y: Survivals, sample_weight: Data | None = None) -> ChainedGPSurvival:
         """Fit to X (n, D) and y (n,), events and times, with row weights (n,)."""
-        inputs = validate_data(self, X, dtype=np.float64)
+        inputs = self._checked(X)
         event, time = events_and_times(y)
         check_consistent_length(inputs, time)
         kept, weights = rows_of_weight(inputs, sample_weight)

@@ -1,6 +1,7 @@
 """Classes: probabilities, the class decided for, labels, frames, files and figures."""
 
 import json
+import warnings
 import zipfile
 from itertools import pairwise
 
@@ -16,7 +17,7 @@ from scipy.stats import multivariate_normal, norm
 import chainedgp as cgp
 from chainedgp.baselines import LaplaceGP
 from chainedgp.data.labels import class_names_of, coded
-from chainedgp.errors import InputError
+from chainedgp.errors import ChainedGPWarning, InputError
 from chainedgp.likelihoods import Bernoulli, HetGaussian, HetProbit, Ordinal, Softmax
 
 matplotlib.use("Agg")
@@ -203,3 +204,85 @@ def test_figures_show_probabilities_of_named_classes(model):
     one = cgp.ChainedGP(X, np.where(CODES > 0, "yes", "no"), HetProbit(), num_inducing=5)
     assert one.plot(num=8).get_ylabel() == "P(y = yes)"
     matplotlib.pyplot.close("all")
+
+
+# ---- scores of labels, and classes that have no mean ---------------------------------------------
+
+
+def three_classes(n=45):
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-2.0, 2.0, (n, 1))
+    codes = np.digitize(X[:, 0] + 0.3 * rng.standard_normal(n), [-0.7, 0.7])
+    return X, codes, np.array(["ash", "birch", "cedar"])[codes]
+
+
+def quick(model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ChainedGPWarning)
+        model.optimize(messages=False, max_iters=5)
+
+
+@pytest.mark.parametrize("likelihood", [Softmax(3), Ordinal(3)], ids=["Softmax", "Ordinal"])
+def test_several_classes_have_no_mean(likelihood):
+    X, codes, _ = three_classes()
+    m = cgp.ChainedGP(X, codes, likelihood, num_inducing=5, num_threads=1)
+    quick(m)
+    with pytest.raises(InputError, match=r"3 classes, whose codes have no mean.*predict_proba"):
+        m.predict(X)
+    np.testing.assert_allclose(m.predict_proba(X).sum(axis=1), 1.0, atol=1e-9)
+
+
+def test_scores_of_labels():
+    """Metrics and cross-validation take the labels, and give what codes give."""
+    X, codes, labels = three_classes()
+    m = cgp.ChainedGP(X, labels, Softmax(3), num_inducing=5, num_threads=1)
+    quick(m)
+    p = m.predictive(X)
+    assert cgp.metrics.nlpd(p, labels) == cgp.metrics.nlpd(p, codes)
+    expected = -np.mean(np.log(m.predict_proba(X)[np.arange(45), codes]))
+    assert cgp.metrics.nlpd(p, labels) == pytest.approx(expected, rel=1e-6)
+    with pytest.raises(InputError, match="y has labels that are no class of the model: 'oak'"):
+        cgp.metrics.nlpd(p, ["oak", *labels[1:]])
+
+    def make(X, Y):
+        return cgp.ChainedGP(X, Y, Softmax(3), num_inducing=5, num_threads=1)
+
+    names = ["rows", "nlpd", "accuracy", "brier", "seconds"]
+    tables = [
+        cgp.cross_validate(make, X, Y, 3, fit=quick, num_threads=1)
+        for Y in (
+            codes,
+            labels,
+            list(labels),
+            pd.Series(labels, dtype="category"),
+            pd.Categorical(labels),
+            pd.DataFrame({"tree": labels}),
+        )
+    ]
+    for table in tables:
+        assert list(table.columns) == names
+        for name in names[:-1]:
+            np.testing.assert_allclose(table[name], tables[0][name], rtol=1e-10)
+    held = np.sort(np.array_split(np.random.default_rng(0).permutation(45), 3)[0])
+    rest = np.setdiff1d(np.arange(45), held)
+    one = make(X[rest], codes[rest])
+    quick(one)
+    p = one.predict_proba(X[held])
+    truth = np.eye(3)[codes[held]]
+    assert tables[0]["accuracy"][0] == np.mean(p.argmax(1) == codes[held])
+    assert tables[0]["brier"][0] == pytest.approx(np.mean(((p - truth) ** 2).sum(1)), rel=1e-6)
+
+
+def test_cross_validation_of_two_labels_and_a_table():
+    X, codes, _ = three_classes()
+    table = pd.DataFrame({"x": X[:, 0], "soil": np.resize(["clay", "sand"], 45)})
+    labels = np.where(codes > 0, "yes", "no")
+    found = cgp.cross_validate(
+        lambda X, Y: cgp.ChainedGP(X, Y, Bernoulli(), num_inducing=5, num_threads=1),
+        table,
+        labels,
+        2,
+        fit=quick,
+        num_threads=1,
+    )
+    assert found["accuracy"].mean() > 0.7 and np.isfinite(found.log_density).all()

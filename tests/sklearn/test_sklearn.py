@@ -393,3 +393,60 @@ def test_times_without_a_word_of_censoring_warn_in_the_words_of_an_estimator():
         regressor.fit(X, y, censored=0)
         both = np.array(list(zip(y > 0.1, y, strict=True)), dtype=[("event", bool), ("t", float)])
         ChainedGPSurvival("weibull_survival", num_inducing=4, max_iter=2).fit(X, both)
+
+
+# ---- tables with words and dates -----------------------------------------------------------------
+
+
+def words_and_dates(n=60):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "depth": rng.uniform(0.0, 50.0, n),
+        "town": np.resize(["York", "Bath", "Ely"], n),
+        "open": np.resize([True, False], n),
+        "when": pd.Timestamp("2022-01-01") + pd.to_timedelta(7 * np.arange(n), unit="D"),
+    })  # fmt: skip
+    effects = frame["town"].map({"York": 2.0, "Bath": 0.0, "Ely": -1.0}).to_numpy()
+    return frame, effects + np.sin(frame["depth"] / 8.0) + 0.1 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_estimators_read_tables(standardize):
+    frame, y = words_and_dates()
+    options = {**QUICK, "standardize": standardize, "periodic": {"when": "year"}}
+    estimator = ChainedGPRegressor(**options).fit(frame, y)
+    assert list(estimator.feature_names_in_) == list(frame.columns)
+    model = estimator.model_
+    assert model.columns[1].levels == ("Bath", "Ely", "York")
+    assert set(model.X[:, 1]) == {0.0, 1.0, 2.0}
+    season = model.kernels.mean.periodic
+    days = 365.25 / (7 * np.arange(60)).std() if standardize else 365.25
+    assert season.active_dims.tolist() == [3] and season.period.values == pytest.approx(days)
+    mean = estimator.predict(frame)
+    assert np.corrcoef(mean, y)[0, 1] > 0.8
+    categories = frame.assign(town=pd.Categorical(frame["town"], ["York", "Ely", "Bath"]))
+    np.testing.assert_allclose(estimator.predict(categories), mean, rtol=1e-10)
+    if standardize:
+        assert model.input_names[3] == "when (standardised)" and model.columns[3].kind == "number"
+    else:
+        assert model.columns[3].kind == "date"
+        np.testing.assert_allclose(model.predict(frame)[0][:, 0], mean, rtol=1e-10)
+    with pytest.raises(ValueError, match="column 'town' of X has a level"):
+        estimator.predict(frame.assign(town="Rome"))
+    with pytest.raises(ValueError, match="columns without 'town'"):
+        estimator.predict(frame.drop(columns="town"))
+    with pytest.raises(ValueError, match="NaN"):
+        estimator.fit(frame.assign(town=[None, *frame["town"][1:]]), y)
+
+
+def test_a_search_and_classes_on_tables():
+    frame, y = words_and_dates()
+    labels = np.where(y > np.median(y), "high", "low")
+    classifier = ChainedGPClassifier(**QUICK, unseen="prior")
+    scores = cross_val_score(classifier, frame, labels, cv=3)
+    assert np.isfinite(scores).all()
+    p = classifier.fit(frame, labels).predict_proba(frame.assign(town="Rome"))
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, atol=1e-9)
+    assert set(classifier.predict(frame)) == {"high", "low"}
+    fresh = clone(classifier)
+    assert fresh.get_params()["unseen"] == "prior"
