@@ -40,18 +40,18 @@ in nats for a row, of three ways to compute it:
   (the number in brackets); this is what a model uses.
 
 The error of the plain grid depends on κ, the variance of f compared with the scale of the density,
-and not on v: κ = v_f e^(−m_g) for HetGaussian and HetStudentT, and κ = v_f e^(2 m_g + 2 v_g) for the
-log-logistic. The classes integrate over f analytically, so that for them only v_g matters. For
+and not on v: κ = v_f e^(−m_g) for HetGaussian and HetStudentT, and κ = v_f e^(2 m_g + 2 v_g) for
+the log-logistic. The classes integrate over f analytically, so that for them only v_g matters. For
 AdditivePoisson and Beta κ has no meaning, and v_f = v_g = v.
 
 - HetGaussian and AdditivePoisson have closed forms and need no nodes.
 - HetStudentT: E log(1 + (y−f)²/c²) comes from the Faddeeva function; only g needs nodes.
-- LogLogisticSurvival: E softplus comes from a scale mixture of normals (12 terms, error 3e-10); only
-  g needs nodes.
+- LogLogisticSurvival: E softplus comes from a scale mixture of normals (12 terms, error 3e-10);
+  only g needs nodes.
 - Beta: Stirling's part of the gamma functions has a closed form; its small remainder needs nodes.
 
-The targets are y − m_f = 0, 1, 3, 10 and 30 (HetGaussian: to 10) at scale 1; log y − m_f = 0, ±1, ±4,
-exact and right-censored, at shape 1; y = 0, 3, 50 at m_f = 1, m_g = 0.5; y = 0.02, 0.5, 0.9 at
+The targets are y − m_f = 0, 1, 3, 10 and 30 (HetGaussian: to 10) at scale 1; log y − m_f = 0, ±1,
+±4, exact and right-censored, at shape 1; y = 0, 3, 50 at m_f = 1, m_g = 0.5; y = 0.02, 0.5, 0.9 at
 m_f = 3, m_g = 2, in the order of the table. Errors below 1e-9 are not resolved, because the
 reference itself is no better.
 

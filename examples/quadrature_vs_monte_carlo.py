@@ -93,9 +93,10 @@ def draw_places(axes, v_f):
             xycoords=("data", "axes fraction"),
             rotation=90,
             va="top",
-            ha="right",
+            ha="left" if place == "mode" else "right",
             fontsize=7,
             color=COLOURS["vermilion"],
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
         )
     axes.set_xlim(y[0], y[-1])
     axes.set_ylim(bottom=0)

@@ -69,7 +69,7 @@ class Check:
             for finding in self.of_level(level):
                 lines.append(_wrapped(f"{word:<8}", f"{finding.name}: {finding.message}"))
                 for title, text in (("why", finding.cause), ("do", finding.remedy)):
-                    lines += [_wrapped(f"{'':<8} {title}: ", text)] if text else []
+                    lines += [_wrapped(f"{'':<8} {title}:", text)] if text else []
         lines += [_wrapped("partial ", text) for text in self.capped]
         return "\n".join(lines)
 

@@ -42,8 +42,8 @@ def plot_fit(
 
     Targets of 0 and 1 and of classes are drawn by their probabilities instead. Right-censored
     times are open triangles that point up, left-censored ones point down, intervals are bars.
-    Counts are drawn for one exposure, or number of trials, which the axis names: those of rows
-    with another are put in proportion.
+    Counts are drawn for one exposure, or number of trials, which the axis names; counts of rows
+    with another exposure are scaled to it.
 
     Parameters
     ----------

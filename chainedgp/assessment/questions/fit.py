@@ -77,6 +77,8 @@ def negative_sites(e: Evidence) -> Finding:
     message = (
         f"{shares[j]:.0%} of the rows make q of {e.likelihood.latents[j]} wider and not narrower "
         "(negative sites)."
+        if shares[j] > 0.0
+        else "Every row makes q narrower (there are no negative sites)."
     )
     return Finding(
         "negative_sites",
