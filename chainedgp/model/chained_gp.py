@@ -609,9 +609,8 @@ class ChainedGP(ParamzModel):
                     "into the same store, then m.set_data(X, Y, Y_metadata) with all of them and "
                     'm.optimize(only="variational").'
                 )
-        columns, names = self._column_names or self.X.shape[1], ("Xnew", "Ynew")
-        given = Xnew, Ynew, Y_metadata, self.likelihood
-        rows = Rows.read(*given, missing=missing, columns=columns, names=names)
+        given, names = (Xnew, Ynew, Y_metadata, self.likelihood), ("Xnew", "Ynew")
+        rows = Rows.read(*given, missing=missing, columns=self._expected, names=names)
         check_density(self.likelihood, rows)
         return rows
 

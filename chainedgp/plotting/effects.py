@@ -13,7 +13,7 @@ from ..assessment.components import centred_component, grouped_parts
 from ..assessment.effects.dependence import Dependence, individual_curves
 from ..assessment.effects.frames import LEVEL, NUM, Scene, one_name
 from ..assessment.effects.importance import importance
-from ..assessment.effects.population import Population, is_category, label_of
+from ..assessment.effects.population import Population
 from ..assessment.effects.quantities import Quantity, latent_quantities
 from ..data.arguments import fraction, one_of, positive_int
 from ..data.types import Data, Metadata
@@ -24,7 +24,7 @@ from ..parameters.parts import latent_index
 from ..predictive.fitted import FittedModel
 from ..sampling.averaged import Averaged
 from . import grids, style
-from .grids import Place
+from .grids import Limit, Place
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,7 +112,7 @@ def plot_components(
     level: float = LEVEL,
     *,
     at: Place = None,
-    limits: tuple[float, float] | None = None,
+    limits: tuple[Limit, Limit] | None = None,
     num: int | None = None,
     centred: bool = True,
     groups: Groups = None,
@@ -145,14 +145,15 @@ def plot_components(
     around = population.X[:size], population.weights[:size]
     for k, (axis, (name, kernels)) in enumerate(zip(axes, parts.items(), strict=True)):
         column = _column_of_part(model, kernels, input)
-        x = grids.axis_values(model, column, num, limits)
-        rows = grids.rows_along(model, [column], x[:, None], at)
+        values = grids.axis_values(model, column, num, limits)
+        grid, x = grids.curve_along(model, column, values)
+        rows = grids.rows_along(model, [column], grid[:, None], at)
         mean, variance = centred_component(predictor, rows, j, kernels, *around)
         colour, half = style.SEQUENCE[k % len(style.SEQUENCE)], z * np.sqrt(variance)
         ends = [(mean - half, mean + half)]
         style.draw_bands(axis, x, ends, np.array([100.0 * level]), colour)
         axis.plot(x, mean, color=colour, lw=1.4, label="median", zorder=2)
-        axis.set_xlim(x[0], x[-1])
+        grids.dress_axis(axis, model, column, values)
         label = style.words(model.latents[j] if len(parts) == 1 else name)
         style.tidy(axis, grids.input_names(model)[column], label)
     axes[-1].figure.align_ylabels(list(axes))
@@ -164,7 +165,7 @@ def plot_variance(
     input: int | str | None = None,
     *,
     at: Place = None,
-    limits: tuple[float, float] | None = None,
+    limits: tuple[Limit, Limit] | None = None,
     num: int | None = None,
     legend: bool = True,
     Y_metadata: Metadata = None,
@@ -182,8 +183,9 @@ def plot_variance(
     Y_metadata : metadata of the drawn rows (exposure, trials); None takes medians of the data.
     """
     column = grids.most_relevant(model) if input is None else grids.column_index(model, input)
-    x = grids.axis_values(model, column, num, limits)
-    rows = grids.rows_along(model, [column], x[:, None], at)
+    values = grids.axis_values(model, column, num, limits)
+    grid, x = grids.curve_along(model, column, values)
+    rows = grids.rows_along(model, [column], grid[:, None], at)
     metadata = grids.metadata_at_rest(model, Y_metadata)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MomentWarning)
@@ -200,8 +202,8 @@ def plot_variance(
         ax.fill_between(x, below, above, color=style.tint(colour, 0.45), lw=0, label=name)
         ax.plot(x, above, color=colour, lw=1.2, ls="-" if name == "ignorance" else "--")
         below = above
-    style.draw_rug(ax, np.asarray(model.X[:, column]))
-    ax.set_xlim(x[0], x[-1])
+    style.draw_rug(ax, grids.positions(model, column, np.asarray(model.X[:, column])))
+    grids.dress_axis(ax, model, column, values)
     ax.set_ylim(bottom=0.0)
     if legend:
         style.legend_above(ax)
@@ -251,18 +253,19 @@ def _draw_dependence(
     if single is not None:
         curves = individual_curves(population, columns, found.values, single)
         curves = curves[:, :: -(-curves.shape[1] // MOST_CURVES)]
-    if len(columns) > 1 or is_category(population.every, columns):
-        labels = [label_of(population.input_names, columns, value) for value in found.values]
+    if len(columns) > 1 or population.is_category(columns):
+        labels = population.labels(columns, found.values).tolist()
         _draw_points(ax, found, labels, curves, level)
         return
-    _draw_curve(ax, found, curves, level)
-    style.draw_rug(ax, population.every[:, columns[0]])
-    ax.set_xlim(found.values.min(), found.values.max())
+    model, (column,) = scene.model, columns
+    _draw_curve(ax, grids.positions(model, column, found.values[:, 0]), found, curves, level)
+    style.draw_rug(ax, grids.positions(model, column, population.every[:, column]))
+    grids.dress_axis(ax, model, column, np.sort(found.values[:, 0]))
 
 
-def _draw_curve(ax: Axes, found: Dependence, curves: Array | None, level: float) -> None:
+def _draw_curve(ax: Axes, x: Array, found: Dependence, curves: Array | None, level: float) -> None:
     """The average as a line with its band, and thin lines of single rows."""
-    x, blue = found.values[:, 0], style.COLOURS["blue"]
+    blue = style.COLOURS["blue"]
     if curves is not None:
         ax.plot(x, curves, color="0.6", lw=0.5, alpha=0.6, zorder=1.05)
         ax.plot([], [], color="0.6", lw=0.5, label="single rows")
@@ -275,7 +278,7 @@ def _draw_curve(ax: Axes, found: Dependence, curves: Array | None, level: float)
 def _draw_points(
     ax: Axes,
     found: Dependence,
-    labels: Sequence[float | str],
+    labels: Sequence[object],
     curves: Array | None,
     level: float,
 ) -> None:
@@ -289,7 +292,7 @@ def _draw_points(
         words = f"{style.percent(100.0 * level)} interval"
         ax.vlines(x, found.low, found.high, color=blue, lw=2.0, label=words, zorder=2)
     ax.plot(x, found.mean, "o", color=blue, ms=5, label="average", zorder=3)
-    words_of = [one if isinstance(one, str) else f"{one:.4g}" for one in labels]
+    words_of = [f"{one:.4g}" if isinstance(one, float) else str(one) for one in labels]
     ax.set_xticks(x, words_of)
     ax.set_xlim(-0.5, len(x) - 0.5)
 

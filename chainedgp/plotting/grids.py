@@ -12,18 +12,25 @@ from ..assessment.effects.importance import importance
 from ..assessment.effects.population import Population
 from ..assessment.effects.quantities import latent_quantities
 from ..data.arguments import positive_int
-from ..data.columns import Boolean, Category, Column, Date, Number
+from ..data.columns import Boolean, Category, Date
 from ..data.types import Data
 from ..errors import InputError
 from ..kernels.scales import shortest_scale
 from ..linalg import Array
 from ..predictive.fitted import FittedModel
-from ..predictive.inputs import column_index, grouped, input_names, metadata_at_rest
+from ..predictive.inputs import column_index, column_of, grouped, input_names, metadata_at_rest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["column_index", "grouped", "input_names", "metadata_at_rest", "target_name"]
+__all__ = [
+    "column_index",
+    "column_of",
+    "grouped",
+    "input_names",
+    "metadata_at_rest",
+    "target_name",
+]
 
 Place: TypeAlias = Data | Mapping[int, object] | Mapping[str, object] | None
 """Where inputs that are not drawn are held: a row, or values of some; None is the medians, and of
@@ -43,12 +50,6 @@ def target_name(model: FittedModel) -> str:
     """Name of the target: the model's `target_name`, else y, or "time" for survival times."""
     given = getattr(model, "target_name", None)
     return str(given) if given else "time" if model.likelihood.event_times else "y"
-
-
-def column_of(model: FittedModel, d: int) -> Column:
-    """How an input was read."""
-    columns = getattr(model, "columns", None)
-    return Number(input_names(model)[d]) if columns is None else columns[d]
 
 
 def axis_name(model: FittedModel, columns: Sequence[int], at: Place = None) -> str:

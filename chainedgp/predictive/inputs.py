@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..data.columns import Column, Number
 from ..data.rows import WEIGHTS
 from ..data.types import Data, Metadata
 from ..errors import InputError
 from ..likelihoods.observation import OBSERVATION
 from .fitted import FittedModel
 
-__all__ = ["column_index", "grouped", "input_names", "metadata_at_rest"]
+__all__ = ["column_index", "column_of", "grouped", "input_names", "metadata_at_rest"]
 
 
 def input_names(model: FittedModel) -> list[str]:
@@ -24,6 +25,12 @@ def input_names(model: FittedModel) -> list[str]:
             raise InputError(f"input_names must be {D} names, one per column; got {given!r}.")
         return [str(name) for name in given]
     return ["x"] if D == 1 else [f"x{d}" for d in range(D)]
+
+
+def column_of(model: FittedModel, d: int) -> Column:
+    """How an input was read."""
+    columns = getattr(model, "columns", None)
+    return Number(input_names(model)[d]) if columns is None else columns[d]
 
 
 def column_index(model: FittedModel, input: int | str) -> int:

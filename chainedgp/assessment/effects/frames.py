@@ -22,7 +22,7 @@ from .dependence import (
     partial_dependence,
 )
 from .importance import importance
-from .population import Groups, Population, label_of
+from .population import Groups, Population
 from .quantities import ON_REQUEST, Quantity, central, chosen, quantities
 
 __all__ = ["Scene", "as_frame", "effects", "one_name"]
@@ -96,7 +96,10 @@ class Scene:
         """Values (k, c) of some columns: as given, or those to show."""
         if values is None:
             return self.population.shown_values(columns, num)
+        read = self.population.read[columns[0]]
         try:
+            if len(columns) == 1:
+                values = [read.number(value) for value in np.asarray(values).ravel()]
             given = np.array(values, dtype=float)
         except (TypeError, ValueError):
             given = np.empty(0)
@@ -156,8 +159,7 @@ def effects(
     columns = scene.population.columns[scene.population.place(model, input)]
     quantity = scene.one(one_name(of))
     at = scene.values(columns, values, positive_int(num, "num"))
-    names = scene.population.input_names
-    labels = np.array([label_of(names, columns, value) for value in at])
+    labels = scene.population.labels(columns, at)
     if kind == "individual":
         curves = individual_curves(scene.population, columns, at, quantity)  # (k, n)
         k, n = curves.shape

@@ -8,15 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...data.arguments import positive_int
+from ...data.columns import Category, Column, Date, Duration
 from ...data.rows import WEIGHTS
 from ...data.types import Data, Metadata
 from ...errors import InputError
 from ...linalg import Array, Indices
 from ...predictive.fitted import FittedModel
-from ...predictive.inputs import column_index, grouped, input_names, metadata_at_rest
+from ...predictive.inputs import (
+    column_index,
+    column_of,
+    grouped,
+    input_names,
+    metadata_at_rest,
+)
 from ...predictive.predictor import Predictor
 
-__all__ = ["Population", "is_category", "label_of"]
+__all__ = ["Population"]
 
 ROWS, CURVE_ROWS = (200, 100, 25), (1000, 400, 50)
 """Importance, and curves, of a likelihood with one, two or more latents are averages over so many
@@ -35,7 +42,7 @@ class Population:
     predictor : of the model, at its current parameters.
     names : of the inputs, or groups of inputs.
     columns : of each of these, indices.
-    input_names : of all D columns.
+    input_names, read : of all D columns, and how each was read.
     X, weights : the rows (n, D) of an average, and their shares (n,), which sum to 1.
     numbers : (n,) of these rows among all.
     every, shares : all rows (N, D), from which values of an input are redrawn, and their shares.
@@ -46,6 +53,7 @@ class Population:
     names: list[str]
     columns: list[list[int]]
     input_names: list[str]
+    read: list[Column]
     X: Array
     weights: Array
     numbers: Indices
@@ -90,6 +98,7 @@ class Population:
             names,
             columns,
             input_names(model),
+            [column_of(model, d) for d in range(every.shape[1])],
             every[chosen],
             kept / kept.sum(),
             chosen,
@@ -119,7 +128,7 @@ class Population:
 
     def shown_values(self, columns: Sequence[int], num: int) -> Array:
         """Values (k, c) at which to show an effect: those of a category, or a grid of `num`."""
-        if is_category(self.every, columns):
+        if self.is_category(columns):
             seen = np.unique(self.every[:, list(columns)], axis=0)
             return seen if len(columns) == 1 else seen[::-1]  # (1, 0, 0) stands before (0, 1, 0).
         if len(columns) > 1:
@@ -130,17 +139,25 @@ class Population:
         low, high = np.quantile(self.every[:, columns[0]], ENDS)
         return np.linspace(low, high, positive_int(num, "num"))[:, None]
 
+    def is_category(self, columns: Sequence[int]) -> bool:
+        """Whether columns have levels, or few different values: a figure shows them one by one."""
+        if len(columns) == 1 and isinstance(self.read[columns[0]], Category | Date | Duration):
+            return isinstance(self.read[columns[0]], Category)
+        return len(np.unique(self.every[:, list(columns)], axis=0)) <= FEW_VALUES
 
-def is_category(X: Array, columns: Sequence[int]) -> bool:
-    """Whether columns of X have few different values, which a figure shows one by one."""
-    return len(np.unique(X[:, list(columns)], axis=0)) <= FEW_VALUES
+    def labels(self, columns: Sequence[int], values: Array) -> np.ndarray:
+        """Values (k, c) as a frame has them, (k,): numbers, dates, levels.
 
+        Of a group it is the name of the column that is 1, or all values in words.
+        """
+        if len(columns) == 1:
+            return self.read[columns[0]].back(values[:, 0])
+        return np.array([self._words(columns, row) for row in values])
 
-def label_of(names: Sequence[str], columns: Sequence[int], values: Array) -> float | str:
-    """A value as a frame has it: a number, or for a group the column that is 1, or all values."""
-    if len(columns) == 1:
-        return float(values[0])
-    own = [names[d] for d in columns]
-    if np.isin(values, (0.0, 1.0)).all() and values.sum() <= 1.0:
-        return own[int(np.argmax(values))] if values.any() else f"no {', '.join(own)}"
-    return ", ".join(f"{name} = {value:.4g}" for name, value in zip(own, values, strict=True))
+    def _words(self, columns: Sequence[int], row: Array) -> str:
+        """The values (c,) of a group."""
+        own = [self.input_names[d] for d in columns]
+        if np.isin(row, (0.0, 1.0)).all() and row.sum() <= 1.0:
+            return own[int(np.argmax(row))] if row.any() else f"no {', '.join(own)}"
+        shown = [self.read[d].shown(value) for d, value in zip(columns, row, strict=True)]
+        return ", ".join(f"{name} = {value}" for name, value in zip(own, shown, strict=True))
