@@ -197,8 +197,12 @@ def simulate(case: Case, seed: int, n: int = N) -> Data:
     nlpd = -np.mean(truth.log_density(y[new], *[f[new] for f in latents], **kw, **known))
     metadata = {key: value[:n] for key, value in rows.items()}
     if case.censored:
-        hidden = rng.uniform(size=n) < case.censored
-        y[:n] *= np.where(hidden, rng.uniform(size=n), 1.0)
+        # Times at which rows are lost from sight know nothing of the rows' own events: they are
+        # those of other rows, times a factor that censors the given share.
+        lost = y[:n][rng.permutation(n)]
+        lost = lost * np.quantile(y[:n] / lost, 1.0 - case.censored)
+        hidden = lost < y[:n]
+        y[:n] = np.minimum(y[:n], lost)
         metadata["censored"] = hidden.astype(float)
     stack = np.stack(latents)
     return Data(
