@@ -137,6 +137,7 @@ def draw(model, amplitude, carrier, path):
         ax.spines[["top", "right"]].set_visible(False)
         ax.margins(x=0)
         ax.legend(frameon=False, fontsize=8, ncols=3, loc="lower left", bbox_to_anchor=(0, 0.97))
+    axes[1].set_title("only the product with the carrier is seen", fontsize=8, loc="right")
     axes[-1].set_xlabel("time (s)")
     figure.savefig(path, dpi=180)
     plt.close(figure)

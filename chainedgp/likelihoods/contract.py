@@ -478,7 +478,7 @@ class Likelihood(Part, Expected):
             if name not in known:
                 raise InputError(
                     f"Y_metadata has {name!r}, which {type(self).__name__} does not use; "
-                    f"it takes {', '.join(known) or 'no metadata'} (and weights)."
+                    f"it takes {', '.join([*known, 'weights'])}."
                 )
         missing = [name for name, required in known.items() if required and name not in names]
         if missing:

@@ -55,3 +55,30 @@ def test_the_reference_leaves_out_what_other_packages_bring():
 
     assert hidden("constrain_bounded") and hidden("add_observer")
     assert hidden("optimize") is None and hidden("posterior") is None
+
+
+def ranks(page, section, row):
+    """{method: mean rank} of a table of docs/panel.md, whose row begins with these cells."""
+    table = re.search(rf"<!-- begin {section} -->(.*?)<!-- end", page, flags=re.S)[1]
+    lines = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in table.split("\n")]
+    head, *rows = [cells for cells in lines if cells]
+    found = next(cells for cells in rows if cells[: len(row)] == row)
+    return dict(zip(head, found, strict=True))
+
+
+@pytest.mark.parametrize("path", [DOCS / "index.md", ROOT / "README.md"], ids=lambda p: p.name)
+def test_the_numbers_of_the_shop_window_are_those_of_the_panel(path):
+    panel, text = (DOCS / "panel.md").read_text("utf-8"), path.read_text("utf-8")
+    rows = {line.split("|")[1].strip().lower(): line for line in text.split("\n") if "|" in line}
+    regression = rows["ten regression tables, mean rank by log predictive density"]
+    found = ranks(panel, "regression", ["mean rank"])
+    for name, ours in (("exact GP", "sklearn-GP"), ("NGBoost", "NGBoost")):
+        assert f"{name} {found[ours]}" in regression
+    assert found["HetGaussian"] in regression
+    for row, score in (
+        ("four survival studies, mean rank by harrell's c", "C"),
+        ("the same by integrated brier score", "Brier score"),
+    ):
+        found = ranks(panel, "survival", ["mean rank", score])
+        assert f"**{found['LogLogisticSurvival']}**" in rows[row]
+        assert f"NGBoost {found['NGBoost']}" in rows[row]

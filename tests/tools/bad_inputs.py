@@ -322,7 +322,7 @@ def message(call):
     raise AssertionError("it was not refused")
 
 
-HEAD = """# What errors say
+HEAD = """# Error messages
 
 Arguments that cannot be used are refused before any work is done, by an `InputError` (a
 `ValueError`) that names the argument, what was expected, what came, and what to do. The model stays
