@@ -191,9 +191,9 @@ def _importance(scene: Scene, of: str | Sequence[str] | None) -> Frame | Table:
         shares = dict(zip(found.quantities, found.total.T, strict=True))
         return as_frame(shares, found.inputs)
     order = np.argsort(-found.sd[:, 0], kind="stable")
-    table = {"total": found.total, "alone": found.alone, "sd": found.sd}
+    total, alone, sd = (part[order, 0] for part in (found.total, found.alone, found.sd))
     index = [found.inputs[i] for i in order]
-    return as_frame({key: value[order, 0] for key, value in table.items()}, index)
+    return as_frame({"total": total, "alone": alone, "sd": sd}, index)
 
 
 def _parts(scene: Scene) -> Frame | Table:
