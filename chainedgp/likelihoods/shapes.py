@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -61,7 +61,7 @@ class _Shaped(Likelihood):
         self.latents = tuple(latent for latent in self.quantities if latent not in fixed)
         own = type(self).default_priors.items()
         if len(self.latents) > 2:  # The nodes of rows are found by trying, of few.
-            self.node_limits = ()
+            self.node_limits = ()  # type: ignore[misc]
         self.default_priors = {key: prior for key, prior in own if shapes[key] != LATENT}
         super().__init__(name)
 
@@ -122,14 +122,28 @@ class _Shaped(Likelihood):
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
     ) -> Averages:
         """As in `Expected`, with the slopes in latents and constants computed together."""
+        return self._integral(y, means, variances, nodes, kw, (self._log_density, self._slopes))
+
+    def _integral(
+        self,
+        y: Array,
+        means: Array,
+        variances: Array,
+        nodes: int,
+        kw: Keywords,
+        functions: tuple[Callable[..., Array], Callable[..., Arrays]],
+    ) -> Averages:
+        """E of a function of all quantities, which comes with its slopes, by quadrature."""
+        value, slopes = functions
 
         def log_p(rows: slice, *latents: Array) -> Array:
-            return self.log_density(y[rows], *latents, **kw)
+            with np.errstate(all="ignore"):
+                return value(y[rows], *self._all(latents, kw))
 
         def dlog_p(rows: slice, *latents: Array) -> Arrays:
             with np.errstate(all="ignore"):
-                slopes = self._slopes(y[rows], *self._all(latents, kw))
-            return (*self._of_latents(slopes), *self._of_constants(slopes, kw))
+                found = slopes(y[rows], *self._all(latents, kw))
+            return (*self._of_latents(found), *self._of_constants(found, kw))
 
         rule = quadrature.rule_for(means.shape[1], nodes)
         return quadrature.expectation(log_p, dlog_p, means, variances, rule, len(self._fixed))
