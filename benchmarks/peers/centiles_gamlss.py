@@ -1,7 +1,7 @@
 """Growth tables, and models of the gamlss package of PyPI for them; see ../centiles.py.
 
-    centiles_gamlss.py rows TABLE PATH      writes {"x": …, "y": …}
-    centiles_gamlss.py fit TABLE PATH       reads {"fold": …}, writes {family: {"nlpd": …}}
+`centiles_gamlss.py rows TABLE PATH` writes {"x": …, "y": …}; `centiles_gamlss.py fit TABLE PATH`
+reads {"fold": …} and writes {family: {"log_p": …}}.
 """
 
 import contextlib
@@ -76,7 +76,7 @@ def score(family, rows, fold):
         F = np.clip(getattr(gamlss, f"p{family}")(y, **own), 1e-12, 1.0 - 1e-12)
         z[test] = ndtri(F)
     seconds = (time.process_time() - start) / len(np.unique(fold))
-    return {"nlpd": float(-log_p.mean()), "z_sd": float(z.std()), "seconds": seconds}
+    return {"log_p": log_p.tolist(), "z_sd": float(z.std()), "seconds": seconds}
 
 
 def main():
@@ -93,7 +93,7 @@ def main():
         except Exception as error:
             sys.stderr.write(f"{family}: {error}\n")
             continue
-        print(table, family, found[family], flush=True)
+        print(table, family, -np.mean(found[family]["log_p"]), flush=True)
     path.write_text(json.dumps(found))
 
 

@@ -24,6 +24,7 @@ from .wrappers.rounded import Rounded
 from .wrappers.scipy import ScipyLikelihood
 
 __all__ = [
+    "SHASH",
     "AdditivePoisson",
     "AsymmetricLaplace",
     "Bernoulli",
@@ -51,7 +52,6 @@ __all__ = [
     "Ordinal",
     "Poisson",
     "Rounded",
-    "SHASH",
     "ScipyLikelihood",
     "SignalNoiseGaussian",
     "Softmax",

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import expit, exprel, log_ndtr, ndtr, ndtri, stdtr, stdtrit
 
-from ..data.types import Keywords, Value
+from ..data.types import Value
 from ..expectations import reduced, special
 from ..expectations.forms import Form, Latents, OneForm
 from ..expectations.special import HALF_LOG_2PI
