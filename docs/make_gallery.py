@@ -100,6 +100,16 @@ def many_inputs():
     return fitted(X, y, L.HetGaussian(), names, "price", num_inducing=50)
 
 
+@cache
+def growth():
+    """Body mass index of children, with a right tail."""
+    rng = np.random.default_rng(1)
+    age = np.sort(rng.uniform(2.0, 18.0, 600))
+    median = 15.6 + 0.075 * np.maximum(age - 5.0, 0.0) ** 1.7
+    bmi = L.BoxCoxNormal().sample(rng, np.log(median), np.log(0.075 + 0.004 * age), power=-1.4)
+    return fitted(age, bmi, L.BoxCoxNormal(), ["age (years)"], "BMI (kg/m²)", num_inducing=20)
+
+
 # ---- figures ------------------------------------------------------------------------------------
 
 FIGURES = {
@@ -125,6 +135,9 @@ FIGURES = {
     "trace": lambda: motorcycle().plot_trace(),
     "trace_gap": lambda: motorcycle().plot_trace("seconds", gap=True),
     "relevance": lambda: many_inputs().plot_relevance(),
+    "centiles": lambda: growth().plot_centiles(),
+    "worm": lambda: motorcycle().plot_worm(),
+    "worm_panels": lambda: growth().plot_worm(input="age (years)"),
 }
 
 
