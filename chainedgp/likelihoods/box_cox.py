@@ -115,8 +115,7 @@ class _BoxCox(_Shaped):
     def initial_latents(self, y: Array, **kw: Value) -> Array:
         """The logarithm of the median, and of the spread of z that the quartiles ask for."""
         start = {key: _start(self.constants[key]) for key in self.latents[2:]}
-        quantities = self._all((0.0, 0.0, *start.values()), kw)
-        power = float(quantities[2])
+        power = float(self._all(tuple(np.array([0.0, 0.0, *start.values()])), kw)[2])
         low, middle, high = np.log(np.quantile(y, (0.25, 0.5, 0.75)))
         ends = [x * float(exprel(power * x)) for x in (low - middle, high - middle)]
         scale = (ends[1] - ends[0]) / (2.0 * 0.6744897501960817)
@@ -154,7 +153,7 @@ class BoxCoxNormal(OneForm, _BoxCox):
     def __init__(self, name: str | None = None, *, power: float | str = 0.5) -> None:
         super().__init__(name, {"power": power})
         if self.own_expectation:
-            self.quadrature_latent = "log_cv"  # type: ignore[misc]
+            self.quadrature_latent = "log_cv"
 
     def _law(self, quantities: Arrays) -> _Normal:
         return _Normal()
@@ -319,7 +318,7 @@ class _StudentT:
 
     def ratio(self, b: Array) -> Array:
         """F′(b)/F(b)."""
-        tail = special.student_t_tail(b, 0.0, self.nu)
+        tail = special.student_t_tail(b, np.zeros(()), self.nu)
         log_p = special.student_t_constant(self.nu)[0] - 0.5 * (self.nu + 1.0) * tail
         return np.exp(log_p) / stdtr(self.nu, b)
 

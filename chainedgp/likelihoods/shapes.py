@@ -61,7 +61,7 @@ class _Shaped(Likelihood):
         self.latents = tuple(latent for latent in self.quantities if latent not in fixed)
         own = type(self).default_priors.items()
         if len(self.latents) > 2:  # The nodes of rows are found by trying, of few.
-            self.node_limits = ()  # type: ignore[misc]
+            self.node_limits = ()
         self.default_priors = {key: prior for key, prior in own if shapes[key] != LATENT}
         super().__init__(name)
 
@@ -285,12 +285,12 @@ class SHASH(_Shaped):
     def initial_latents(self, y: Array, **kw: Value) -> Array:
         """The median, the scale of the quartiles, and where they are latents κ = 0 and τ = 1."""
         start = {"skewness": 0.0, "log_tail": 0.0}
-        quantities = self._all((0.0, 0.0, *(start[n] for n in self.latents[2:])), kw)
-        tau = float(np.exp(quantities[3]))
+        here = np.array([0.0, 0.0, *(start[n] for n in self.latents[2:])])
+        tau = float(np.exp(self._all(tuple(here), kw)[3]))
         low, middle, high = np.quantile(y, (0.25, 0.5, 0.75))
         width = 2.0 * np.sinh(tau * np.arcsinh(ndtri(0.75))) / tau
         scale = (high - low) / width or float(np.std(y)) or 1.0  # Half of the rows may be equal.
-        return np.array([middle, np.log(scale), *(start[n] for n in self.latents[2:])])
+        return np.array([middle, np.log(scale), *here[2:]])
 
 
 def _standard(y: Array, f: Array, g: Array, k: Array, h: Array) -> Arrays:
