@@ -99,6 +99,10 @@ CASES = {
     "AsymmetricLaplace": Case(
         partial(lik.AsymmetricLaplace, 0.75), ((0.0, 1.0, 1.0), (-1.5, 0.7, 1.5))
     ),
+    "SHASH": Case(lik.SHASH, ((0.0, 1.0, 1.0), (-1.5, 0.7, 1.5)), {"skewness": 0.5, "tail": 1.3}),
+    "BoxCoxNormal": Case(lik.BoxCoxNormal, ((2.0, 0.5, 1.0), (-2.0, 0.5, 1.5)), {"power": -0.7}),
+    "BoxCoxT": Case(lik.BoxCoxT, ((2.0, 0.5, 1.0), (-2.0, 0.5, 1.5)), {"power": 0.5, "nu": 6.0}),
+    "Tweedie": Case(lik.Tweedie, ((0.5, 0.7, 1.0), (0.3, 0.5, 1.5)), {"power": 1.5}),
     "SignalNoiseGaussian": Case(
         lik.SignalNoiseGaussian, ((0.0, 1.0, 0.7), (0.0, 0.7, 2.0), (-3.0, 1.0, 2.0))
     ),

@@ -166,6 +166,16 @@ def forecast_figure():
     return ax
 
 
+@cache
+def growth():
+    """Body mass index of children, with a right tail."""
+    rng = np.random.default_rng(1)
+    age = np.sort(rng.uniform(2.0, 18.0, 600))
+    median = 15.6 + 0.075 * np.maximum(age - 5.0, 0.0) ** 1.7
+    bmi = L.BoxCoxNormal().sample(rng, np.log(median), np.log(0.075 + 0.004 * age), power=-1.4)
+    return fitted(age, bmi, L.BoxCoxNormal(), ["age (years)"], "BMI (kg/m²)", num_inducing=20)
+
+
 # ---- figures ------------------------------------------------------------------------------------
 
 FIGURES = {
@@ -209,6 +219,9 @@ FIGURES = {
         "mean", limits=(0.0, 25.0), groups={"trend": ["line", "trend"]}
     ),
     "components_noise": lambda: demand()[0].plot_components("log_variance", limits=(0.0, 25.0)),
+    "centiles": lambda: growth().plot_centiles(),
+    "worm": lambda: motorcycle().plot_worm(),
+    "worm_panels": lambda: growth().plot_worm(input="age (years)"),
 }
 
 

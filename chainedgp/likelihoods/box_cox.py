@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import expit, exprel, log_ndtr, ndtr, ndtri, stdtr, stdtrit
 
-from ..data.types import Keywords, Value
+from ..data.types import Value
 from ..expectations import reduced, special
 from ..expectations.forms import Form, Latents, OneForm
 from ..expectations.special import HALF_LOG_2PI
@@ -37,29 +35,42 @@ class _BoxCox(_Shaped):
         raise NotImplementedError
 
     def _log_density(self, y: Array, *quantities: Array) -> Array:
+        g, power = quantities[1:3]
+        return self._log_beside(y, *quantities) - self._law(quantities).log_cdf(_end(g, power))
+
+    def _log_beside(self, y: Array, *quantities: Array) -> Array:
+        """The log-density without log F(b)."""
         f, g, power = quantities[:3]
-        law = self._law(quantities)
         log_y = np.log(np.maximum(y, TINY))
         x = log_y - f
-        rest = law.log_density(x, power * x, g) - law.log_cdf(_end(g, power))
-        return power * x - log_y - g + rest
+        return power * x - log_y - g + self._law(quantities).log_density(x, power * x, g)
 
     def _slopes(self, y: Array, *quantities: Array) -> Arrays:
-        """With w = λ x and T = −z ∂ log F′/∂z:
+        """Those without F(b), minus those of log F(b)."""
+        beside, end = self._slopes_beside(y, *quantities), self._slopes_of_end(*quantities)
+        first = [d - e for d, e in zip(beside[1:], end, strict=True)]
+        return beside[0], *first
 
-        ∂f: −λ + T/(x (1 − e^{−w})/w),  ∂log σ: −1 + T + b F′(b)/F(b),
-        ∂λ: x − T x (1/(1 − e^{−w}) − 1/w) + b F′(b)/(F(b) λ).
+    def _slopes_beside(self, y: Array, *quantities: Array) -> Arrays:
+        """With w = λ x and T = −z ∂ log F′/∂z, those of the log-density without log F(b):
+
+        ∂f: −λ + T/(x (1 − e^{−w})/w),  ∂log σ: −1 + T,  ∂λ: x − T x (1/(1 − e^{−w}) − 1/w).
         """
         f, g, power = quantities[:3]
-        law = self._law(quantities)
-        x, b = np.log(np.maximum(y, TINY)) - f, _end(g, power)
+        law, x = self._law(quantities), np.log(np.maximum(y, TINY)) - f
         w = power * x
-        pull, end = law.pull(x, w, g), b * law.ratio(b)
-        end = np.where(np.isfinite(end), end, 0.0)
+        pull = law.pull(x, w, g)
         with_f = np.where(x == 0.0, 0.0, pull / (x * exprel(-w)))
-        with_power = np.where(end == 0.0, 0.0, end / power)
-        dpower = x - np.where(x == 0.0, 0.0, pull * x * _log_slope(w)) + with_power
-        return -power + with_f, pull - 1.0 + end, dpower, *law.own_slopes(x, w, g, b)
+        dpower = x - np.where(x == 0.0, 0.0, pull * x * _log_slope(w))
+        return with_f - power, pull - 1.0, dpower, *law.slopes(x, w, g)
+
+    def _slopes_of_end(self, *quantities: Array) -> Arrays:
+        """Those of log F(b) in log σ, λ and what else the law has: −b F′(b)/F(b), that over λ, …"""
+        g, power = quantities[1:3]
+        law, b = self._law(quantities), _end(g, power)
+        end = b * law.ratio(b)
+        end = np.where(np.isfinite(end), end, 0.0)
+        return -end, np.where(end == 0.0, 0.0, -end / power), *law.slopes_of_end(b)
 
     def cdf(self, y: Array, *latents: Array, **kw: Value) -> Array:
         """(F(z) − F(−b))/F(b) for λ > 0, F(z)/F(b) else."""
@@ -104,8 +115,7 @@ class _BoxCox(_Shaped):
     def initial_latents(self, y: Array, **kw: Value) -> Array:
         """The logarithm of the median, and of the spread of z that the quartiles ask for."""
         start = {key: _start(self.constants[key]) for key in self.latents[2:]}
-        quantities = self._all((0.0, 0.0, *start.values()), kw)
-        power = float(quantities[2])
+        power = float(self._all(tuple(np.array([0.0, 0.0, *start.values()])), kw)[2])
         low, middle, high = np.log(np.quantile(y, (0.25, 0.5, 0.75)))
         ends = [x * float(exprel(power * x)) for x in (low - middle, high - middle)]
         scale = (ends[1] - ends[0]) / (2.0 * 0.6744897501960817)
@@ -142,6 +152,8 @@ class BoxCoxNormal(OneForm, _BoxCox):
 
     def __init__(self, name: str | None = None, *, power: float | str = 0.5) -> None:
         super().__init__(name, {"power": power})
+        if self.own_expectation:
+            self.quadrature_latent = "log_cv"
 
     def _law(self, quantities: Arrays) -> _Normal:
         return _Normal()
@@ -217,6 +229,32 @@ class BoxCoxT(_BoxCox):
     def _law(self, quantities: Arrays) -> _StudentT:
         return _StudentT(np.exp(np.clip(quantities[3], -7.0, 20.0)))
 
+    def _quadrature(
+        self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
+    ) -> Averages:
+        """As in `Expected`; log F(b), which costs most, has nodes in g alone where λ is a constant.
+
+        The number of nodes in g is the same, so that errors are too.
+        """
+        if len(self.latents) > 2:
+            return super()._quadrature(y, means, variances, nodes=nodes, **kw)
+        functions = self._log_beside, self._slopes_beside
+        found = self._integral(y, means, variances, nodes, kw, functions)
+        value, dmeans, dvariances, dtheta = (np.array(part) for part in found)
+        v_g = variances[:, 1] if variances.ndim == 2 else variances[:, 1, 1]
+        g, w, dw = reduced.nodes_of(means[:, 1], v_g, nodes)
+        with np.errstate(all="ignore"):
+            quantities = tuple(self._all((g, g), kw))
+            end = self._law(quantities).log_cdf(_end(g, quantities[2]))
+            slopes = self._slopes_of_end(*quantities)
+        value -= w @ end
+        dmeans[:, 1] -= w @ slopes[0]
+        of_variance = dvariances[:, 1] if variances.ndim == 2 else dvariances[:, 1, 1]
+        of_variance -= np.einsum("hn,hn->n", dw, slopes[0])
+        constants = self._of_constants((g, *slopes), kw)
+        dtheta -= np.stack([w @ np.broadcast_to(d, g.shape) for d in constants], axis=1)
+        return value, dmeans, dvariances, dtheta
+
     def node_score(self, y: Array, means: Array, variances: Array, **kw: Value) -> Array:
         """The larger of v_g and v_f in squares of the width σ; errors grow as z² far out."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
@@ -241,7 +279,12 @@ class _Normal:
         """F′(b)/F(b)."""
         return np.exp(-0.5 * b * b - HALF_LOG_2PI - log_ndtr(b))
 
-    def own_slopes(self, x: Array, w: Array, g: Array, b: Array) -> Arrays:
+    def slopes(self, x: Array, w: Array, g: Array) -> Arrays:
+        """It has no parameters."""
+        return ()
+
+    def slopes_of_end(self, b: Array) -> Arrays:
+        """It has no parameters."""
         return ()
 
     def log_cdf(self, z: Array) -> Array:
@@ -275,20 +318,24 @@ class _StudentT:
 
     def ratio(self, b: Array) -> Array:
         """F′(b)/F(b)."""
-        tail = special.student_t_tail(b, 0.0, self.nu)
+        tail = special.student_t_tail(b, np.zeros(()), self.nu)
         log_p = special.student_t_constant(self.nu)[0] - 0.5 * (self.nu + 1.0) * tail
         return np.exp(log_p) / stdtr(self.nu, b)
 
-    def own_slopes(self, x: Array, w: Array, g: Array, b: Array) -> Arrays:
-        """The derivative in log ν; that of log F(b), for which there is no formula, by steps."""
-        nu, step = self.nu, 0.03
-        ratio = self._log_ratio(x, w, g)
+    def slopes(self, x: Array, w: Array, g: Array) -> Arrays:
+        """The derivative of log F′(z) in log ν."""
+        nu, ratio = self.nu, self._log_ratio(x, w, g)
         slope = special.student_t_constant(nu)[1] - 0.5 * nu * np.logaddexp(0.0, ratio)
+        return (slope + 0.5 * (nu + 1.0) * expit(ratio),)
+
+    def slopes_of_end(self, b: Array) -> Arrays:
+        """The derivative of log F(b) in log ν, for which there is no formula: differences."""
+        nu, step = self.nu, 0.03
         end = sum(
             c * np.log(stdtr(nu * np.exp(k * step), b) / stdtr(nu * np.exp(-k * step), b))
             for k, c in ((1.0, 0.75), (2.0, -0.15), (3.0, 1.0 / 60.0))
         )
-        return (slope + 0.5 * (nu + 1.0) * expit(ratio) - np.where(b < 1e30, end / step, 0.0),)
+        return (np.where(b < 1e30, end / step, 0.0),)
 
     def log_cdf(self, z: Array) -> Array:
         return np.log(stdtr(self.nu, z))

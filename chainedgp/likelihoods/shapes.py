@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -122,14 +122,28 @@ class _Shaped(Likelihood):
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
     ) -> Averages:
         """As in `Expected`, with the slopes in latents and constants computed together."""
+        return self._integral(y, means, variances, nodes, kw, (self._log_density, self._slopes))
+
+    def _integral(
+        self,
+        y: Array,
+        means: Array,
+        variances: Array,
+        nodes: int,
+        kw: Keywords,
+        functions: tuple[Callable[..., Array], Callable[..., Arrays]],
+    ) -> Averages:
+        """E of a function of all quantities, which comes with its slopes, by quadrature."""
+        value, slopes = functions
 
         def log_p(rows: slice, *latents: Array) -> Array:
-            return self.log_density(y[rows], *latents, **kw)
+            with np.errstate(all="ignore"):
+                return value(y[rows], *self._all(latents, kw))
 
         def dlog_p(rows: slice, *latents: Array) -> Arrays:
             with np.errstate(all="ignore"):
-                slopes = self._slopes(y[rows], *self._all(latents, kw))
-            return (*self._of_latents(slopes), *self._of_constants(slopes, kw))
+                found = slopes(y[rows], *self._all(latents, kw))
+            return (*self._of_latents(found), *self._of_constants(found, kw))
 
         rule = quadrature.rule_for(means.shape[1], nodes)
         return quadrature.expectation(log_p, dlog_p, means, variances, rule, len(self._fixed))
@@ -271,12 +285,12 @@ class SHASH(_Shaped):
     def initial_latents(self, y: Array, **kw: Value) -> Array:
         """The median, the scale of the quartiles, and where they are latents κ = 0 and τ = 1."""
         start = {"skewness": 0.0, "log_tail": 0.0}
-        quantities = self._all((0.0, 0.0, *(start[n] for n in self.latents[2:])), kw)
-        tau = float(np.exp(quantities[3]))
+        here = np.array([0.0, 0.0, *(start[n] for n in self.latents[2:])])
+        tau = float(np.exp(self._all(tuple(here), kw)[3]))
         low, middle, high = np.quantile(y, (0.25, 0.5, 0.75))
         width = 2.0 * np.sinh(tau * np.arcsinh(ndtri(0.75))) / tau
         scale = (high - low) / width or float(np.std(y)) or 1.0  # Half of the rows may be equal.
-        return np.array([middle, np.log(scale), *(start[n] for n in self.latents[2:])])
+        return np.array([middle, np.log(scale), *here[2:]])
 
 
 def _standard(y: Array, f: Array, g: Array, k: Array, h: Array) -> Arrays:

@@ -288,23 +288,23 @@ def _series(log_size: Array, alpha: Value) -> tuple[Array, Array, Array]:
         places = np.flatnonzero(shapes == own)
         values = np.clip(flat[places], -1e8, 690.0)
         size = np.exp(values)
-        for few, part in (
+        for count, part in (
             (40, size < FEW),
             (130, (size >= FEW) & (size < SOME)),
-            (0, size >= SOME),
+            (MANY, size >= SOME),
         ):
             rows = np.flatnonzero(part)
             for start in range(0, len(rows), 4096):  # Memory stays bounded.
                 some = rows[start : start + 4096]
-                terms = _first_terms if few else _terms_near
-                result[:, places[some]] = terms(values[some], float(own), few)
+                terms = _terms_near if count == MANY else _first_terms
+                result[:, places[some]] = terms(values[some], float(own), count)
     return tuple(part.reshape(log_size.shape) for part in result)  # type: ignore[return-value]
 
 
 def _first_terms(log_size: Array, alpha: float, count: int) -> Array:
     """S and its derivatives, (3, n), from the terms j = 1, …, count."""
     j = np.arange(1.0, count + 1.0)[:, None]
-    (rho, _), (rho_a, slope_a) = stirling_remainder(j), stirling_remainder(j * alpha)
+    rho, (rho_a, slope_a) = stirling_remainder(j)[0], stirling_remainder(j * alpha)
     size, cost = np.exp(log_size), j * np.log(j) - j - j * log_size
     total = (1.0 + alpha) * cost + rho + rho_a
     # Λ is the same in all terms, and is added to them afterwards.
@@ -313,13 +313,13 @@ def _first_terms(log_size: Array, alpha: float, count: int) -> Array:
     )
 
 
-def _terms_near(log_size: Array, alpha: float, _: int) -> Array:
-    """S and its derivatives, (3, n), from terms about the mode, at steps of half its width."""
+def _terms_near(log_size: Array, alpha: float, count: int) -> Array:
+    """S and its derivatives, (3, n), from `count` terms on either side of the mode."""
     size = np.exp(log_size)
-    j, step = _lattice(size, alpha, MANY)
+    j, step = _lattice(size, alpha, count)
     cost = size * _entropy((j - size) / size, j, size)
     valid = np.maximum(j, 1.0)
-    (rho, _), (rho_a, slope_a) = stirling_remainder(valid), stirling_remainder(valid * alpha)
+    rho, (rho_a, slope_a) = stirling_remainder(valid)[0], stirling_remainder(valid * alpha)
     total = (1.0 + alpha) * cost + rho + rho_a - np.log(step)
     return _summed(j - size, cost, np.where(j < 1.0, np.inf, total), alpha, slope_a)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -25,6 +25,7 @@ __all__ = ["plot_centiles", "plot_worm"]
 
 CENTILES = (3.0, 10.0, 25.0, 50.0, 75.0, 90.0, 97.0)
 APART = 0.045  # Labels of curves are at least so far apart, in heights of the axes.
+GREY = "#A3A3A3"  # Data behind the curves have this colour.
 PANELS = 4  # A worm plot over an input has so many panels.
 
 
@@ -59,14 +60,14 @@ def plot_centiles(
     ax = style.one_axes(ax)
     shown = shown_targets(model, metadata)
     if data:
-        draw_data(ax, model, model.X[:, column], shown, style.tint(style.POINTS, 0.45))
+        draw_data(ax, model, model.X[:, column], shown, GREY)
     stepped = not model.likelihood.target_support.continuous
     blue, shape = style.COLOURS["blue"], "steps-mid" if stepped else "default"
     levels = np.atleast_1d(np.asarray(centiles, dtype=float))
     for k, level in enumerate(levels):
         if bands is not None:
-            ends = {"step": "mid"} if stepped else {}
-            look = {"color": blue, "alpha": 0.18, "lw": 0, "zorder": 3.2, **ends}
+            look: Any = {"color": blue, "alpha": 0.18, "lw": 0, "zorder": 3.2}
+            look["step"] = "mid" if stepped else None
             label = f"{style.percent(bands[1] - bands[0])} band" if k == 0 else None
             ax.fill_between(x, lower[:, k], upper[:, k], label=label, **look)
         width = 2.0 if level == 50.0 else 1.1
@@ -190,7 +191,8 @@ def _draw_worm(ax: Axes, z: Array, legend: bool = True) -> Axes:
     if n >= 20:
         cubic = np.polynomial.Polynomial.fit(normal, ordered - normal, 3)
         ax.plot(normal, cubic(normal), color=style.COLOURS["vermilion"], lw=1.4, label="cubic")
-    top = 1.15 * max(float(np.abs(ordered - normal).max(initial=0.0)), _half_band(2.0, max(n, 1)))
+    seen = float(np.abs(ordered - normal).max(initial=0.0))
+    top = 1.15 * max(seen, float(_half_band(2.0, max(n, 1))))
     ax.set(xlim=(-reach, reach), ylim=(-top, top))
     if legend:
         style.legend_above(ax)

@@ -785,3 +785,47 @@ def test_gallery_shows_every_figure():
         assert image.read_bytes()[:4] == b"\x89PNG" and image.stat().st_size < 120_000
     for name in plotting.__all__:
         assert f"`{name}`" in page, name
+
+
+# ---- centiles and worms --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["gauss", "count", "time"])
+def test_centiles_are_drawn_as_the_model_has_them(kind):
+    m = model(kind)
+    ax = m.plot_centiles((10, 50, 90), num=20)
+    x = grids.axis_values(m, 0, 20)
+    metadata = grids.metadata_at_rest(m)
+    middle, lower, upper = m.predictive(x[:, None], metadata).centiles((10, 50, 90), (5, 95))
+    curves = [each for each in ax.lines if len(each.get_xdata()) == 20]
+    for k, curve in enumerate(curves):
+        np.testing.assert_allclose(curve.get_ydata(), middle[:, k])
+    assert [text.get_text() for text in ax.texts] == ["10", "50", "90"]
+    heights = [text.xy[1] for text in ax.texts]
+    assert heights == sorted(heights)
+    assert "90 % band" in labels(ax)
+    if kind == "gauss":
+        _, low, high = band(ax, "90 % band")
+        np.testing.assert_allclose([low, high], [lower[:, 0], upper[:, 0]])
+        bare = m.plot_centiles((10, 50, 90), num=5, bands=None, data=False)
+        assert not labels(bare)
+
+
+def test_worms():
+    m = model("gauss")
+    ax = m.plot_worm()
+    z = np.sort(m.z_scores())
+    normal = stats.norm.ppf((np.arange(40) + 0.5) / 40)
+    np.testing.assert_allclose(line(ax, "rows").get_ydata(), z - normal, atol=1e-12)
+    x, low, high = band(ax, "95 % if right")
+    want = 1.96 * np.sqrt(stats.norm.cdf(x) * stats.norm.sf(x) / 40) / stats.norm.pdf(x)
+    np.testing.assert_allclose(high, want, rtol=1e-9)
+    np.testing.assert_allclose(low, -want, rtol=1e-9)
+    axes = m.plot_worm(input=0, panels=3)
+    assert len(axes) == 3 and sum(len(line(a, "rows").get_xdata()) for a in axes) == 40
+    assert len({a.get_ylim() for a in axes}) == 1 and "x: " in axes[0].get_title(loc="left")
+    m.plot_worm(m.X[:25], m.Y[:25], ax=plt.subplots()[1])
+    with pytest.raises(InputError, match="no order"):
+        model("class").plot_worm()
+    with pytest.raises(InputError, match="one axes"):
+        m.plot_worm(ax=plt.subplots(2)[1])
