@@ -61,8 +61,11 @@ shows simulated data and a fit, and leads to a page with the density, its parame
 """
 CHOICES = {
     "real numbers": ("HetGaussian", "outliers: HetStudentT"),
-    "real numbers with skewed noise": ("ScipyLikelihood", "positive targets: HetGamma"),
-    "positive amounts": ("HetGamma", "zeros too: Inflated"),
+    "real numbers with skewed noise": ("SHASH", "positive targets: HetGamma, BoxCoxT"),
+    "positive amounts": ("HetGamma", "zeros too: Tweedie, Inflated"),
+    "growth and other normative curves": ("BoxCoxNormal", "heavier tails: BoxCoxT, SHASH"),
+    "largest values, exceedances": ("GEV", "above a threshold: GeneralisedPareto"),
+    "angles": ("VonMises", ""),
     "counts, also with exposure": ("NegativeBinomial", "many zeros: ZeroInflatedPoisson, Hurdle"),
     "successes among trials": ("Binomial", "more scatter: BetaBinomial"),
     "shares between 0 and 1": ("BetaMeanPrecision", "exact 0 or 1: ZeroOneInflatedBeta"),
