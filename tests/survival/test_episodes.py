@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import chainedgp as cgp
 from chainedgp.errors import InputError
@@ -9,11 +10,23 @@ from chainedgp.likelihoods import (
     LogLogistic,
     LogLogisticSurvival,
     LogNormalSurvival,
+    Survival,
     WeibullSurvival,
 )
 from chainedgp.survival import KaplanMeier, split_episodes
 
+
+class GammaTimes(Survival):
+    """An author's own times, by a distribution of scipy.stats."""
+
+    latents = ("log_shape", "log_scale")
+
+    def distribution(self, f, g, **metadata):
+        return stats.gamma(np.exp(f), scale=np.exp(g))
+
+
 LIKELIHOODS = [
+    GammaTimes(),
     LogLogisticSurvival(),
     LogNormalSurvival(),
     WeibullSurvival(),
