@@ -7,7 +7,7 @@ from then on, as one that is alive at e_i:
     S̄(t) = Π_k Σ_i R_i(t_k) / Σ_i R_i(t_{k−1}),    R_i(t) = S_i(t)/S_i(e_i),
 
 over steps of time t_k, each with the rows that have entered before it. All rows from the beginning
-give the mean again. Both curves take for granted that rows are censored whatever their inputs.
+give the mean again. Both curves assume that censoring does not depend on the inputs.
 """
 
 from __future__ import annotations

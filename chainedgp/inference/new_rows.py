@@ -21,7 +21,7 @@ from ..linalg import Array, invert_lower, one_blas_thread
 from ..posterior.evaluator import Evaluator, State
 from ..posterior.gaussian import Gaussian
 from ..posterior.sums import Gram
-from .natural_gradients import find_q, fisher_vector
+from .natural_gradients import find_q, fisher_vector, predicted_gap, start_from_q
 from .problem import Problem
 from .profile import start_sites
 
@@ -31,6 +31,8 @@ __all__ = ["Update", "add_rows"]
 # rows where the first had it too far. A sample is at most a quarter of the old rows: a step over
 # all of them costs hardly more.
 SAMPLES, PARTS = (1000, 4000), 4
+# An estimate from a sample must be below this share of the tolerance, since it may be too low.
+SAFE = 0.7
 # The sites of new rows are found to this share of the tolerance.
 SHARE = 0.01
 MOST_STEPS = 500
@@ -135,7 +137,7 @@ def add_rows(
         sampled = [] if all_rows or not found.converged else [n for n in SAMPLES if 4 * n <= old]
         for size in sampled:
             gap = found.gap + _stale(problem, beside, old, size, before, q)
-            if gap <= tolerance:
+            if gap <= SAFE * tolerance:
                 break
         else:
             return _over_all_rows(problem, num_rows, found.steps, tolerance)
@@ -146,11 +148,25 @@ def add_rows(
 
 
 def _over_all_rows(problem: Problem, num_rows: int, steps: int, tolerance: float) -> Update:
-    """Steps over all rows, from the q in the leaves."""
-    start_sites(problem)
-    found = find_q(problem.evaluator, tolerance, MOST_STEPS)
-    problem.evaluator.commit()
-    problem.parts.write_q(found.state.q)
+    """Steps over all rows, from the q in the leaves.
+
+    The first is one pass over the rows. Where the bound at its start is within the tolerance of the
+    maximum, the step is taken unseen: it is so short that it cannot miss.
+    """
+    evaluator, parts = problem.evaluator, problem.parts
+    if parts.q_is_prior():
+        start_sites(problem)
+    else:
+        problem.set_hyperparameters()
+        state = start_from_q(evaluator, tuple(_with_precision(part) for part in parts.q()))
+        gap = predicted_gap(evaluator, state)
+        if np.isfinite(state.bound) and gap <= tolerance:
+            evaluator.commit()
+            parts.write_q(evaluator.gaussians(state.proposal()))
+            return Update(num_rows, steps, 1, gap, 0, True)
+    found = find_q(evaluator, tolerance, MOST_STEPS)
+    evaluator.commit()
+    parts.write_q(found.state.q)
     return Update(num_rows, steps, found.steps + 1, found.gap, 0, found.converged)
 
 

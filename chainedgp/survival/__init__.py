@@ -7,7 +7,7 @@ Times to an event, likelihoods of them and their predictions are in `chainedgp.l
 from ..assessment.kaplan_meier import AalenJohansen, KaplanMeier
 from ..assessment.survival import SurvivalCheck, survival_calibration, survival_check
 from .competing_risks import CompetingRisks
-from .episodes import Episodes, split_episodes
+from .episodes import Episodes, episode_survival, split_episodes
 
 __all__ = [
     "AalenJohansen",
@@ -15,6 +15,7 @@ __all__ = [
     "Episodes",
     "KaplanMeier",
     "SurvivalCheck",
+    "episode_survival",
     "split_episodes",
     "survival_calibration",
     "survival_check",

@@ -7,14 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..data.arguments import as_percent
 from ..data.frames import check_order, frame_rows
 from ..data.rows import as_row_values, as_targets, is_dask, rows_of
-from ..data.types import Data, Metadata
+from ..data.types import Data, Metadata, Seed
 from ..errors import InputError
-from ..likelihoods.observation import LEFT, RIGHT, codes
+from ..expectations import special
+from ..likelihoods.observation import LEFT, RIGHT, TINY, codes, of_event
 from ..linalg import Array, Indices
+from ..model import ChainedGP
 
-__all__ = ["Episodes", "split_episodes"]
+__all__ = ["Episodes", "episode_survival", "split_episodes"]
 
 
 class Episodes(NamedTuple):
@@ -97,6 +100,60 @@ def split_episodes(
         **rows_of(given, which),
     }
     return Episodes(_repeated(X, which), np.concatenate(ends), metadata, which)
+
+
+def episode_survival(
+    model: ChainedGP,
+    episodes: Episodes,
+    bands: tuple[float, float] | None = None,
+    *,
+    size: int = 400,
+    rng: Seed = 0,
+) -> Array | tuple[Array, Array, Array]:
+    """Survival to the end of each episode of rows whose inputs change with time, (m,).
+
+    Given survival up to the start of the row's first episode, and with latents f_e at the inputs of
+    episode (a_e, b_e],
+
+        S = E_q[Π_e S(b_e | f_e)/S(a_e | f_e)]
+
+    over the episodes of the row so far, by joint draws from q.
+
+    Parameters
+    ----------
+    model : of event times. episodes : in the order of rows and times, as `split_episodes` makes
+        them; how they ended (`censored`) does not matter.
+    bands : percentages; then the result is (estimate, lower, upper), percentiles over the draws.
+    size, rng : number of draws, and their seed.
+    """
+    if not model.likelihood.event_times:
+        raise InputError(f"{type(model.likelihood).__name__} is no survival likelihood.")
+    start, stop, rows = episodes.start, np.asarray(episodes.Y), np.asarray(episodes.rows)
+    first = np.append(True, rows[1:] != rows[:-1])
+    if (np.diff(rows) < 0).any() or ((start[1:] < stop[:-1]) & ~first[1:]).any():
+        raise InputError("episodes must be in the order of their rows, and of time in each row.")
+    beside = {
+        key: value
+        for key, value in of_event(episodes.Y_metadata).items()
+        if key in model.likelihood.metadata_names
+    }
+    event = model.predictive(episodes.X, beside)._event
+    draws = model.posterior_samples_f(episodes.X, size, rng)  # (m, b, size)
+    latents, every = tuple(np.moveaxis(draws, 0, 2)), np.arange(len(rows))
+    with np.errstate(all="ignore"):
+        steps = event.log_survival(stop, every, latents)
+        before = event.log_survival(np.maximum(start, TINY), every, latents)
+        steps = np.where(start > 0.0, special.minus(steps, before), steps)  # (size, m)
+    total = np.cumsum(steps, axis=1)
+    offset = np.where(first, total - steps, 0.0)  # what other rows had before
+    S = np.exp(total - offset[:, np.maximum.accumulate(np.where(first, every, 0))])
+    if bands is None:
+        return S.mean(0)
+    levels = as_percent(bands, "bands")
+    if len(levels) != 2 or levels[0] >= levels[1]:
+        raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
+    lower, upper = np.quantile(S, levels, axis=0)
+    return S.mean(0), lower, upper
 
 
 def _cuts(times: Data | Sequence[Data], n: int) -> list[Array]:

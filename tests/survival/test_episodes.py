@@ -1,7 +1,10 @@
 """Episodes: cutting rows leaves their likelihood unchanged."""
 
+import warnings
+
 import numpy as np
 import pytest
+from scipy import stats
 
 import chainedgp as cgp
 from chainedgp.errors import InputError
@@ -9,11 +12,23 @@ from chainedgp.likelihoods import (
     LogLogistic,
     LogLogisticSurvival,
     LogNormalSurvival,
+    Survival,
     WeibullSurvival,
 )
-from chainedgp.survival import KaplanMeier, split_episodes
+from chainedgp.survival import KaplanMeier, episode_survival, split_episodes
+
+
+class GammaTimes(Survival):
+    """An author's own times, by a distribution of scipy.stats."""
+
+    latents = ("log_shape", "log_scale")
+
+    def distribution(self, f, g, **metadata):
+        return stats.gamma(np.exp(f), scale=np.exp(g))
+
 
 LIKELIHOODS = [
+    GammaTimes(),
     LogLogisticSurvival(),
     LogNormalSurvival(),
     WeibullSurvival(),
@@ -84,6 +99,32 @@ def test_what_an_episode_has():
     assert e.Y_metadata["censored"].tolist() == [1.0, 1.0, 0.0, 1.0]
     own = split_episodes([[1.0], [2.0]], [5.0, 1.0], times=[[4.0, 4.0], []])
     assert own.Y.tolist() == [4.0, 5.0, 1.0] and own.Y_metadata["censored"].tolist() == [1, 0, 0]
+
+
+def test_survival_along_a_path_of_inputs():
+    """Weibull times of shape 2 whose log-scale is the input itself."""
+    X = np.linspace(-1.0, 1.0, 9)[:, None]
+    m = cgp.ChainedGP(
+        X, np.ones(9), WeibullSurvival(), [cgp.kernels.RBF(1, 1e-12)] * 2, X,
+        [cgp.means.Linear(1, 1.0), cgp.means.Constant(np.log(2.0))], {"censored": 0},
+    )  # fmt: skip
+    e = split_episodes([[0.0], [0.5]], [3.0, 2.0], {"entry": [0.0, 0.5]}, times=[1.0])
+    e.X[:, 0] = [0.0, 1.0, 0.5, -1.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cgp.errors.UnfittedWarning)
+        S = episode_survival(m, e)
+        bands = episode_survival(m, e, bands=(5, 95), size=20)
+    hazard = [1.0, (9.0 - 1.0) * np.exp(-2.0), 0.75 * np.exp(-1.0), 3.0 * np.exp(2.0)]
+    want = np.exp(-np.array([hazard[0], hazard[0] + hazard[1], hazard[2], hazard[2] + hazard[3]]))
+    np.testing.assert_allclose(S, want, rtol=1e-4)
+    assert len(bands) == 3 and (bands[1] <= bands[2]).all()
+    with pytest.raises(InputError, match="in the order"):
+        episode_survival(m, e._replace(rows=e.rows[::-1]))
+    with pytest.raises(InputError, match="bands"):
+        episode_survival(m, e, bands=(95, 5))
+    other = cgp.ChainedGP(X, np.ones(9), cgp.likelihoods.HetGamma(), num_inducing=3, ties=None)
+    with pytest.raises(InputError, match="no survival likelihood"):
+        episode_survival(other, e)
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
