@@ -61,9 +61,7 @@ def default_priors(
         yield getattr(parts.likelihood, name), prior
 
 
-def _variances(
-    part: Kernel, leaf: Param, rows: Array, scale: float, trends: int
-) -> LogGaussian:
+def _variances(part: Kernel, leaf: Param, rows: Array, scale: float, trends: int) -> LogGaussian:
     """The prior of the variances of a kernel that combines no others, in equal shares of scale².
 
     trends : how many trends there are: variances of slopes or effects, one for each input.

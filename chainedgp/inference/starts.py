@@ -77,7 +77,7 @@ class Inputs:
 NUMBERS = Inputs()
 
 
-def input_spread(X: Array, unordered: Sequence[int] | Array = ()) -> Array:
+def input_spread(X: Array, unordered: Sequence[int] | np.ndarray = ()) -> Array:
     """Standard deviation of each column (D,), and 1 for a constant column.
 
     unordered : columns of codes whose size says nothing; theirs is that of 0 and 1.
@@ -91,7 +91,7 @@ def input_spread(X: Array, unordered: Sequence[int] | Array = ()) -> Array:
 
 
 def farthest(
-    X: Array, M: int, chosen: Sequence[int] = (), unordered: Sequence[int] | Array = ()
+    X: Array, M: int, chosen: Sequence[int] = (), unordered: Sequence[int] | np.ndarray = ()
 ) -> list[int]:
     """Numbers of M rows: the chosen ones or the first, then the row farthest from all before.
 

@@ -312,7 +312,7 @@ class _Same:
     def pull(self, W: Array, H: Array) -> Array:
         """Σ_ij W_ij 1(x_id = z_jd) of each column d, (d,)."""
         by_level = np.einsum("il,il->l", self.own, W @ H)
-        return np.bincount(self.column, by_level, minlength=self.num_columns)
+        return np.asarray(np.bincount(self.column, by_level, self.num_columns), dtype=float)
 
 
 def _zeros(X: Array, Z: Array | None, wrt_second: bool) -> tuple[Array, Array | None]:

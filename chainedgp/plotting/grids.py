@@ -214,9 +214,9 @@ def relevances(model: FittedModel, groups: Sequence[Sequence[int]] | None = None
     or more above and below x_id, and x_id itself where there are none. So a column of 0 and 1 is
     judged by the step from one to the other, whatever the functions do between them.
 
-    Of several columns, and of a category, it is the standard deviation of m_j, root mean square over rows, when the
-    columns run through the combinations that the data have, all others as they are. For one column
-    of two values the two are the same.
+    Of several columns, and of a category, it is the standard deviation of m_j, root mean square
+    over rows, when the columns run through the combinations that the data have, all others as they
+    are. For one column of two values the two are the same.
 
     groups : columns that are changed together, each an index or several; None is each alone.
     """

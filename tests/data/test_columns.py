@@ -120,7 +120,7 @@ def test_frames_that_are_refused(frame, model, change, message):
 
 
 def test_arrays_of_codes(model):
-    with pytest.raises(InputError, match="Xnew has 2.5 in column 'town'; expected the codes"):
+    with pytest.raises(InputError, match=r"Xnew has 2\.5 in column 'town'; expected the codes"):
         model.predict(model.X + [0, 0.5, 0, 0, 0, 0])
     with pytest.raises(InputError, match="from 0 for Bath to 2 for York"):
         model.predict(model.X + [0, 3, 0, 0, 0, 0])
@@ -302,7 +302,9 @@ def test_units_of_dates(step, unit, start):
     length = pd.Timedelta(1, unit)
     np.testing.assert_allclose(values, (dates - pd.Timestamp(start)) / length, rtol=1e-12)
     assert (pd.Series(column.back(values)) == dates).all()
-    assert column.number("2021-03-05") == (pd.Timestamp("2021-03-05") - pd.Timestamp(start)) / length
+    assert (
+        column.number("2021-03-05") == (pd.Timestamp("2021-03-05") - pd.Timestamp(start)) / length
+    )
     assert column.shown(0.0) == start.replace("T", " ")[: 10 if unit == "days" else 19]
 
 
@@ -367,7 +369,7 @@ def test_a_season_is_found_and_goes_on():
     assert np.sqrt(np.mean((ahead - season[110:]) ** 2)) < 0.3
 
 
-# ---- polars ---------------------------------------------------------------------------------------
+# ---- polars -------------------------------------------------------------------------------------
 
 
 def test_polars(frame, target, model):
