@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from paramz import Param
 
-from ..kernels import Kernel, Product
-from ..kernels.combine import Combination
+from ..kernels import Kernel
 from ..linalg import Array
 from ..parameters.leaves import InputParam
 from ..parameters.priors import LogGaussian, Prior
@@ -38,7 +37,7 @@ def default_priors(
     """The leaves of kernels and likelihood that get a prior, each with it.
 
     Lengthscales : log(ℓ_d / (√D s_d)) ~ N(0, I + 1.5² 11ᵀ) with the standard deviations s_d of
-        the D inputs that a kernel reads, or a product with categories that it is a factor of.
+        the D inputs that a kernel reads.
     Variances : log(v / scale²) ~ N(0, 2²), where v is the variance that a part of a kernel gives
         to its latent, on average over the rows.
     Parameters of the likelihood : as its `default_priors` say.
@@ -50,13 +49,12 @@ def default_priors(
     for kernel, scale in zip(parts.kernels, scales, strict=True):
         variances = kernel.leaves_with(Role.VARIANCE)
         trends = sum(leaf.size for leaf in variances if isinstance(leaf, InputParam))
-        for part, columns in _in_products(kernel):
+        for part in kernel.simple_parts:
             for leaf in part.leaves_with(Role.LENGTHSCALE):
-                medians = _lengthscales(part, leaf, spread, columns)
+                medians = _lengthscales(part, leaf, spread)
                 yield leaf, LogGaussian(medians, OWN_SD, COMMON_SD)
             for leaf in part.leaves_with(Role.VARIANCE):
-                if not np.all(leaf.is_fixed):  # So is that of a factor beside another one.
-                    yield leaf, _variances(part, leaf, rows, float(scale), trends)
+                yield leaf, _variances(part, leaf, rows, float(scale), trends)
     for name, prior in parts.likelihood.default_priors.items():
         yield getattr(parts.likelihood, name), prior
 
@@ -78,26 +76,12 @@ def _variances(part: Kernel, leaf: Param, rows: Array, scale: float, trends: int
     return LogGaussian(medians, OWN_SD, VARIANCE_SD)
 
 
-def _in_products(kernel: Kernel, columns: int = 0) -> Iterator[tuple[Kernel, int]]:
-    """The kernels that combine no others, each with the number of columns of its product.
-
-    A product without categories is taken factor by factor.
-    """
-    if isinstance(kernel, Combination):
-        mixed = isinstance(kernel, Product) and len(kernel.level_columns) > 0
-        columns = len(kernel.columns) if mixed else 0
-        for part in kernel.parts:
-            yield from _in_products(part, columns)
-    else:
-        yield kernel, max(columns, len(kernel.columns))
-
-
-def _lengthscales(part: Kernel, leaf: Param, spread: Array, columns: int) -> tuple[float, ...]:
-    """The medians of the lengthscales of a kernel in a product that reads so many columns."""
+def _lengthscales(part: Kernel, leaf: Param, spread: Array) -> tuple[float, ...]:
+    """The medians of the lengthscales of a kernel that combines no others."""
     if part.leaves_with(Role.PERIOD):
         return (1.0,) * leaf.size  # It is measured in radians of the period, not in units of X.
     own = part.distances_in(spread)
-    medians = LENGTHSCALE * np.sqrt(columns) * own
+    medians = LENGTHSCALE * np.sqrt(own.size) * own
     if leaf.size != own.size:
         medians = np.full(leaf.size, np.exp(np.log(medians).mean()))
     return tuple(medians.tolist())

@@ -57,7 +57,7 @@ class Screen:
 
 
 def screen_inputs(
-    likelihood: Likelihood, rows: Rows, constants: Array, unordered: Sequence[int] | Array = ()
+    likelihood: Likelihood, rows: Rows, constants: Array, unordered: Sequence[int] | np.ndarray = ()
 ) -> Screen:
     """Try one-dimensional GPs of every input on the working targets of every latent.
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..data.rows import Rows
 from ..data.types import Keywords, Value
 from ..errors import ScalingWarning
-from ..kernels import RBF, Categorical, Kernel, Linear, Periodic, RandomEffects
+from ..kernels import RBF, Kernel, Linear, Mixed, Periodic, RandomEffects
 from ..kernels.base import LEVEL_SPREAD
 from ..likelihoods import Likelihood
 from ..likelihoods.ties import Ties, log_density
@@ -77,7 +77,7 @@ class Inputs:
 NUMBERS = Inputs()
 
 
-def input_spread(X: Array, unordered: Sequence[int] | Array = ()) -> Array:
+def input_spread(X: Array, unordered: Sequence[int] | np.ndarray = ()) -> Array:
     """Standard deviation of each column (D,), and 1 for a constant column.
 
     unordered : columns of codes whose size says nothing; theirs is that of 0 and 1.
@@ -91,7 +91,7 @@ def input_spread(X: Array, unordered: Sequence[int] | Array = ()) -> Array:
 
 
 def farthest(
-    X: Array, M: int, chosen: Sequence[int] = (), unordered: Sequence[int] | Array = ()
+    X: Array, M: int, chosen: Sequence[int] = (), unordered: Sequence[int] | np.ndarray = ()
 ) -> list[int]:
     """Numbers of M rows: the chosen ones or the first, then the row farthest from all before.
 
@@ -120,10 +120,10 @@ def default_kernels(
 ) -> list[Kernel]:
     """One ARD RBF per latent, variance the latent's scale², lengthscale √D standard deviations.
 
-    Categories multiply it by a `Categorical`: each level has a function of its own, and these are
-    alike. With two or more inputs the first latent has a linear part too, and constants of levels
-    (`RandomEffects`), or each if they are symmetric or all have `trends`: an RBF alone takes a
-    trend for a long lengthscale, which hides the rest. Seasons add a `Periodic` to every latent.
+    With categories it is a `Mixed`: each level has a function of its own, and these are alike. With
+    two or more inputs the first latent has a linear part too, and constants of levels
+    (`RandomEffects`), or each latent if they are symmetric or all have `trends`: an RBF alone takes
+    a trend for a long lengthscale, which hides the rest. Seasons add a `Periodic` to every latent.
 
     In D dimensions typical distances grow with √D. In fewer than four the start is shorter: a long
     one takes what is rough for noise, and may stay with that; in more, rows would be too far apart
@@ -154,31 +154,11 @@ def _dims(columns: Sequence[int], D: int) -> list[int] | None:
 
 
 def _smooth(scale: float, lengthscales: Array, inputs: Inputs) -> Kernel:
-    """The product of an RBF of the numbers and of a kernel for each kind of categories."""
-    D = len(lengthscales)
-    levels = {*inputs.unordered, *inputs.ordered}
-    numbers = [d for d in range(D) if d not in levels]
-    factors: list[Kernel] = []
-    for columns, ordered in ((numbers, None), (inputs.unordered, False), (inputs.ordered, True)):
-        if not columns:
-            continue
-        own = lengthscales[list(columns)]
-        # One factor has the variance, those of the others are 1 for ever.
-        variance = 1.0 if factors else scale**2
-        given = (len(columns), variance, own, True)
-        factors.append(
-            RBF(*given, active_dims=_dims(columns, D))
-            if ordered is None
-            else Categorical(
-                *given, ordered, _dims(columns, D), "ordered" if ordered else "categorical"
-            )
-        )
-        if len(factors) > 1:
-            factors[-1].parameters[0].fix(warning=False)
-    kernel = factors[0]
-    for factor in factors[1:]:
-        kernel = kernel * factor
-    return kernel
+    """An RBF of the numbers and, where there are some, of the categories."""
+    given = len(lengthscales), scale**2, lengthscales, True
+    if not (inputs.unordered or inputs.ordered):
+        return RBF(*given)
+    return Mixed(*given, levels=inputs.unordered, ranks=inputs.ordered)
 
 
 def _trends(X: Array, scale: float, inputs: Inputs) -> list[Kernel]:

@@ -2,7 +2,7 @@
 
 from .adapter import GPyKernel, as_kernel
 from .base import Kernel
-from .categorical import Categorical, RandomEffects
+from .categorical import Categorical, Mixed, RandomEffects
 from .combine import Product, Sum
 from .linear import Linear
 from .periodic import Periodic
@@ -20,6 +20,7 @@ __all__ = [
     "Matern12",
     "Matern32",
     "Matern52",
+    "Mixed",
     "Periodic",
     "Product",
     "RandomEffects",

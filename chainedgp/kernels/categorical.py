@@ -24,7 +24,7 @@ from .base import (
 )
 from .distances import DistancesFrom
 
-__all__ = ["Categorical", "RandomEffects"]
+__all__ = ["Categorical", "Mixed", "RandomEffects"]
 
 # A lengthscale so short that different levels are uncorrelated is as good as any shorter one:
 # exp(−1500/2) is 0 to rounding, and larger weights would spoil the digits of the sum over columns.
@@ -33,31 +33,170 @@ LARGEST_WEIGHT = 1500.0
 LARGEST_R2 = 1e3
 
 
-class _Levels(Kernel):
-    """A kernel whose columns are codes: whole numbers, which no gradient moves."""
+class Mixed(Kernel):
+    """k(x, z) = variance · exp(−½ Σ_d δ_d² / lengthscale_d²): an RBF of numbers and categories.
+
+    δ_d is x_d − z_d in a column of numbers. In a column of levels it is 0 where x_d and z_d are the
+    same level, else 1: any two levels of a category are equally alike, as if they were points at
+    distance 1 of each other, and correlate by exp(−1/(2 lengthscale_d²)). In a column of ranks,
+    which are levels in an order, it is the number of steps from one to the other.
+
+    The default kernel of a model that is built with a table of numbers and categories. Every level
+    has a function of its own, and the functions are alike.
+
+    Columns of levels and ranks hold codes: numbers there are rounded to whole ones, and any two
+    different codes are different levels, whether the data have them or not. Gradients in these
+    columns are 0, and inducing inputs of a model keep the codes of their rows.
+
+    Parameters
+    ----------
+    input_dim : number of columns the kernel acts on.
+    variance : k(x, x), positive.
+    lengthscale : one value, or (input_dim,) with ARD; 1 if None.
+    ARD : one lengthscale per column.
+    levels, ranks : which of its columns are levels and ranks, counted from 0 among the columns that
+        it acts on; all others are numbers.
+    active_dims : the columns of X it acts on; None for all.
+    name : ASCII identifier.
+
+    Raises
+    ------
+    InputError : an argument that cannot be used, by name.
+    """
+
+    roles = {"variance": Role.VARIANCE, "lengthscale": Role.LENGTHSCALE}
+
+    @checks_names
+    def __init__(
+        self,
+        input_dim: int,
+        variance: float = 1.0,
+        lengthscale: Values | None = None,
+        ARD: bool = False,
+        levels: Sequence[int] = (),
+        ranks: Sequence[int] = (),
+        active_dims: Columns | None = None,
+        name: str = "mixed",
+    ) -> None:
+        super().__init__(input_dim, name, active_dims)
+        owner, self.ARD = type(self).__name__, bool(ARD)
+        self.levels, self.ranks = self._checked_columns(levels), self._checked_columns(ranks)
+        if set(self.levels) & set(self.ranks):
+            raise InputError(f"{owner}: levels and ranks name a column twice: {levels}, {ranks}")
+        self.variance = positive(owner, "variance", variance)
+        lengthscale = 1.0 if lengthscale is None else lengthscale
+        size = self.input_dim if ARD else 1
+        self.lengthscale = positive(owner, "lengthscale", lengthscale, size, self.ARD)
+        self.link_parameters(self.variance, self.lengthscale)
+
+    def _checked_columns(self, columns: Sequence[int]) -> tuple[int, ...]:
+        """Some of its columns, ascending."""
+        values = np.array(columns)
+        whole = values.size == 0 or (values.ndim == 1 and values.dtype.kind in "iu")
+        inside = whole and bool(np.all((values >= 0) & (values < self.input_dim)))
+        if not inside or np.unique(values).size != values.size:
+            raise InputError(
+                f"{type(self).__name__}: levels and ranks must be numbers of columns below "
+                f"input_dim = {self.input_dim}, each once, got {columns!r}"
+            )
+        return tuple(sorted(values.astype(int).tolist()))
+
+    def _of_X(self, columns: Sequence[int]) -> Indices:
+        """The numbers in X of some of its columns, ascending."""
+        dims = np.arange(self.input_dim) if self.active_dims is None else self.active_dims
+        return np.sort(dims[list(columns)]).astype(np.intp)
 
     @property
     def level_columns(self) -> Indices:
-        """All columns that it reads."""
-        return self.columns
+        """The columns of X that hold codes, of levels and of ranks."""
+        return self._of_X([*self.levels, *self.ranks])
+
+    @property
+    def unordered_columns(self) -> Indices:
+        """The columns of X that hold codes of levels without an order."""
+        return self._of_X(self.levels)
+
+    def distances_in(self, spread: Array) -> Array:
+        """Standard deviations (d,) of its columns, as its lengthscales measure them."""
+        own = np.array(super().distances_in(spread))
+        own[list(self.levels)] = LEVEL_SPREAD
+        return own
+
+    def _prepare(self, X: Array) -> Evaluate:
+        variance = float(self.variance.values[0])
+        lengthscale = np.broadcast_to(self.lengthscale.values, X.shape[1]).copy()
+        numbers = [d for d in range(X.shape[1]) if d not in self.levels]
+        distances = DistancesFrom(
+            self._rounded(X)[:, numbers],
+            lengthscale[numbers],
+            largest=LARGEST_R2,
+            scale=-0.5,
+            shift=np.log(variance),
+        )
+        levels = list(self.levels)
+        weights = np.minimum(np.square(1.0 / lengthscale[levels]), LARGEST_WEIGHT)
+        same = _Same(X[:, levels])
+
+        def evaluate(Z: Array | None) -> tuple[Array, Pullback]:
+            """K (n, m) and its pullback, at the parameters that it was prepared with."""
+            other = None if Z is None else self._rounded(Z)[:, numbers]
+            K, pull = distances.among() if other is None else distances.to(other)
+            H = same.add(K, weights, None if Z is None else Z[:, levels])
+            np.exp(K, out=K)
+
+            def pullback(
+                dL_dK: Array, wrt_second: bool = True
+            ) -> tuple[Array, Array, Array | None]:
+                """dL/dθ, dL/dX and dL/dZ from dL/dK; columns of codes have no gradient."""
+                W = dL_dK * K
+                total, dX, dZ, squares = pull(W, wrt_second)
+                by_column = np.empty(X.shape[1])
+                by_column[numbers] = squares / lengthscale[numbers]
+                by_column[levels] = (W.sum() - same.pull(W, H)) / lengthscale[levels] ** 3
+                by_column = by_column if self.ARD else by_column.sum(keepdims=True)
+                gradients = [
+                    None if part is None else self._scattered(-part / lengthscale[numbers], numbers)
+                    for part in (dX, dZ)
+                ]
+                return np.concatenate([[total / variance], by_column]), *gradients
+
+            return K, pullback
+
+        return evaluate
+
+    def _rounded(self, X: Array) -> Array:
+        """X with whole numbers in the columns of ranks."""
+        ranks = list(self.ranks)
+        if not ranks:
+            return X
+        X = np.array(X)
+        X[:, ranks] = np.rint(X[:, ranks])
+        return X
+
+    def _scattered(self, gradient: Array, numbers: Sequence[int]) -> Array:
+        """The gradient in all of its columns, 0 in those of codes."""
+        full = np.zeros((len(gradient), self.input_dim))
+        full[:, numbers] = gradient
+        full[:, list(self.ranks)] = 0.0
+        return full
+
+    def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
+        return constant_diag(self, X)
 
 
-class Categorical(_Levels):
+class Categorical(Mixed):
     """k(x, z) = variance · exp(−½ Σ_d 1(x_d ≠ z_d) / lengthscale_d²): exchangeable levels.
 
-    Any two levels of a category are equally alike: they correlate by exp(−1/(2 lengthscale²)), as
-    if they were points at distance 1 of each other. A long lengthscale says that the category
-    hardly matters, a short one that nothing is learnt of one level from another. Times another
-    kernel, `RBF(2, active_dims=[0, 1]) * Categorical(1, active_dims=[2])`, each level has a
-    function of its own, and the functions are alike; see `RandomEffects` for levels that add a
-    constant each.
+    Any two levels of a category are equally alike: they correlate by exp(−1/(2 lengthscale²)). A
+    long lengthscale says that the category hardly matters, a short one that nothing is learnt of
+    one level from another. Times another kernel,
+    `RBF(2, active_dims=[0, 1]) * Categorical(1, active_dims=[2])`, each level has a function of its
+    own, and the functions are alike; see `RandomEffects` for levels that add a constant each.
 
     With `ordered` the distance of two levels is the number of steps between them, |x_d − z_d|:
     neighbours in the order are more alike than others.
 
-    Columns hold codes of levels: numbers are rounded to whole ones, and any two different codes
-    are different levels, whether the data have them or not. Gradients in x are 0, and inducing
-    inputs of a model keep the codes of their rows.
+    Columns hold codes of levels, as in `Mixed`, which has numbers beside them.
 
     Parameters
     ----------
@@ -74,8 +213,6 @@ class Categorical(_Levels):
     InputError : an argument that cannot be used, by name.
     """
 
-    roles = {"variance": Role.VARIANCE, "lengthscale": Role.LENGTHSCALE}
-
     @checks_names
     def __init__(
         self,
@@ -87,13 +224,10 @@ class Categorical(_Levels):
         active_dims: Columns | None = None,
         name: str = "categorical",
     ) -> None:
-        super().__init__(input_dim, name, active_dims)
-        owner, self.ARD, self.ordered = type(self).__name__, bool(ARD), bool(ordered)
-        self.variance = positive(owner, "variance", variance)
-        lengthscale = 1.0 if lengthscale is None else lengthscale
-        size = self.input_dim if ARD else 1
-        self.lengthscale = positive(owner, "lengthscale", lengthscale, size, self.ARD)
-        self.link_parameters(self.variance, self.lengthscale)
+        every = range(input_dim) if isinstance(input_dim, int | np.integer) else ()
+        kinds = ((), every) if ordered else (every, ())
+        super().__init__(input_dim, variance, lengthscale, ARD, *kinds, active_dims, name)
+        self.ordered = bool(ordered)
 
     @property
     def correlation(self) -> Array:
@@ -101,84 +235,8 @@ class Categorical(_Levels):
         values = np.exp(-0.5 / np.square(self.lengthscale.values))
         return np.broadcast_to(values, (self.input_dim,)).copy()
 
-    @property
-    def unordered_columns(self) -> Indices:
-        """All columns that it reads, or none where codes are ranks."""
-        return self.columns[:0] if self.ordered else self.columns
 
-    def distances_in(self, spread: Array) -> Array:
-        """Standard deviations (d,) of its columns, as its lengthscales measure them."""
-        own = super().distances_in(spread)
-        return own if self.ordered else np.full(own.size, LEVEL_SPREAD)
-
-    def _prepare(self, X: Array) -> Evaluate:
-        return self._by_steps(X) if self.ordered else self._by_identity(X)
-
-    def _by_identity(self, X: Array) -> Evaluate:
-        """Levels without an order: the exponent counts the columns in which levels differ."""
-        variance, lengthscale = float(self.variance.values[0]), self.lengthscale.values.copy()
-        weights = np.minimum(np.square(1.0 / lengthscale), LARGEST_WEIGHT)
-        same = _Same(X)
-
-        def evaluate(Z: Array | None) -> tuple[Array, Pullback]:
-            """K (n, m) and its pullback, at the parameters that it was prepared with."""
-            K, H = same.weighted(np.broadcast_to(weights, X.shape[1]), Z)
-            K -= np.broadcast_to(weights, X.shape[1]).sum()
-            np.minimum(K, 0.0, out=K)
-            if Z is None:
-                np.fill_diagonal(K, 0.0)
-            K *= 0.5
-            np.exp(K, out=K)
-            K *= variance
-
-            def pullback(
-                dL_dK: Array, wrt_second: bool = True
-            ) -> tuple[Array, Array, Array | None]:
-                """dL/dθ from dL/dK; the inputs have no gradient."""
-                W = dL_dK * K
-                total = float(W.sum())
-                different = total - same.pull(W, H)  # Σ_ij W_ij 1(x_id ≠ z_jd), (d,)
-                dL_dtheta = self._gradient(total / variance, different / lengthscale**3)
-                return dL_dtheta, *_zeros(X, Z, wrt_second)
-
-            return K, pullback
-
-        return evaluate
-
-    def _by_steps(self, X: Array) -> Evaluate:
-        """Levels in an order: the exponent has the squared numbers of steps between them."""
-        variance, lengthscale = float(self.variance.values[0]), self.lengthscale.values.copy()
-        distances = DistancesFrom(
-            np.rint(X), lengthscale, largest=LARGEST_R2, scale=-0.5, shift=np.log(variance)
-        )
-
-        def evaluate(Z: Array | None) -> tuple[Array, Pullback]:
-            """K (n, m) and its pullback, at the parameters that it was prepared with."""
-            K, pull = distances.among() if Z is None else distances.to(np.rint(Z))
-            np.exp(K, out=K)
-
-            def pullback(
-                dL_dK: Array, wrt_second: bool = True
-            ) -> tuple[Array, Array, Array | None]:
-                """dL/dθ from dL/dK; the inputs have no gradient."""
-                total, _, _, steps = pull(dL_dK * K, False)
-                dL_dtheta = self._gradient(total / variance, steps / lengthscale)
-                return dL_dtheta, *_zeros(X, Z, wrt_second)
-
-            return K, pullback
-
-        return evaluate
-
-    def _gradient(self, of_variance: float, by_column: Array) -> Array:
-        """dL/dθ (size,) from the derivatives in the variance and in lengthscales by column."""
-        by_column = by_column if self.ARD else by_column.sum(keepdims=True)
-        return np.concatenate([[of_variance], by_column])
-
-    def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
-        return constant_diag(self, X)
-
-
-class RandomEffects(_Levels):
+class RandomEffects(Kernel):
     """k(x, z) = Σ_d variances_d · 1(x_d = z_d): every level of a category adds a constant.
 
     The effects of levels are independent, N(0, variances_d): random intercepts. Effects of several
@@ -223,6 +281,11 @@ class RandomEffects(_Levels):
         size = self.input_dim if ARD else 1
         self.variances = positive(type(self).__name__, "variances", variances, size, self.ARD)
         self.link_parameter(self.variances)
+
+    @property
+    def level_columns(self) -> Indices:
+        """All columns that it reads."""
+        return self.columns
 
     def _checked_levels(self, num_levels: int | Sequence[int] | None) -> tuple[int, ...] | None:
         """The K_d, one for each column."""
@@ -299,7 +362,24 @@ class _Same:
     def _indicators(self, codes: Array) -> Array:
         """H of some rows."""
         parts = [c[:, None] == own for c, own in zip(codes.T, self.levels, strict=True)]
-        return np.concatenate(parts, axis=1).astype(float)
+        return np.concatenate([np.empty((len(codes), 0)), *parts], axis=1, dtype=float)
+
+    def add(self, exponents: Array, weights: Array, Z: Array | None) -> Array:
+        """Add −½ Σ_d weights_d 1(x_id ≠ z_jd) to exponents (n, m); the H of Z, or of X.
+
+        The diagonal stays as it is where Z is None: a row is the same as itself.
+        """
+        H = self.own
+        if not len(weights):
+            return H if Z is None else np.zeros((len(Z), 0))
+        S, H = self.weighted(weights, Z)
+        S -= weights.sum()
+        np.minimum(S, 0.0, out=S)
+        if Z is None:
+            np.fill_diagonal(S, 0.0)
+        S *= 0.5
+        exponents += S
+        return H
 
     def weighted(self, weights: Array, Z: Array | None) -> tuple[Array, Array]:
         """Σ_d weights_d 1(x_id = z_jd), (n, m), and the H of Z, or of X where Z is None."""
@@ -312,7 +392,7 @@ class _Same:
     def pull(self, W: Array, H: Array) -> Array:
         """Σ_ij W_ij 1(x_id = z_jd) of each column d, (d,)."""
         by_level = np.einsum("il,il->l", self.own, W @ H)
-        return np.bincount(self.column, by_level, minlength=self.num_columns)
+        return np.asarray(np.bincount(self.column, by_level, self.num_columns), dtype=float)
 
 
 def _zeros(X: Array, Z: Array | None, wrt_second: bool) -> tuple[Array, Array | None]:

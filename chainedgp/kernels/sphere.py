@@ -67,7 +67,7 @@ class Sphere(Stationary):
             )
         if shape not in SHAPES:
             raise InputError(f"Sphere: shape must be one of {', '.join(SHAPES)}, got {shape!r}")
-        if not (np.isscalar(radius) and np.isreal(radius) and 0.0 < float(radius) < np.inf):
+        if not (isinstance(radius, int | float | np.number) and 0.0 < float(radius) < np.inf):
             raise InputError(f"Sphere: radius must be positive and finite, got {radius!r}")
         lengthscale = float(radius) * np.pi / 18.0 if lengthscale is None else lengthscale
         super().__init__(input_dim, variance, lengthscale, False, active_dims, name)

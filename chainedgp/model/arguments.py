@@ -144,6 +144,7 @@ def check_levels(
         if bad.size:
             column = f"column {d}" if names is None else f"column {names[d]!r}"
             raise InputError(
-                f"{column} of {name} has {values[bad[0]]:g} in row {bad[0]}, but a kernel of categories "
-                "reads it: give codes 0, 1, 2, … of levels, or a data frame with a category there."
+                f"{column} of {name} has {values[bad[0]]:g} in row {bad[0]}, but a kernel of "
+                "categories reads it: give codes 0, 1, 2, … of levels, or a data frame with a "
+                "category there."
             )

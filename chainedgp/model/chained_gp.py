@@ -121,8 +121,8 @@ class ChainedGP(ParamzModel):
     Y : (N,) or (N, 1) targets. Likelihoods of classes take codes 0, 1, 2, …, text (classes are
         sorted) or categories (in their order); `m.class_names` keeps the labels.
     likelihood : a `Likelihood`; copied.
-    kernels : None (an ARD RBF per latent, times a `Categorical` where there are categories; with
-        two or more inputs plus a `Linear` part, and `RandomEffects`, for the first), one kernel
+    kernels : None (an ARD RBF per latent, a `Mixed` where there are categories; with two or more
+        inputs plus a `Linear` part, and `RandomEffects` of categories, for the first), one kernel
         (copied for each latent) or one per latent.
     Z : inducing inputs: None (chosen among the rows of X, one by one, where the model is still most
         uncertain), (M, D) shared by all latents, or one array per latent.

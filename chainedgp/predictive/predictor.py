@@ -134,9 +134,9 @@ class Predictor:
         if self.likelihood.target_support.num_classes is not None:
             p = class_probabilities(distribution, self.likelihood)
             return frame_like(Xnew, {**first, **class_columns(p, self.likelihood)})
-        names = (f"{100 * level:g}%" for level in levels)
+        percents = (f"{100 * level:g}%" for level in levels)
         moments = {"mean": distribution.mean[:, 0], "variance": distribution.variance[:, 0]}
-        table = dict(zip(names, distribution.ppf(levels).T, strict=True))
+        table = dict(zip(percents, distribution.ppf(levels).T, strict=True))
         return frame_like(Xnew, {**first, **moments, **table})
 
     def centiles(

@@ -149,7 +149,7 @@ class ChainedGPEstimator(BaseEstimator):
     # ---- fit ------------------------------------------------------------------------------------
 
     def _checked(self, X: Data, *y: Data, reset: bool = True, **options: Any) -> Any:
-        """X, or X and y, as scikit-learn checks them; columns that are no numbers are read first."""
+        """X, or X and y, as scikit-learn checks them; what is no number is read as one first."""
         if reset:
             self._columns = Columns.of(X, "X", self.unseen)
         columns: Columns | None = getattr(self, "_columns", None)

@@ -9,7 +9,7 @@ import pytest
 import chainedgp as cgp
 from chainedgp.data.columns import Boolean, Category, Columns, Date, Duration, Number
 from chainedgp.errors import InputError
-from chainedgp.kernels import RBF, Categorical, RandomEffects
+from chainedgp.kernels import RBF, Categorical, Linear, RandomEffects
 from chainedgp.likelihoods import HetGaussian, Poisson
 
 N = 30
@@ -120,7 +120,7 @@ def test_frames_that_are_refused(frame, model, change, message):
 
 
 def test_arrays_of_codes(model):
-    with pytest.raises(InputError, match="Xnew has 2.5 in column 'town'; expected the codes"):
+    with pytest.raises(InputError, match=r"Xnew has 2\.5 in column 'town'; expected the codes"):
         model.predict(model.X + [0, 0.5, 0, 0, 0, 0])
     with pytest.raises(InputError, match="from 0 for Bath to 2 for York"):
         model.predict(model.X + [0, 3, 0, 0, 0, 0])
@@ -147,18 +147,20 @@ def test_unseen_levels(frame, target):
 
 
 def test_default_kernels(model):
-    product, linear, effects = model.kernels.mean.parts
-    rbf, categorical, ordered = product.parts
-    assert [part.active_dims.tolist() for part in (rbf, categorical, ordered)] == [
-        [0, 3, 4, 5], [1], [2]
-    ]  # fmt: skip
-    assert ordered.ordered and not categorical.ordered
-    assert categorical.variance.is_fixed and ordered.variance.values == 1.0
+    mixed, linear, effects = model.kernels.mean.parts
+    assert (mixed.input_dim, mixed.levels, mixed.ranks) == (6, (1,), (2,))
+    assert mixed.lengthscale["town"].values.size == 1
     assert linear.active_dims.tolist() == [0, 2, 3, 4, 5] and effects.active_dims.tolist() == [1]
     assert effects.num_levels == (3,)
-    assert categorical.lengthscale["town"].values.size == 1
-    names = [name for name in model.hyperpriors if "categorical" in name]
-    assert names and not any("variance" in name for name in names if "product" in name)
+    prior = model.hyperpriors["kernels.mean.mixed.lengthscale"]
+    spread = model.X.std(0)
+    spread[1] = 0.5  # two levels are as far from each other as 0 and 1
+    np.testing.assert_allclose(prior.median, np.sqrt(6) * spread, rtol=1e-12)
+    effects_prior = model.hyperpriors["kernels.mean.random_effects.variances"]
+    scale2 = float(model.problem.starts.scales[0]) ** 2
+    assert effects_prior.median == pytest.approx([0.3 * scale2 / 6 / (1 - 1 / 3)])
+    plain = cgp.ChainedGP(model.X, model.Y, HetGaussian(), num_inducing=5)
+    assert [type(part) for part in plain.kernels.mean.parts] == [RBF, Linear]
 
 
 def test_inducing_inputs_keep_their_codes(frame, target):
@@ -369,7 +371,7 @@ def test_a_season_is_found_and_goes_on():
     assert np.sqrt(np.mean((ahead - season[110:]) ** 2)) < 0.3
 
 
-# ---- polars ---------------------------------------------------------------------------------------
+# ---- polars -------------------------------------------------------------------------------------
 
 
 def test_polars(frame, target, model):

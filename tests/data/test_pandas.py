@@ -223,9 +223,7 @@ def test_polars(model, frame, target):
     with pytest.raises(InputError, match=r"LazyFrame.*Xnew.collect\(\)"):
         m.predict(theirs.lazy())
     bad = theirs.with_columns(pl.Series("dose", ["1", "2"] * 10))
-    with pytest.raises(
-        InputError, match="column .dose. of X is text that reads like numbers.*cast"
-    ):
+    with pytest.raises(InputError, match=r"column 'dose' of X is text that reads.*cast"):
         cgp.ChainedGP(bad, y, model.likelihood)
 
 

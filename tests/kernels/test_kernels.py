@@ -23,6 +23,7 @@ from chainedgp.kernels import (
     Matern12,
     Matern32,
     Matern52,
+    Mixed,
     Periodic,
     Product,
     RandomEffects,
@@ -77,6 +78,9 @@ KERNELS = {
     "random effects": RandomEffects(2, 1.3),
     "random effects ARD dims": RandomEffects(2, LS, ARD=True, active_dims=[3, 1]),
     "random effects that sum to 0": RandomEffects(2, LS, ARD=True, num_levels=[2, 3]),
+    "mixed": Mixed(3, 1.3, 0.8, levels=[1], ranks=[2]),
+    "mixed ARD dims": Mixed(2, 0.7, LS, ARD=True, levels=[0], active_dims=[3, 1]),
+    "mixed of numbers": Mixed(2, 0.7, LS, ARD=True),
     "categories in a product": RBF(1, active_dims=[0]) * Categorical(1, 0.7, 0.6, active_dims=[1])
     + RandomEffects(1, active_dims=[1]),
     "sphere": Sphere(2, 1.4, 0.05, radius=1.0),
@@ -93,7 +97,7 @@ def descendants(cls):
 
 
 def test_every_kernel_class_of_the_package_is_covered():
-    covered, bases = set(), {"Stationary", "Static", "Combination", "_Levels"}
+    covered, bases = set(), {"Stationary", "Static", "Combination"}
     for kernel in KERNELS.values():
         members = []
         kernel.traverse(members.append)
@@ -183,6 +187,26 @@ def test_categories_formula():
         # a level that no row had is as far from all others as these are from each other
         unseen = rows + 7.0
         np.testing.assert_allclose(kernel.K(rows, unseen), naive(k, rows, unseen), atol=1e-14)
+    # numbers, levels and ranks in one kernel are the product of a kernel of each
+    X = np.column_stack([np.linspace(-1.0, 2.0, 9), codes])
+    mixed = Mixed(4, 1.3, [0.7, *lengthscales], ARD=True, levels=[3, 1], ranks=[2])
+    product = (
+        RBF(1, 1.3, 0.7, active_dims=[0])
+        * Categorical(2, 1.0, [0.6, 3.0], ARD=True, active_dims=[1, 3])
+        * Categorical(1, 1.0, 1.1, ordered=True, active_dims=[2])
+    )
+    np.testing.assert_allclose(mixed.K(X[:5], X), product.K(X[:5], X), rtol=1e-12)
+    np.testing.assert_allclose(mixed.K(X), product.K(X), rtol=1e-12)
+    assert mixed.level_columns.tolist() == [1, 2, 3] == product.level_columns.tolist()
+    assert mixed.unordered_columns.tolist() == [1, 3] == product.unordered_columns.tolist()
+    for bad in (
+        {"levels": [4]},
+        {"ranks": [0.5]},
+        {"levels": [1, 1]},
+        {"levels": [1], "ranks": [1]},
+    ):
+        with pytest.raises(InputError, match="levels and ranks"):
+            Mixed(4, **bad)
     # effects that sum to 0: the covariance of independent ones less their mean, in every column
     levels = np.arange(4.0)[:, None]
     P = np.eye(4)

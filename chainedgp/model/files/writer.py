@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -119,7 +119,7 @@ class Writer:
         if model.class_names is not None:
             named["class_names"] = list(model.class_names)
         if model.columns is not None:
-            named["read"] = model.columns.stored()
+            named["read"] = [_plain(column) for column in model.columns.stored()]
         older = 1 if model.posterior == "mean_field" else 2
         opened = {"open_inducing": True} if model.open_inducing else {}
         return {
@@ -157,6 +157,18 @@ class Writer:
         return {
             key: self._encode(v) for key, v in {**fields, "trace": result.trace_array()}.items()
         }
+
+
+def _plain(column: Mapping[str, object]) -> dict[str, Json]:
+    """How a column is read, in what JSON has: texts, flags, and lists of texts."""
+    return {
+        key: [str(level) for level in value]
+        if isinstance(value, tuple)
+        else value
+        if isinstance(value, bool)
+        else str(value)
+        for key, value in column.items()
+    }
 
 
 def _names(names: Any) -> list[str] | None:
