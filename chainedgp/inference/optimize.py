@@ -199,9 +199,10 @@ def _default_tolerance(problem: Problem, method: str) -> float:
 def _tell_of_inducing(problem: Problem, monitor: Monitor) -> None:
     """Note where the inducing inputs may cost more than a little."""
     cost, M = left_open(problem), max(problem.parts.sizes)
-    if cost > MUCH_OPEN:
+    more = min(2 * M, problem.num_rows)
+    if cost > MUCH_OPEN and more > M:
         monitor.note(
-            f"the {M} inducing inputs cost up to {cost:.2g} nats a row: num_inducing={2 * M} "
+            f"the {M} inducing inputs cost up to {cost:.2g} nats a row: num_inducing={more} "
             "would gain a part of that, at up to four times the time"
         )
 
