@@ -87,17 +87,18 @@ def go_on(
     parts, most = problem.parts, most_inducing(problem)
     first = parts.sizes[0] <= FIRST
     while not monitor.stop_reason and outcome.iterations < max_iters:
+        left = max_iters - outcome.iterations
         bound, cost = _look(problem)
         much = cost > MUCH * (parts.sizes[0] / FIRST) ** 3
-        few = max_iters - outcome.iterations < FEWEST_ITERATIONS
-        added = much and not few and _add(problem, monitor, bound + tolerance, most)
+        enough = left >= FEWEST_ITERATIONS
+        added = much and enough and _add(problem, monitor, bound + tolerance, most)
         last = not added or parts.sizes[0] >= most
         first = first and not added
         try:
             again = fit_profile(
                 problem,
                 monitor,
-                max_iters - outcome.iterations,
+                left,
                 tolerance if last else _loose(problem, tolerance),
                 several_starts=False,
                 held=() if first and cost * problem.num_rows > CLOSED else parts.Z,
@@ -107,6 +108,9 @@ def go_on(
             monitor.put_back_best()
             break
         again.iterations += outcome.iterations
+        again.reason = again.reason.replace(
+            f"{left} iterations were", f"{max_iters} iterations were"
+        )
         outcome = again
         if last:
             break

@@ -199,10 +199,11 @@ def _default_tolerance(problem: Problem, method: str) -> float:
 def _tell_of_inducing(problem: Problem, monitor: Monitor) -> None:
     """Note where the inducing inputs may cost more than a little."""
     cost, M = left_open(problem), max(problem.parts.sizes)
-    if cost > MUCH_OPEN:
+    more = min(2 * M, problem.num_rows)
+    if cost > MUCH_OPEN and more > M:
         monitor.note(
             f"more inducing inputs would raise the bound by up to {cost:.2g} nats a row: try "
-            f"num_inducing={2 * M} in the place of {M}; a fit then takes up to four times as long"
+            f"num_inducing={more} in the place of {M}; a fit then takes up to four times as long"
         )
 
 
