@@ -109,9 +109,7 @@ CASES = {
     "GEV": Case(lik.GEV, ((0.0, 1.0, 1.0), (-1.5, 0.7, 1.5)), {"shape": 0.1}),
     "GEVShape": Case(lik.GEVShape, ((0.0, 1.0, 1.0), (-1.5, 0.7, 1.5), (0.2, 0.5, 2.0))),
     "GeneralisedPareto": Case(lik.GeneralisedPareto, ((0.0, 1.0, 1.0),), {"shape": 0.2}),
-    "GeneralisedParetoShape": Case(
-        lik.GeneralisedParetoShape, ((0.0, 1.0, 1.0), (0.2, 0.5, 2.0))
-    ),
+    "GeneralisedParetoShape": Case(lik.GeneralisedParetoShape, ((0.0, 1.0, 1.0), (0.2, 0.5, 2.0))),
     "VonMises": Case(lik.VonMises, ((0.0, 1.0, 1.0), (1.0, 0.7, 1.5))),
     # counts and classes
     "NegativeBinomial": Case(lik.NegativeBinomial, ((2.0, 1.0, 1.0), (-1.0, 0.7, 1.5))),

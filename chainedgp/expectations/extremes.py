@@ -144,8 +144,11 @@ def quantile(w: Array, xi: Array) -> Array:
         # Of w − p = u − ½ ξ u² the root that is small where w is near p.
         root = np.sqrt(1.0 - 2.0 * xi * rest)
         u = np.where(np.isinf(rest), rest, 2.0 * rest / (1.0 + root))
-        return np.where(np.isinf(inner), np.where(xi == 0.0, inner, np.expm1(x) / xi),
-                        inner * _ratio(np.expm1(x), x)) + u * np.exp(xi * p)
+        return np.where(
+            np.isinf(inner),
+            np.where(xi == 0.0, inner, np.expm1(x) / xi),
+            inner * _ratio(np.expm1(x), x),
+        ) + u * np.exp(xi * p)
 
 
 def linked_shape(h: Array) -> tuple[Array, Array]:

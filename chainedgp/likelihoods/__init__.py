@@ -23,6 +23,7 @@ from .wrappers.rounded import Rounded
 from .wrappers.scipy import ScipyLikelihood
 
 __all__ = [
+    "GEV",
     "AdditivePoisson",
     "AsymmetricLaplace",
     "Bernoulli",
@@ -31,7 +32,6 @@ __all__ = [
     "BetaMeanPrecision",
     "Binomial",
     "ConstantLatent",
-    "GEV",
     "GEVShape",
     "Gaussian",
     "GeneralisedPareto",

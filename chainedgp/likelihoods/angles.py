@@ -65,9 +65,7 @@ class VonMises(OneForm, Likelihood):
         main = k * (np.expm1(-0.5 * v_f) - 2.0 * r * np.sin(0.5 * off) ** 2)
         sine, cosine = k * r * np.sin(off), k * r * np.cos(off)
         value = main - LOG_2PI - rest
-        return Form(
-            value, (sine, main - drest), (-0.5 * cosine, 0.5 * main - dv_rest), (sine,)
-        )
+        return Form(value, (sine, main - drest), (-0.5 * cosine, 0.5 * main - dv_rest), (sine,))
 
     def node_score(self, y: Array, means: Array, variances: Array) -> Array:
         """v_g: f is integrated exactly."""

@@ -243,9 +243,7 @@ class Predictive(SurvivalCurves):
         named = self._functions(functions)
         return {name: self._quantiles_of(function, levels) for name, function in named.items()}
 
-    def return_level(
-        self, periods: Data, *, level: float = 0.9, rate: Data = 1.0
-    ) -> ReturnLevels:
+    def return_level(self, periods: Data, *, level: float = 0.9, rate: Data = 1.0) -> ReturnLevels:
         """What is exceeded once in each period, on average: median over q and the ends of a band.
 
         The level y of a period T has P(Y > y | f) = 1/(rate T) given the latents f; the band is the

@@ -44,7 +44,13 @@ SEVERAL = {
 }
 SURVIVAL = [name for name, likelihood in SEVERAL.items() if likelihood.event_times]
 HEAVY = ("LogLogisticSurvival", "WeibullSurvival", "LogNormalSurvival", "HetStudentT")
-HEAVY += ("GEVShape", "GeneralisedParetoShape", "HetStudentTNu", "constant", "Inflated survival")  # A mean or a variance is infinite.
+HEAVY += (
+    "GEVShape",
+    "GeneralisedParetoShape",
+    "HetStudentTNu",
+    "constant",
+    "Inflated survival",
+)  # A mean or a variance is infinite.
 
 
 def moments(b, rhos=(0.9, -0.6, 0.3), seed=0):
