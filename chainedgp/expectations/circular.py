@@ -50,9 +50,9 @@ def resultant_length(k: Array) -> Array:
 def centred_cdf(angle: Array, k: Array) -> Array:
     """P(Y ≤ angle) of a variable around 0 with concentration k, for angles from −π to π.
 
-    Up to FEW by scipy's Fourier series. Beyond, with s = |sin(angle/2)| and c_j = C(2j, j)/4^j, it is
-    ½ ± Σ_j c_j (2k)^{−j−½} γ(j + ½, 2k s²)/(2π e^{−k} I₀(k)): ∫ e^{−2k s²} 2 ds/√(1 − s²), in which
-    the square root is a power series.
+    Up to FEW by scipy's Fourier series. Beyond, with s = |sin(angle/2)| and c_j = C(2j, j)/4^j, it
+    is ½ ± Σ_j c_j (2k)^{−j−½} γ(j + ½, 2k s²)/(2π e^{−k} I₀(k)): ∫ e^{−2k s²} 2 ds/√(1 − s²), in
+    which the square root is a power series.
     """
     angle, k = np.broadcast_arrays(np.asarray(angle, dtype=float), np.asarray(k, dtype=float))
     few, result = k < FEW, np.empty(angle.shape)

@@ -71,7 +71,7 @@ class _Extreme(Likelihood):
     def _all(self, y: Array, latents: Arrays, kw: Keywords) -> Iterator[Array]:
         """log p, its derivatives in the latents, then that in a constant ξ; each when asked for.
 
-        With P = ∂ log p/∂z they are −P e^{−g} in a location, −1 − z P in g, ∂ log p/∂ξ · dξ/dh in h.
+        With P = ∂ log p/∂z they are −P e^{−g} in a location, −1 − zP in g, ∂ log p/∂ξ · dξ/dh in h.
         """
         location, g, xi, slope = self._law(latents, kw)
         inverse = np.exp(-np.clip(g, -700.0, 700.0))

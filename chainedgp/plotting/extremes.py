@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -105,10 +105,11 @@ def plot_mean_excess(
     Parameters
     ----------
     source : targets (n,), or a model with them.
-    thresholds : values of u; None takes some of the targets, up to the sixth largest.
+    thresholds : values of u; None takes an even grid from the least target to the sixth largest.
     level : probability of the band in percent.
     """
-    values = source.Y if hasattr(source, "likelihood") else source
+    model: Any = source if hasattr(source, "likelihood") else None
+    values: Any = source if model is None else model.Y
     y = np.sort(as_targets(values, int(np.size(values))))
     if len(y) < 2 * FEWEST:
         raise InputError(f"a mean excess plot needs {2 * FEWEST} targets or more; got {len(y)}.")
@@ -118,10 +119,10 @@ def plot_mean_excess(
     z = float(ndtri(0.5 + 0.005 * float(style.as_levels([level])[0])))
     mean, half = np.empty(len(u)), np.empty(len(u))
     for k, low in enumerate(u):
-        excess = y[y > low] - low
+        excess = y[y > low] - low  # FEWEST of them at least, unless targets are equal
         mean[k], half[k] = excess.mean(), z * excess.std(ddof=1) / np.sqrt(excess.size)
     ax, blue = style.one_axes(ax), style.COLOURS["blue"]
-    style.draw_bands(ax, u, [(mean - half, mean + half)], np.array([level]), blue)
+    style.draw_bands(ax, u, [(np.maximum(mean - half, 0.0), mean + half)], np.array([level]), blue)
     ax.plot(u, mean, color=blue, lw=1.6, label="mean excess")
     style.legend_above(ax)
     return style.tidy(ax, "threshold", "mean excess")
@@ -131,8 +132,7 @@ def _thresholds(y: Array, given: Sequence[float] | None) -> Array:
     """Thresholds (k,), in order; y is sorted, and FEWEST of it are above each."""
     highest = y[-FEWEST - 1]
     if given is None:
-        step = max(1, (len(y) - FEWEST) // THRESHOLDS)
-        return np.unique(y[: len(y) - FEWEST : step])
+        return np.unique(np.linspace(y[0], highest, THRESHOLDS))
     u = np.unique(np.asarray(given, dtype=float))
     if not (u.size and np.isfinite(u).all() and (u <= highest).all()):
         raise InputError(

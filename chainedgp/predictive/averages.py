@@ -198,7 +198,7 @@ class AveragedPredictive:
         return ReturnLevels(*np.moveaxis(np.stack(found, axis=1), -1, 0))
 
     def _pooled(self, tables: list[Array], levels: Array) -> Array:
-        """Quantiles (n, k) over all p_k from `INNER` percentiles of each, parts of (K n, LEVELS)."""
+        """Quantiles (n, k) over all p_k from `INNER` percentiles of each, in (K n, LEVELS)."""
         each = np.concatenate(tables).reshape(-1, self._n, LEVELS)
         pooled = each.transpose(1, 0, 2).reshape(self._n, -1)
         weights = np.repeat(self._weights, LEVELS) / LEVELS

@@ -32,7 +32,7 @@ def test_page(name, monkeypatch):
     monkeypatch.setattr(pages, "ROWS", 25)
     pages.check_scipy(name)
     assert pages.code(name) in pages.page(name)
-    if name in ("ScipyLikelihood", "WeibullSurvival"):  # slow: fitted in other tests
+    if name in ("GEVShape", "ScipyLikelihood", "WeibullSurvival"):  # slow: fitted in other tests
         return
     m = pages.run(name, None, max_iters=1, messages=False)
     assert type(m.likelihood).__name__ == name and np.isfinite(m.log_likelihood())

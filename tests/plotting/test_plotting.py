@@ -700,6 +700,54 @@ def test_parts_of_a_kernel_have_an_axes_each():
     assert [ax.get_xlabel() for ax in m.plot_components(input=1, num=4)] == ["x1", "x1"]
 
 
+# ---- extremes -----------------------------------------------------------------------------------
+
+
+def test_return_levels_and_data_agree():
+    """Points of data that have the model's own law lie on its curve; all are moved to one place."""
+    lik = L.GEV(shape=0.1)
+    x = np.linspace(0.0, 1.0, 200)
+    latents = np.stack([10.0 + 5.0 * x, 0.5 * x])
+    u = (np.random.default_rng(0).permutation(200) + 0.5) / 200.0
+    y = lik.ppf(u, *latents, shape=0.1)
+    kernels = [cgp.kernels.Linear(1, 25.0), cgp.kernels.Linear(1, 1.0)]
+    m = cgp.ChainedGP(x, y, lik, kernels, num_inducing=5, num_threads=1)
+    m.optimize(messages=False)
+    ax = m.plot_return_levels([1.0], periods=(2.0, 100.0))
+    curve, points = ax.lines[:2]
+    assert ax.get_xscale() == "log" and ax.get_xlim() == (2.0, 100.0)
+    period, level = points.get_data()
+    inside = (period > 2.0) & (period < 50.0)
+    on_curve = np.interp(np.log(period[inside]), np.log(curve.get_xdata()), curve.get_ydata())
+    np.testing.assert_allclose(level[inside], on_curve, rtol=0.05)
+    np.testing.assert_allclose(period, 201.0 / (201.0 - np.arange(1, 201)))
+    at = m.predictive([[1.0]]).return_level(curve.get_xdata(), level=0.9)
+    np.testing.assert_allclose(curve.get_ydata(), at.level[0])
+    for wrong in ((1.0, 5.0), (5.0, 2.0), (2.0,)):
+        with pytest.raises(InputError, match="periods must be two numbers"):
+            m.plot_return_levels(periods=wrong)
+    with pytest.raises(InputError, match="rate must be"):
+        m.plot_return_levels(rate=0.0)
+    with pytest.raises(InputError, match="targets of Poisson"):
+        model("count").plot_return_levels()
+
+
+def test_mean_excess():
+    """Of exponential targets it is about their mean, whatever the threshold is."""
+    y = np.random.default_rng(0).exponential(3.0, 4000)
+    ax = plotting.plot_mean_excess(y, thresholds=[0.0, 2.0, 5.0])
+    u, mean = ax.lines[0].get_data()
+    np.testing.assert_array_equal(u, [0.0, 2.0, 5.0])
+    np.testing.assert_allclose(mean, [(y[y > t] - t).mean() for t in u])
+    np.testing.assert_allclose(mean, 3.0, rtol=0.1)
+    assert len(plotting.plot_mean_excess(y).lines[0].get_xdata()) == 80
+    assert model("time").plot_mean_excess().get_xlabel() == "threshold"
+    with pytest.raises(InputError, match="5 targets or more above"):
+        plotting.plot_mean_excess(y, thresholds=[1e3])
+    with pytest.raises(InputError, match="needs 10 targets"):
+        plotting.plot_mean_excess(y[:5])
+
+
 # ---- methods, names, style ----------------------------------------------------------------------
 
 
