@@ -27,14 +27,21 @@ import numpy as np
 from ..data.arguments import as_generator, positive_int
 from ..data.tables import Table
 from ..data.types import Seed
-from ..errors import ChainedGPWarning, ConvergenceWarning, InputError
-from ..inference.natural_gradients import find_q, predicted_gap, start_from_q
+from ..errors import ChainedGPWarning, ConvergenceWarning, InputError, NumericalError
+from ..inference.natural_gradients import (
+    anderson_weights,
+    find_q,
+    predicted_gap,
+    start_from_q,
+)
 from ..inference.problem import Problem
 from ..likelihoods.observation import INTERVAL, OBSERVATION
 from ..linalg import Array, Booleans, one_blas_thread
 from ..posterior.evaluator import Evaluator
+from ..posterior.gaussian import Gaussian, symmetric_kl
 from ..posterior.shards import Shard
 from ..posterior.sparse import Projection, project
+from ..posterior.sums import Gram
 from ..predictive.distribution import Predictive
 from ..predictive.mixtures import GaussianLatents
 from ..sampling.pareto import tail_shape
@@ -44,6 +51,12 @@ __all__ = ["LOO", "LeftOut", "compare", "influence", "loo"]
 BLOCK = 128  # The Pareto k of so many rows are found at once, by (BLOCK, size) draws a latent.
 REFIT = 200  # By default q is found anew without each of at most so many rows.
 TOLERANCE = 1e-9  # It is then found to within so many nats of the bound.
+# First by at most so many steps. The first may be of so many nats, each of at most this share of
+# the one before.
+FEW_PASSES, FIRST_STEP, SHRINKS = 6, 1.0, 0.3
+# A step of so few nats is the last. Where a pass takes many nodes it may be larger: densities are
+# then right to about 1e-4 nats a row.
+CLOSE, CLOSE_BY_NODES = 1e-9, 1e-5
 # A q whose bound is more than FAR + FAR_PER_ROW N nats below its best does not count as fitted.
 FAR, FAR_PER_ROW = 1.0, 1e-3
 
@@ -235,9 +248,35 @@ class LeftOut:
         self.shard.load_sites(sites)
         weights = np.where(np.arange(len(self.weights)) == i, 0.0, self.weights)
         self.shard.rows = replace(self.rows, weights=weights)
-        q = find_q(self.evaluator, TOLERANCE).state.q
+        q = self._by_few_passes() or find_q(self.evaluator, TOLERANCE).state.q
         found = self.evaluator.family.marginals(self._projections(slice(i, i + 1)), q)
         return found.m[..., 0], found.V[..., 0]
+
+    def _by_few_passes(self) -> tuple[Gaussian, ...] | None:
+        """q after accelerated steps from the current sites; None where they do not shrink.
+
+        Without one row q is nearly the same: two passes over the rows are mostly enough, since the
+        step that the last of them proposes needs no pass itself.
+        """
+        evaluator, most = self.evaluator, FIRST_STEP
+        close = CLOSE if self.likelihood.has_form(self.variances) else CLOSE_BY_NODES
+        past: list[tuple[Gram, Gram]] = []
+        gram = evaluator.gram()
+        try:
+            for _ in range(FEW_PASSES):
+                q = evaluator.gaussians(gram)
+                state = evaluator.evaluate(q, gram)
+                past.append((gram, state.proposal()))
+                gap = sum(map(symmetric_kl, q, evaluator.gaussians(past[-1][1])))
+                if not gap < most:
+                    return None
+                gram = Gram.mixed(anderson_weights(state, past), [ahead for _, ahead in past])
+                if gap <= close:
+                    return evaluator.gaussians(gram)
+                most = SHRINKS * gap
+        except NumericalError:
+            pass
+        return None
 
 
 def influence(left: LeftOut, chosen: np.ndarray, rng: np.random.Generator, size: int) -> Array:

@@ -18,7 +18,14 @@ from ..posterior.evaluator import Evaluator, State
 from ..posterior.gaussian import Gaussian, symmetric_kl
 from ..posterior.sums import Gram
 
-__all__ = ["InnerResult", "find_q", "fisher_vector", "predicted_gap", "start_from_q"]
+__all__ = [
+    "InnerResult",
+    "anderson_weights",
+    "find_q",
+    "fisher_vector",
+    "predicted_gap",
+    "start_from_q",
+]
 
 # Steps are halved down to this length ρ; where that does not raise the bound, no step does.
 SHORTEST_STEP = 2.0**-12
@@ -28,8 +35,9 @@ LOWEST = -1e100
 NEAR = 1e-3
 # The search ends where so many steps together raised the bound by less than the tolerance.
 STALL = 6
-# Anderson acceleration begins after so many plain steps, and combines at most so many of the last.
-ANDERSON_AFTER, ANDERSON_MEMORY = 2, 8
+# Anderson acceleration begins after so many plain steps, sooner where full steps overshoot, and
+# combines at most so many of the last.
+ANDERSON_AFTER, ANDERSON_SOON, ANDERSON_MEMORY = 5, 2, 8
 # What is remembered misleads it after a step shorter than this.
 SHORT_STEP = 0.2
 
@@ -60,7 +68,7 @@ def find_q(
     """
     state = _start(evaluator)
     acceleration = _Anderson(evaluator)
-    rho, gap = 1.0, np.inf
+    rho, gap, damped = 1.0, np.inf, False
     bounds: deque[float] = deque(maxlen=STALL + 1)
     for step in range(max_steps):
         if seen is not None:
@@ -73,7 +81,8 @@ def find_q(
         if len(bounds) > STALL and state.bound - bounds[0] < tolerance:
             # Derivatives by differences have an error, and the gap does not fall below it.
             return InnerResult(state, gap, step, gap <= 1e3 * tolerance)
-        accelerated = acceleration.step(state) if step >= ANDERSON_AFTER else None
+        after = ANDERSON_SOON if damped else ANDERSON_AFTER
+        accelerated = acceleration.step(state) if step >= after else None
         if accelerated is not None:
             state = accelerated
             continue
@@ -87,6 +96,7 @@ def find_q(
             # No step, however short, raises the bound beyond rounding: this is the optimum.
             return InnerResult(state, gap, step, gap <= 1e3 * tolerance)
         evaluator.accept(rho)
+        damped = damped or rho < 1.0
         acceleration.forget_if_short(rho)
         # A length that was halved is kept: where full steps overshoot, every other pass would fail.
         state, rho = new, min(1.0, 2.0 * rho) if rho >= tried else rho
@@ -215,7 +225,7 @@ class _Anderson:
         if len(self.past) < 2 or self.waiting:
             self.waiting = max(0, self.waiting - 1)
             return None
-        weights = self._weights(state)
+        weights = anderson_weights(state, self.past)
         target = Gram.mixed(weights, tuple(ahead for _, ahead in self.past))
         new = _try(self.evaluator, state, target)
         if new is None:
@@ -233,13 +243,18 @@ class _Anderson:
             self.past.clear()
             self.evaluator.forget()
 
-    def _weights(self, state: State) -> Array:
-        columns = [fisher_vector(state.q, now, ahead) for now, ahead in self.past]
-        R = np.stack(columns, axis=1)  # (b (M + M²), k)
-        gram = R.T @ R
-        gram.flat[:: gram.shape[0] + 1] += 1e-10 * np.trace(gram) + 1e-300
-        c = np.linalg.solve(gram, np.ones(len(columns)))
-        return c / c.sum()
+
+def anderson_weights(state: State, past: Sequence[tuple[Gram, Gram]]) -> Array:
+    """Weights c, Σ c = 1, such that Σ_k c_k λ⁺_k is closest to the fixed point of λ → λ⁺.
+
+    past : λ and λ⁺ of some steps.
+    """
+    columns = [fisher_vector(state.q, now, ahead) for now, ahead in past]
+    R = np.stack(columns, axis=1)  # (b (M + M²), k)
+    gram = R.T @ R
+    gram.flat[:: gram.shape[0] + 1] += 1e-10 * np.trace(gram) + 1e-300
+    c = np.linalg.solve(gram, np.ones(len(columns)))
+    return c / c.sum()
 
 
 def fisher_vector(q: Sequence[Gaussian], now: Gram, ahead: Gram) -> Array:

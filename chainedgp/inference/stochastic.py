@@ -43,13 +43,15 @@ FINAL_STEPS, FINAL_GAP = 12, 1e-5
 BATCH_NODES = 20
 # A fit whose number of epochs is not given begins to take smaller steps when an epoch gains less
 # than so many nats a row, and makes at most so many epochs.
-LEVEL_GAIN, MOST_EPOCHS = 2e-4, 100
+LEVEL_GAIN, MOST_EPOCHS = 5e-5, 100
+# It then makes as many epochs again, at least so many: what large steps leave open is found then.
+LEAST_FALL = 8
 # A fit that ends where it started says so if its last step was worse by so many nats a row.
 WORTH_TELLING = 1e-3
 # The fit to a subset that natural gradients start from takes at most this share of all work.
 SUBSET_SHARE = 0.5
 # Where the user gives no number of epochs, that share is of so many.
-USUAL_EPOCHS = 10.0
+USUAL_EPOCHS = 50.0
 
 
 class BatchArguments(NamedTuple):
@@ -237,7 +239,7 @@ class Run:
             return
         if gain < LEVEL_GAIN * self.batches.rows.size:
             self.falls_from = step + 1
-            self.total = step + 1 + max(2 * self.per_epoch, (step + 1) // 2)
+            self.total = step + 1 + max(LEAST_FALL * self.per_epoch, step + 1)
 
     def keep(self) -> None:
         """After an error the model returns to the best held-out point, or to the current one."""
