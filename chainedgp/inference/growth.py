@@ -86,7 +86,9 @@ def go_on(
     """
     parts, most = problem.parts, most_inducing(problem)
     first = parts.sizes[0] <= FIRST
-    while not monitor.stop_reason and outcome.iterations < max_iters:
+    while outcome.iterations < max_iters:
+        if monitor.stop_reason:  # Perhaps at the last point of a stage, which was not the last one.
+            return replace(outcome, converged=False, reason=monitor.stop_reason)
         left = max_iters - outcome.iterations
         bound, cost = _look(problem)
         much = cost > MUCH * (parts.sizes[0] / FIRST) ** 3

@@ -201,9 +201,29 @@ def test_rows_with_small_weights_ask_for_as_many_inducing_inputs(grown):
 
 def test_an_interrupt_waits_for_the_end():
     done = []
-    with pytest.raises(KeyboardInterrupt), interrupts_wait():
-        os.kill(os.getpid(), signal.SIGINT)
-        done.append("first")
-        done.append("second")
-    assert done == ["first", "second"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupts_wait():
+            os.kill(os.getpid(), signal.SIGINT)
+            done.append("first")
+            done.append("second")
+        assert done == ["first", "second"]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_callback_that_stops_at_the_end_of_a_stage_stops_the_fit(monkeypatch):
+    fit, ends, points = growth.fit_profile, [], []
+
+    def tells(*args, **options):
+        outcome = fit(*args, **options)
+        ends.append(len(points))
+        return outcome
+
+    monkeypatch.setattr(growth, "fit_profile", tells)
+    small().optimize(callback=points.append)
+    first = ends[0]
+    points.clear()
+    result = small().optimize(callback=lambda point: points.append(point) or len(points) == first)
+    assert len(points) == first and result.status == "stopped"
