@@ -147,7 +147,7 @@ class BoxCoxNormal(OneForm, _BoxCox):
 
     quantities = ("log_median", "log_cv", "power")
     constants = {"power": POWER}
-    node_limits = (0.0,)  # The nodes of rows, in g alone, are found by trying.
+    node_limits = (0.01, 0.03, 0.06, 0.12, 0.22)
     default_priors = {"power": Normal(0.0, 2.0)}
 
     def __init__(self, name: str | None = None, *, power: float | str = 0.5) -> None:
@@ -175,6 +175,15 @@ class BoxCoxNormal(OneForm, _BoxCox):
         if not self.own_expectation:
             return self._quadrature(y, means, variances, nodes=nodes, **kw)
         return super()._averages(y, means, variances, nodes=nodes, **kw)
+
+    def node_score(self, y: Array, means: Array, variances: Array, **kw: Value) -> Array:
+        """v_g, and 0 where 1/(σ|λ|) is so large that Φ of it is 1."""
+        m_g, v_g = means[:, 1], variances[:, 1]
+        return np.where(_end(m_g + 5.0 * np.sqrt(v_g), kw["power"]) > 9.0, 0.0, v_g)
+
+    def joint_node_score(self, y: Array, means: Array, covariances: Array, **kw: Value) -> Array:
+        """As `node_score`: what has nodes is a function of g alone."""
+        return self.node_score(y, means, np.diagonal(covariances, axis1=1, axis2=2), **kw)
 
     def _form(self, y: Array, q: Latents, nodes: int, power: float) -> Form:
         """E[z²] = E[e^{−2g}] E[(e^{λx} − 1)²]/λ², closed; nodes for log Φ(1/(σ|λ|)).
@@ -218,7 +227,7 @@ class BoxCoxT(_BoxCox):
 
     quantities = ("log_median", "log_cv", "power", "log_nu")
     constants = {"power": POWER, "log_nu": Constant("nu", "above_one", 10.0)}
-    node_limits = (0.035, 0.09)
+    node_limits = (0.016, 0.045, 0.095, 0.17)
     default_priors = {"power": Normal(0.0, 2.0), "nu": Gamma(2.0, 0.1)}
 
     def __init__(

@@ -183,7 +183,7 @@ class SHASH(_Shaped):
         "skewness": Constant("skewness", "real", 0.0),
         "log_tail": Constant("tail", "positive", 1.0),
     }
-    node_limits = (0.04, 0.08)
+    node_limits = (0.016, 0.045, 0.09, 0.165)
     default_priors = {"skewness": Normal(0.0, 1.0), "tail": LogNormal(0.0, 0.5)}
 
     def __init__(
