@@ -154,11 +154,11 @@ class Mixed(Kernel):
                 by_column[numbers] = squares / lengthscale[numbers]
                 by_column[levels] = (W.sum() - same.pull(W, H)) / lengthscale[levels] ** 3
                 by_column = by_column if self.ARD else by_column.sum(keepdims=True)
-                gradients = [
-                    None if part is None else self._scattered(-part / lengthscale[numbers], numbers)
-                    for part in (dX, dZ)
-                ]
-                return np.concatenate([[total / variance], by_column]), *gradients
+                dL_dtheta = np.concatenate([[total / variance], by_column])
+                dL_dX = self._scattered(-dX / lengthscale[numbers], numbers)
+                if dZ is None:
+                    return dL_dtheta, dL_dX, None
+                return dL_dtheta, dL_dX, self._scattered(-dZ / lengthscale[numbers], numbers)
 
             return K, pullback
 
@@ -224,9 +224,9 @@ class Categorical(Mixed):
         active_dims: Columns | None = None,
         name: str = "categorical",
     ) -> None:
-        every = range(input_dim) if isinstance(input_dim, int | np.integer) else ()
-        kinds = ((), every) if ordered else (every, ())
-        super().__init__(input_dim, variance, lengthscale, ARD, *kinds, active_dims, name)
+        every = range(input_dim) if isinstance(input_dim, int | np.integer) else range(0)
+        levels, ranks = (range(0), every) if ordered else (every, range(0))
+        super().__init__(input_dim, variance, lengthscale, ARD, levels, ranks, active_dims, name)
         self.ordered = bool(ordered)
 
     @property

@@ -199,12 +199,8 @@ def test_categories_formula():
     np.testing.assert_allclose(mixed.K(X), product.K(X), rtol=1e-12)
     assert mixed.level_columns.tolist() == [1, 2, 3] == product.level_columns.tolist()
     assert mixed.unordered_columns.tolist() == [1, 3] == product.unordered_columns.tolist()
-    for bad in (
-        {"levels": [4]},
-        {"ranks": [0.5]},
-        {"levels": [1, 1]},
-        {"levels": [1], "ranks": [1]},
-    ):
+    twice = {"levels": [1], "ranks": [1]}
+    for bad in ({"levels": [4]}, {"ranks": [0.5]}, {"levels": [1, 1]}, twice):
         with pytest.raises(InputError, match="levels and ranks"):
             Mixed(4, **bad)
     # effects that sum to 0: the covariance of independent ones less their mean, in every column

@@ -15,9 +15,8 @@ from paths import ROOT
 import chainedgp as cgp
 
 PLACES = [Path(os.environ["CHAINEDGP_DATA"])] if "CHAINEDGP_DATA" in os.environ else []
-FOLDER = next(
-    (p for p in [*PLACES, ROOT.parent / "shared" / "data"] if (p / "panel").is_dir()), None
-)
+PLACES.append(ROOT.parent / "shared" / "data")
+FOLDER = next((place for place in PLACES if (place / "panel").is_dir()), None)
 pytestmark = [
     pytest.mark.skipif(FOLDER is None, reason="the tables of the panel are not here"),
     pytest.mark.filterwarnings("ignore::chainedgp.errors.ConvergenceWarning"),

@@ -877,3 +877,69 @@ def test_worms():
         model("class").plot_worm()
     with pytest.raises(InputError, match="one axes"):
         m.plot_worm(ax=plt.subplots(2)[1])
+
+
+# ---- tables with words and dates -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def table_model():
+    rng = np.random.default_rng(0)
+    n = 40
+    frame = pd.DataFrame({
+        "town": np.resize(["York", "Bath", "Ely", "Bath"], n),
+        "open": np.resize([True, False, True], n),
+        "when": pd.Timestamp("2021-03-04") + pd.to_timedelta(np.arange(n), unit="D"),
+    })  # fmt: skip
+    m = cgp.ChainedGP(
+        frame, rng.normal(size=n), cgp.likelihoods.HetGaussian(), num_inducing=5, num_threads=1
+    )
+    m.optimize(only="variational", messages=False)
+    return m
+
+
+def test_levels_and_dates_are_on_the_axes(table_model):
+    from matplotlib.dates import date2num
+
+    ax = table_model.plot_slice("when", at={"town": "Ely"}, limits=("2021-03-01", "2021-05-01"))
+    assert ax.get_xlim() == tuple(date2num(np.array(["2021-03-01", "2021-05-01"], "datetime64[D]")))
+    assert ax.get_xlabel() == "when\n(town = Ely, open = True)"
+    ax = table_model.plot_slice("town", at={"when": pd.Timestamp("2021-03-20")}, data=True)
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["Bath", "Ely", "York"]
+    assert ax.get_xlim() == (-0.5, 2.5) and "when = 2021-03-20" in ax.get_xlabel()
+    median = next(line for line in ax.lines if line.get_label() == "median")
+    x, y = median.get_data()
+    expected = table_model.predict_quantiles(
+        pd.DataFrame({"town": ["Bath", "Ely", "York"], "open": True, "when": "2021-03-20"}).assign(
+            when=pd.Timestamp("2021-03-20")
+        ),
+        (50,),
+    )[0]
+    np.testing.assert_allclose(y[::3], expected[:, 0], rtol=1e-6)  # a piece for each level
+    np.testing.assert_allclose(x[::3], [-0.35, 0.65, 1.65])
+    for ax in (
+        table_model.plot_map(inputs=("when", "town"), num=5),
+        table_model.plot_density("town", num=5),
+        table_model.plot_latents("town", num=5)[-1],
+        table_model.plot_density("when", num=5),
+    ):
+        assert ax.figure is not None
+    assert table_model.plot_relevance() is not None
+    plt.close("all")
+
+
+def test_places_of_levels_and_dates(table_model):
+    row = grids.resting_point(table_model)
+    assert row.tolist() == [0.0, 1.0, 19.5]  # the most frequent town and flag, the median date
+    row = grids.resting_point(table_model, {"town": "York", "open": False, 2: "2021-03-05"})
+    assert row.tolist() == [2.0, 0.0, 1.0]
+    with pytest.raises(InputError, match="column 'town' of the value has a level"):
+        grids.resting_point(table_model, {"town": "Rome"})
+    relevances = grids.relevances(table_model)
+    means = np.stack([
+        table_model.predict_latents(np.column_stack([np.full(40, code), table_model.X[:, 1:]]))[0]
+        for code in range(3)
+    ])  # fmt: skip
+    share = np.bincount(table_model.X[:, 0].astype(int)) / 40
+    variance = np.einsum("k,knb->nb", share, (means - np.einsum("k,knb->nb", share, means)) ** 2)
+    np.testing.assert_allclose(relevances[0], np.sqrt(variance.mean(axis=0)), rtol=1e-8)
