@@ -935,7 +935,9 @@ def test_places_of_levels_and_dates(table_model):
     assert row.tolist() == [2.0, 0.0, 1.0]
     with pytest.raises(InputError, match="column 'town' of the value has a level"):
         grids.resting_point(table_model, {"town": "Rome"})
-    relevances = grids.relevances(table_model)
+    relevances = importance(
+        Population.of(table_model), latent_quantities(table_model.likelihood)
+    ).sd
     means = np.stack([
         table_model.predict_latents(np.column_stack([np.full(40, code), table_model.X[:, 1:]]))[0]
         for code in range(3)
