@@ -570,7 +570,8 @@ class ChainedGP(ParamzModel):
             "lbfgsb" are understood, and its keyword `optimizer`.
         messages : show progress; None shows it when a person is watching.
         max_iters : most iterations. From 50 on, the default method tries several starts first where
-            the model is new: `result.start` and `result.starts` tell which.
+            the model is new: `result.start` and `result.starts` tell which. It also adds inducing
+            inputs where these are worth their time and neither Z nor their number was given.
         tolerance : nats that the last 10 iterations must have gained together, or the fit has
             converged. None is 0.001, and for the default method 5e-5 for each row where that is
             more: a prediction that is off by a hundredth of its sd costs its row as much.
