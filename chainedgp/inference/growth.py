@@ -3,8 +3,8 @@
 Inducing inputs cost a row about ½ Σ_j λ_ij (k_ii − a_iᵀa_i) nats: the precision of its site times
 what they leave open of its variance, as in the trace term of a Gaussian's collapsed bound. A fit
 begins with few of them, which stay at rows of X. Where they cost much, the costliest rows are
-added, and the fit goes on from the hyperparameters and the sites that it has. Where none are added
-to the first ones, these are at last moved to where they serve best.
+added, and the fit goes on from the hyperparameters and the sites that it has. If there are still
+few of them at the end, these are at last moved to where they serve best.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ LARGEST_PASS = 4e8
 MUCH, LITTLE = 5e-4, 2e-3
 # Before its last stage a fit goes on while 10 iterations gain so many nats a row.
 LOOSE = 2.5e-3
-# Inducing inputs that cost fewer nats than this, over all rows, are not worth moving.
-CLOSED = 0.01
+# FIRST inducing inputs, or fewer, are moved in the last stage if they cost more nats than this over
+# all rows; up to so many if they cost more than that; more of them never.
+CLOSED, FEW, STILL_OPEN = 0.01, 200, 1.0
 # A fit that may take fewer iterations than this moves the inducing inputs that it has; a stage with
 # more of them needs as many.
 FEWEST_ITERATIONS = 50
@@ -85,7 +86,6 @@ def go_on(
     outcome : of the stages before, whose iterations count. cold : as `fit_profile` has it.
     """
     parts, most = problem.parts, most_inducing(problem)
-    first = parts.sizes[0] <= FIRST
     while outcome.iterations < max_iters:
         if monitor.stop_reason:  # Perhaps at the last point of a stage, which was not the last one.
             return replace(outcome, converged=False, reason=monitor.stop_reason)
@@ -95,7 +95,7 @@ def go_on(
         enough = left >= FEWEST_ITERATIONS
         added = much and enough and _add(problem, monitor, bound + tolerance, most)
         last = not added or parts.sizes[0] >= most
-        first = first and not added
+        cost = _cost(problem) if added else cost
         try:
             again = fit_profile(
                 problem,
@@ -103,7 +103,7 @@ def go_on(
                 left,
                 tolerance if last else _loose(problem, tolerance),
                 several_starts=False,
-                held=() if first and cost * problem.num_rows > CLOSED else parts.Z,
+                held=() if last and _are_worth_moving(problem, cost) else parts.Z,
                 cold=cold and last,
             )
         except NumericalError:  # What the fit has found before is good.
@@ -119,6 +119,12 @@ def go_on(
     return outcome
 
 
+def _are_worth_moving(problem: Problem, cost: float) -> bool:
+    """Whether the last stage moves inducing inputs that cost so many nats a row."""
+    M, total = problem.parts.sizes[0], cost * problem.num_rows
+    return M <= FEW and total > (CLOSED if M <= FIRST else STILL_OPEN)
+
+
 def _loose(problem: Problem, tolerance: float) -> float:
     """The tolerance of all stages but the last."""
     return max(tolerance, LOOSE * problem.num_rows * problem.starts.mean_weight)
@@ -129,7 +135,12 @@ def _look(problem: Problem) -> tuple[float, float]:
     problem.set_hyperparameters()
     state = start_from_q(problem.evaluator, problem.parts.q())
     problem.evaluator.commit()
-    return state.bound, left_open(problem) / problem.starts.mean_weight
+    return state.bound, _cost(problem)
+
+
+def _cost(problem: Problem) -> float:
+    """Nats that the inducing inputs cost a row, of weight 1, at the evaluator's setting."""
+    return left_open(problem) / problem.starts.mean_weight
 
 
 def _add(problem: Problem, monitor: Monitor, bound: float, most: int) -> bool:

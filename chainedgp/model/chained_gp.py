@@ -704,7 +704,9 @@ class ChainedGP(ParamzModel):
             and "bfgs" mean "lbfgsb", and GPy's keyword `optimizer` is understood.
         messages : whether to show progress; None shows it in a terminal or notebook.
         max_iters : the largest number of iterations. If it is 50 or more, the first fit of a new
-            model tries several starts; `result.start` and `result.starts` tell which.
+            model tries several starts; `result.start` and `result.starts` tell which. The default
+            method also adds inducing inputs while these are worth their time, where neither Z nor
+            their number was given.
         tolerance : the fit has converged when the last 10 iterations together gained less than this
             many nats. None is 0.001, or for the default method 5e-5 for each row where that is
             more. A prediction that is off by a hundredth of its standard deviation costs as much.
