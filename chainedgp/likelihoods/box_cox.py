@@ -128,8 +128,9 @@ class BoxCoxNormal(OneForm, _BoxCox):
     """Positive y with z = ((y/μ)^λ − 1)/(λ σ) normal: the LMS method, BCCG of gamlss.
 
     Latents log_median f, μ = e^f, the median but for the truncation at 0, and log_cv g, σ = e^g,
-    which is close to the coefficient of variation. The Box–Cox **power** λ is a learnt constant, or a latent; 1 is a normal y, 0 a
-    log-normal one, and a value below 1 a skewness to the right. With x = log y − f,
+    which is close to the coefficient of variation. The Box–Cox **power** λ is a learnt constant,
+    or a latent; 1 is a normal y, 0 a log-normal one, and a value below 1 a skewness to the right.
+    With x = log y − f,
 
         log p = λ x − log y − g + log φ(z) − log Φ(1/(σ|λ|)),   z = (e^{λ x} − 1)/(λ σ),
 
@@ -177,7 +178,8 @@ class BoxCoxNormal(OneForm, _BoxCox):
     def node_score(self, y: Array, means: Array, variances: Array, **kw: Value) -> Array:
         """v_g, and 0 where 1/(σ|λ|) is so large that Φ of it is 1."""
         m_g, v_g = means[:, 1], variances[:, 1]
-        return np.where(_end(m_g + 5.0 * np.sqrt(v_g), kw["power"]) > 9.0, 0.0, v_g)
+        end = _end(m_g + 5.0 * np.sqrt(v_g), np.asarray(kw["power"]))
+        return np.where(end > 9.0, 0.0, v_g)
 
     def joint_node_score(self, y: Array, means: Array, covariances: Array, **kw: Value) -> Array:
         """As `node_score`: what has nodes is a function of g alone."""
