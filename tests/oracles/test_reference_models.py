@@ -27,6 +27,7 @@ FIT_TOLERANCE = 1e-5
 
 NEWER = frozenset(
     {"AsymmetricLaplace", "BetaBinomial", "LogGaussian", "Rounded", "ZeroInflatedNegativeBinomial"}
+    | {"Categorical", "Mixed", "RandomEffects", "Sphere"}
 )
 """Public likelihoods, kernels, mean functions and priors that came after the collection."""
 
