@@ -70,6 +70,8 @@ def test_how_columns_are_read(frame, model):
         "smoker   : boolean: 0 is False, 1 is True",
         "when     : date, in days since 2021-03-04",
         "wait     : duration, in hours",
+        "kernels.mean.mixed.lengthscale[town]",
+        "kernels.mean.random_effects.variances[town]",
     ):
         assert words in text
     back = pd.DataFrame(model.columns.back(model.X))
