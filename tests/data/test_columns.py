@@ -284,6 +284,9 @@ def test_kinds_of_columns():
     assert Columns.of(loose)[0] == Boolean("flag")
     assert Columns.of(pd.DataFrame({"a": [1, 2], "b": [0.5, np.nan]})) is None
     assert Columns.of(np.zeros((2, 2))) is None
+    doubled = pd.DataFrame([["a", 1.0, 2.0]] * 3, columns=["t", "x", "x"])
+    with pytest.raises(InputError, match="several columns named 'x'"):
+        cgp.ChainedGP(doubled, [1.0, 2.0, 3.0], HetGaussian())
     with pytest.raises(InputError, match="names of columns that are no text"):
         Columns.of(pd.DataFrame({0: ["a", "b"]}))
 
