@@ -34,7 +34,10 @@ def summary(parameters: ParamzModel, left_out: Sequence[Param], title: Mapping[s
                 words[entries] = str(constraint).strip()
         named = leaf.entry_names() if isinstance(leaf, InputParam) else None
         entries = named or range(leaf.size)
-        index += [name] if leaf.size == 1 else [f"{name}[{entry}]" for entry in entries]
+        # A kernel that reads one of several columns says which.
+        several = named is not None and len(getattr(parameters, "input_names", None) or ()) > 1
+        plain = leaf.size == 1 and not several
+        index += [name] if plain else [f"{name}[{entry}]" for entry in entries]
         prior = parameters.hyperpriors.get(name)
         cells += [
             (float(value), words[i], bool(fixed[i]), "" if prior is None else prior.words(i))

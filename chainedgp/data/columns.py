@@ -45,7 +45,9 @@ class Columns:
         frame: Any = X
         if not hasattr(X, "columns"):
             return None
-        found = {key: kind_of(frame[key]) for key in frame.columns if _once(frame, key)}
+        if len(set(frame.columns)) < len(frame.columns):
+            return None  # Names that are doubled are refused elsewhere.
+        found = {key: kind_of(frame[key]) for key in frame.columns}
         if set(found.values()) <= {"number"}:
             return None
         if names is None:
@@ -115,11 +117,6 @@ class Columns:
     def from_stored(cls, stored: Iterable[Mapping[str, object]]) -> Columns:
         """The columns that a file describes; ValueError or TypeError where it does not."""
         return cls(tuple(column_from(one) for one in stored))
-
-
-def _once(frame: Any, key: Any) -> bool:
-    """Whether a frame has one column of this name; doubled names are refused elsewhere."""
-    return list(frame.columns).count(key) == 1
 
 
 def _column(key: str, column: Any, found: Mapping[str, str], name: str, unseen: str) -> Column:

@@ -72,7 +72,7 @@ def plot_map(
     if what is None and (model.likelihood.target_support.num_classes or 0) > 2:
         p = class_probabilities(model.predictive(rows, metadata), model.likelihood)
         ax = style.one_axes(ax, SIZE)
-        _draw_classes(ax, model, (x, y), p, columns if data else None)
+        _draw_classes(ax, model, (x, y), p, columns if data else None, levels)
         _dress(ax, model, columns, own)
         return style.tidy(ax, grids.axis_name(model, columns, at), vertical)
     label, values, on_target_scale = _quantity(model, rows, what, metadata)
@@ -110,7 +110,12 @@ def _points(model: FittedModel, columns: list[int]) -> Array:
 
 
 def _draw_classes(
-    ax: Axes, model: FittedModel, axes: tuple[Array, Array], p: Array, columns: list[int] | None
+    ax: Axes,
+    model: FittedModel,
+    axes: tuple[Array, Array],
+    p: Array,
+    columns: list[int] | None,
+    levels: bool = False,
 ) -> None:
     """Probabilities (n, K) of the classes as shares Σ_k p_k colour_k; rows in their own colour."""
     from matplotlib.colors import to_rgb
@@ -122,7 +127,9 @@ def _draw_classes(
     half = 0.5 * np.array([-1.0, 1.0])
     extent = (*(x[[0, -1]] + half * (x[1] - x[0])), *(y[[0, -1]] + half * (y[1] - y[0])))
     image = np.clip(p @ colours, 0.0, 1.0).reshape(len(y), len(x), 3)
-    ax.imshow(image, origin="lower", extent=extent, aspect="auto", interpolation="bilinear")
+    # Between two levels of a category there is nothing to be drawn.
+    smooth: Any = "nearest" if levels else "bilinear"
+    ax.imshow(image, origin="lower", extent=extent, aspect="auto", interpolation=smooth)
     ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
     targets = np.array(model.Y)[:, 0]
     points = _points(model, columns) if columns else np.empty((len(targets), 2))

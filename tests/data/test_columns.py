@@ -70,6 +70,8 @@ def test_how_columns_are_read(frame, model):
         "smoker   : boolean: 0 is False, 1 is True",
         "when     : date, in days since 2021-03-04",
         "wait     : duration, in hours",
+        "kernels.mean.mixed.lengthscale[town]",
+        "kernels.mean.random_effects.variances[town]",
     ):
         assert words in text
     back = pd.DataFrame(model.columns.back(model.X))
@@ -282,6 +284,9 @@ def test_kinds_of_columns():
     assert Columns.of(loose)[0] == Boolean("flag")
     assert Columns.of(pd.DataFrame({"a": [1, 2], "b": [0.5, np.nan]})) is None
     assert Columns.of(np.zeros((2, 2))) is None
+    doubled = pd.DataFrame([["a", 1.0, 2.0]] * 3, columns=["t", "x", "x"])
+    with pytest.raises(InputError, match="several columns named 'x'"):
+        cgp.ChainedGP(doubled, [1.0, 2.0, 3.0], HetGaussian())
     with pytest.raises(InputError, match="names of columns that are no text"):
         Columns.of(pd.DataFrame({0: ["a", "b"]}))
 

@@ -28,6 +28,7 @@ FIT_TOLERANCE = 1e-5
 NEWER = frozenset(
     {"AsymmetricLaplace", "BetaBinomial", "LogGaussian", "Rounded", "ZeroInflatedNegativeBinomial"}
     | {"GEV", "GEVShape", "GeneralisedPareto", "GeneralisedParetoShape", "VonMises"}
+    | {"Categorical", "Mixed", "RandomEffects", "Sphere"}
 )
 NEWER |= {"BoxCoxNormal", "BoxCoxT", "SHASH", "Tweedie"}
 """Public likelihoods, kernels, mean functions and priors that came after the collection."""

@@ -17,6 +17,7 @@ def scaling(e: Evidence) -> Finding:
     spread, size = X.std(axis=0), np.abs(X).max(axis=0)
     z = np.abs(X - np.median(X, axis=0)).max(axis=0) / input_spread(X)
     notes, levels = [], ["ok"]
+    codes = {int(d) for kernel in e.problem.parts.kernels for d in kernel.level_columns}
     for d, name in enumerate(names):
         if spread[d] <= 1e-12 * size[d]:
             notes.append((f"Column {name} of X is constant.", "Leave the column out."))
@@ -25,7 +26,7 @@ def scaling(e: Evidence) -> Finding:
                 f"Column {name} of X varies by only {spread[d]:.1g} around {size[d]:.1g}, so that "
                 "distances lose digits.", "Subtract the mean of the column."))  # fmt: skip
             levels.append("problem" if spread[d] < 1e-7 * size[d] else "look")
-        elif z[d] > 30.0:
+        elif z[d] > 30.0 and d not in codes:
             notes.append((
                 f"Column {name} of X has values {z[d]:.0f} standard deviations from its median.",
                 "Take logarithms or ranks of the column."))  # fmt: skip
