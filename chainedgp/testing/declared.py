@@ -102,10 +102,11 @@ def _check_tails(probe: Probe) -> None:
         return
     moved = differences(lambda *f: lik.cdf(y, *f, **kw), probe.latents, 1e-4)
     density = np.exp(lik.log_density(y, *probe.latents, **kw))
+    clear = np.minimum(cdf, 1.0 - cdf) > 1e-9  # Differences of a cdf near 0 or 1 have no digits.
     for name, slope, step in zip(probe.names, slopes, moved, strict=True):
         words = f"that in {name} is not −(∂F/∂{name})/p"
         got = np.broadcast_to(slope, y.shape)
-        probe.compare("quantile_slopes", words, got, -step / density)
+        probe.compare("quantile_slopes", words, got[clear], (-step / density)[clear])
 
 
 def _check_event(probe: Probe) -> None:
