@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -108,8 +108,7 @@ def plot_mean_excess(
     thresholds : values of u; None takes an even grid from the least target to the sixth largest.
     level : probability of the band in percent.
     """
-    model: Any = source if hasattr(source, "likelihood") else None
-    values: Any = source if model is None else model.Y
+    values: Array = np.asarray(getattr(source, "Y", source))
     y = np.sort(as_targets(values, int(np.size(values))))
     if len(y) < 2 * FEWEST:
         raise InputError(f"a mean excess plot needs {2 * FEWEST} targets or more; got {len(y)}.")

@@ -29,13 +29,14 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import expit, logit
 from torture_cases import FAMILIES, STEP_RULES, Array, Case, expected_error, make_case
 
 import chainedgp as cgp
@@ -217,7 +218,7 @@ def _check_score(m: Any, case: Case, start: Array, out: Outcome) -> bool:
     log_p = m.log_predictive_density(case.X, case.Y, metadata)[:, 0]
     if not np.isfinite(log_p).all():
         raise Broken("density not finite", f"{int((~np.isfinite(log_p)).sum())} rows", log_p.min())
-    flat = constant_score(m.likelihood, case.Y, metadata, w, start)
+    flat = constant_score(m.likelihood, case.Y, metadata, w, start, m.hyperpriors)
     if flat is None:
         out.name += ", no finite optimum of constants"
         return True
@@ -232,30 +233,57 @@ def _check_score(m: Any, case: Case, start: Array, out: Outcome) -> bool:
     return True
 
 
+# By domain of a parameter: to a number that is free, and back.
+FREE: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
+    "real": (float, float),
+    "positive": (np.log, np.exp),
+    "above_one": (lambda v: np.log(v - 1.0), lambda t: 1.0 + np.exp(t)),
+    "tail_shape": (lambda v: logit((v + 0.5) / 1.5), lambda t: 1.5 * expit(t) - 0.5),
+}
+
+
 def constant_score(
-    likelihood: Any, y: Array, metadata: dict[str, Array], w: Array, start: Array
+    likelihood: Any,
+    y: Array,
+    metadata: dict[str, Array],
+    w: Array,
+    start: Array,
+    priors: Mapping[str, Any] | None = None,
 ) -> float | None:
-    """Largest weighted mean of log p(y | constants); None where it has no finite maximum."""
+    """Largest weighted mean of log p(y | constants); None where it has no finite maximum.
+
+    priors : of the model. A parameter of the likelihood that has one pays for leaving the value
+        that the model found.
+    """
     exact = y[(w > 0) & (metadata.get("censored", 0.0 * y) == 0.0) & ~np.isin(y, likelihood.atoms)]
     if likelihood.support in ("real", "positive", "unit") and exact.size and not np.ptp(exact):
         return None
     keys, values = likelihood.parameter_keys, likelihood.parameter_values()
-    low = [{"positive": 0.0, "above_one": 1.0}.get(likelihood._domain(key)) for key in keys]
-    theta = [values[k] if a is None else np.log(values[k] - a)
-             for k, a in zip(keys, low, strict=True)]  # fmt: skip
+    free = [FREE[likelihood._domain(key)] for key in keys]
+    theta = [to_free(values[k]) for k, (to_free, _) in zip(keys, free, strict=True)]
     origin = np.array([*likelihood.initial_latents(y, **values, **metadata), *theta])
     unit = np.ones(len(origin))
     if likelihood.support == "real":  # a latent in the units of y
         unit[0] = y.std() or 1.0
 
+    known = [(priors or {}).get(f"likelihood.{key}") for key in keys]
+
+    def gain(tail: list[float]) -> float:
+        """What priors of the parameters gain, per row, against the values of the model."""
+        pairs = zip(known, tail, (values[key] for key in keys), strict=True)
+        each = [
+            prior.log_density(np.array([new]))[0] - prior.log_density(np.array([old]))[0]
+            for prior, new, old in pairs
+            if prior is not None
+        ]
+        return float(sum(each)) / w.sum()
+
     def loss(z: Array, reach: float) -> float:
         x = origin + unit * z
-        tail = [
-            t if a is None else a + np.exp(t) for t, a in zip(x[len(start) :], low, strict=True)
-        ]
+        tail = [back(t) for t, (_, back) in zip(x[len(start) :], free, strict=True)]
         latents = [np.full(len(y), c) for c in x[: len(start)]]
         kw = {**metadata, **dict(zip(keys, tail, strict=True))}
-        value = (w @ likelihood.log_density(y, *latents, **kw)) / w.sum()
+        value = (w @ likelihood.log_density(y, *latents, **kw)) / w.sum() + gain(tail)
         return -value if np.isfinite(value) and np.abs(z).max() <= reach else 1e300
 
     best, z = [], np.zeros(len(origin))
