@@ -50,13 +50,14 @@ __all__ = ["LOO", "LeftOut", "compare", "influence", "loo"]
 
 BLOCK = 128  # The Pareto k of so many rows are found at once, by (BLOCK, size) draws a latent.
 REFIT = 200  # By default q is found anew without each of at most so many rows.
-TOLERANCE = 1e-9  # It is then found to within so many nats of the bound.
 # First by at most so many steps. The first may be of so many nats, each of at most this share of
 # the one before.
 FEW_PASSES, FIRST_STEP, SHRINKS = 6, 1.0, 0.3
 # A step of so few nats is the last. Where a pass takes many nodes it may be larger: densities are
 # then right to about 1e-4 nats a row.
 CLOSE, CLOSE_BY_NODES = 1e-9, 1e-5
+# Where steps do not shrink, as for classes without noise, a search finds q to within so many nats.
+TOLERANCE = 1e-6
 # A q whose bound is more than FAR + FAR_PER_ROW N nats below its best does not count as fitted.
 FAR, FAR_PER_ROW = 1.0, 1e-3
 
@@ -251,7 +252,6 @@ class LeftOut:
         q = self._by_few_passes() or find_q(self.evaluator, TOLERANCE).state.q
         found = self.evaluator.family.marginals(self._projections(slice(i, i + 1)), q)
         return found.m[..., 0], found.V[..., 0]
-
 
     def _by_few_passes(self) -> tuple[Gaussian, ...] | None:
         """q after accelerated steps from the current sites; None where they do not shrink.

@@ -231,9 +231,7 @@ def expected_log_sum(
         own = [slope * d for d in (*first, *rest)]
         return h + value, *own[: len(others)], 1.0 - slope, *own[len(others) :], bend
 
-    return quadrature.expectation_exact_in_last(
-        both, means, variances, nodes, num_extra, lightest
-    )
+    return quadrature.expectation_exact_in_last(both, means, variances, nodes, num_extra, lightest)
 
 
 def expected_log_sum_exp(means: Array, variances: Array, nodes: int) -> tuple[Array, Array, Array]:

@@ -67,9 +67,7 @@ def begin_on_subsets(problem: Problem, monitor: Monitor, max_iters: int, fit: Fi
             with row_numbers(rows):
                 tolerance = PER_ROW * size * problem.starts.mean_weight
                 memory = fit(subset, stage, max_iters, tolerance, _scaled(memory, size, last))
-                q = subset.evaluator.gaussians(
-                    Gram.mixed((N / size,), (Gram.of(parts.q()),))
-                )
+                q = subset.evaluator.gaussians(Gram.mixed((N / size,), (Gram.of(parts.q()),)))
         except NumericalError:
             problem.restore(before)
             return new_memory()

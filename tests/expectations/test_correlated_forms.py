@@ -178,9 +178,7 @@ def test_the_score_of_a_log_sum_serves_every_level():
     V = A @ A.swapaxes(1, 2)
     V /= reduced.log_sum_score(V)[:, None, None]
     for nodes, limit in zip(quadrature.LEVELS, reduced.LOG_SUM_LIMITS, strict=True):
-        got, want = (
-            reduced.expected_log_sum_exp(means, limit * V, h)[0] for h in (nodes, 120)
-        )
+        got, want = (reduced.expected_log_sum_exp(means, limit * V, h)[0] for h in (nodes, 120))
         assert np.abs(got - want).max() < 1e-6, nodes
 
 
