@@ -56,9 +56,8 @@ FEW_PASSES, FIRST_STEP, SHRINKS = 6, 1.0, 0.3
 # A step of so few nats is the last. Where a pass takes many nodes it may be larger: densities are
 # then right to about 1e-4 nats a row.
 CLOSE, CLOSE_BY_NODES = 1e-9, 1e-5
-# Where steps do not shrink, a search finds q to within so many nats; of what takes nodes, such as
-# classes without noise, to within the second number.
-TOLERANCE, TOLERANCE_BY_NODES = 1e-9, 1e-7
+# Where steps do not shrink, a search finds q to within so many nats.
+TOLERANCE = 1e-9
 # A q whose bound is more than FAR + FAR_PER_ROW N nats below its best does not count as fitted.
 FAR, FAR_PER_ROW = 1.0, 1e-3
 
@@ -250,9 +249,7 @@ class LeftOut:
         self.shard.load_sites(sites)
         weights = np.where(np.arange(len(self.weights)) == i, 0.0, self.weights)
         self.shard.rows = replace(self.rows, weights=weights)
-        exact = self.likelihood.is_exact(self.variances)
-        tolerance = TOLERANCE if exact else TOLERANCE_BY_NODES
-        q = self._by_few_passes() or find_q(self.evaluator, tolerance).state.q
+        q = self._by_few_passes() or find_q(self.evaluator, TOLERANCE).state.q
         found = self.evaluator.family.marginals(self._projections(slice(i, i + 1)), q)
         return found.m[..., 0], found.V[..., 0]
 
