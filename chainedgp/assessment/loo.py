@@ -50,13 +50,14 @@ __all__ = ["LOO", "LeftOut", "compare", "influence", "loo"]
 
 BLOCK = 128  # The Pareto k of so many rows are found at once, by (BLOCK, size) draws a latent.
 REFIT = 200  # By default q is found anew without each of at most so many rows.
-TOLERANCE = 1e-9  # It is then found to within so many nats of the bound.
 # First by at most so many steps. The first may be of so many nats, each of at most this share of
 # the one before.
 FEW_PASSES, FIRST_STEP, SHRINKS = 6, 1.0, 0.3
 # A step of so few nats is the last. Where a pass takes many nodes it may be larger: densities are
 # then right to about 1e-4 nats a row.
 CLOSE, CLOSE_BY_NODES = 1e-9, 1e-5
+# Where steps do not shrink, a search finds q to within so many nats.
+TOLERANCE = 1e-9
 # A q whose bound is more than FAR + FAR_PER_ROW N nats below its best does not count as fitted.
 FAR, FAR_PER_ROW = 1.0, 1e-3
 

@@ -45,7 +45,7 @@ BATCH_NODES = 20
 # than so many nats a row, and makes at most so many epochs.
 LEVEL_GAIN, MOST_EPOCHS = 5e-5, 100
 # It then makes as many epochs again, at least so many: what large steps leave open is found then.
-LEAST_FALL = 8
+LEAST_FALL = 12
 # A fit that ends where it started says so if its last step was worse by so many nats a row.
 WORTH_TELLING = 1e-3
 # The fit to a subset that natural gradients start from takes at most this share of all work.

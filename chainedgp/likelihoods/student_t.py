@@ -200,6 +200,12 @@ class HetStudentTNu(OneForm, Family):
         dcovariances.append(2.0 * dv_t - 0.5 * tilted[3])
         return Form(constant - 0.5 * m_g + value, dmeans, (dv_f, dv_t, dv_h), dcovariances)
 
+    def cdf(self, y: Array, f: Array, g: Array, h: Array) -> Array:
+        """P(Y ≤ y): that of a Student-t at (y − f) e^{−g/2}."""
+        with np.errstate(all="ignore"):
+            nu, _, scale = self._arguments(f, g, h)
+            return stdtr(nu, (y - f) / scale)
+
     def log_tails(self, y: Array, f: Array, g: Array, h: Array) -> tuple[Array, Array]:
         """Those of `HetStudentT` at ν = e^h."""
         nu, *_ = self._arguments(f, g, h)

@@ -43,11 +43,15 @@ POLISH = 0.05
 ROUGH_COUNT, FINE_COUNT = 1e-4, 1e-9
 """Quantiles that are counts are found to these relative errors before and after F is resolved."""
 
-FEW: dict[int, tuple[int, ...]] = {2: (3, 5, 8, 12), 3: (3, 5, 8)}
+FEW: dict[int, tuple[int, ...]] = {2: (3, 5, 8, 12), 3: (3, 4, 6, 8)}
 """So many Gauss–Hermite nodes for each of two or three latents are tried one after the other."""
 SAME, SAME_DENSITY = 3e-6, 1e-3
 """Two such rules say the same if logit F and log p differ by at most this: the larger one has an
 error far below it where the integrand is smooth, and of its size where there is a kink."""
+AT_ATOMS: dict[int, tuple[int, int]] = {1: (6, 10), 2: (4, 7), 3: (3, 5)}
+"""So many nodes, in one dimension to three, tell whether a quantile is an atom."""
+SURE = 10.0
+"""They do if its level is so many times farther from the ends of the jump than they differ."""
 
 
 def mixture_cdf(mixture: Mixture, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -89,11 +93,29 @@ def _at_atoms(
     result = np.full(len(q), np.nan)
     each, back = np.unique(rows, return_inverse=True)  # All levels of a row ask for the same.
     for atom in atoms:
-        y = np.full(len(each), atom)
-        top = mixture_cdf(mixture, y, each)[back]
-        mass = np.exp(log_expectation(mixture, mixture.log_density, y, each))[back]
-        result[(q > top - mass) & (q <= top)] = atom
+        (bottom, top), error = _jump_by_few_nodes(mixture, atom, each)
+        near = np.minimum(np.abs(q - bottom[back]), np.abs(q - top[back]))
+        i = np.unique(back[~(near > SURE * error[back])])
+        if len(i):
+            y = np.full(len(i), atom)
+            top[i] = mixture_cdf(mixture, y, each[i])
+            bottom[i] = top[i] - np.exp(log_expectation(mixture, mixture.log_density, y, each[i]))
+        result[(q > bottom[back]) & (q <= top[back])] = atom
     return result, np.flatnonzero(np.isnan(result))
+
+
+def _jump_by_few_nodes(
+    mixture: Mixture, atom: float, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """F below and at an atom (2, N) by a few nodes, and how far fewer nodes are from it (N,)."""
+    ends = np.full((2, 2, len(rows)), np.nan)
+    for k, count in enumerate(AT_ATOMS.get(mixture.dim, ())):
+        grid = few_nodes(mixture.dim, count)
+        for part in row_blocks(len(rows), grid.size):
+            nodes = _Nodes(mixture, rows[part], grid)
+            top, log_mass = nodes.cdf_and_density(np.full(len(nodes.rows), atom))
+            ends[k, :, part] = top - np.exp(log_mass), top
+    return ends[1], np.abs(ends[1] - ends[0]).max(axis=0) + 1e-12
 
 
 def _refined(

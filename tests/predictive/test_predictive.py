@@ -966,3 +966,30 @@ def test_few_nodes_of_a_density_alone_must_agree(monkeypatch):
     monkeypatch.setattr(tables, "SAME", np.inf)
     wrong = Predictive(HetLogistic(), *given).ppf(levels)
     assert np.abs(truth.cdf(wrong) - levels).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "joint"),
+    [("ZeroOneInflatedBeta", False), ("Hurdle(HetGamma)", True), ("Inflated", True)],
+)
+def test_quantiles_at_atoms_are_those_of_many_nodes(monkeypatch, name, joint):
+    """A few nodes tell which quantiles are atoms, and leave to many those that are close to one."""
+    likelihood = {
+        "ZeroOneInflatedBeta": likelihoods.ZeroOneInflatedBeta(),
+        "Hurdle(HetGamma)": likelihoods.Hurdle(likelihoods.HetGamma()),
+        "Inflated": likelihoods.Inflated(likelihoods.HetGaussian(), at=[0.3]),
+    }[name]
+    b, n, rng = len(likelihood.latents), 6, np.random.default_rng(4)
+    means, A = 0.5 * rng.standard_normal((n, b)), 0.3 * rng.standard_normal((n, b, b))
+    V = A @ A.swapaxes(1, 2) + 0.01 * np.eye(b)
+    p = Predictive(likelihood, means, V if joint else np.einsum("njj->nj", V))
+    top = p.cdf(np.full((n, 1), likelihood.atoms[0]))
+    levels = np.unique(
+        np.concatenate([[0.03, 0.4, 0.97], (top - 1e-9).ravel(), (top + 1e-9).ravel()])
+    )
+    few = p.ppf(levels)
+    monkeypatch.setattr(quantiles, "AT_ATOMS", {})
+    many = p.ppf(levels)
+    assert np.isin(few, likelihood.atoms).any() and not np.isin(few, likelihood.atoms).all()
+    np.testing.assert_array_equal(np.isin(few, likelihood.atoms), np.isin(many, likelihood.atoms))
+    np.testing.assert_allclose(few, many, rtol=1e-6, atol=1e-9)
