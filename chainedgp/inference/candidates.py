@@ -6,7 +6,7 @@ a latent that hardly matters may spoil the others. No single start is safe from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from paramz import Param
 from ..errors import NumericalError
 from ..kernels import Kernel
 from ..likelihoods.density_check import row_numbers
+from ..linalg import Array
 from ..parameters.roles import Role
 from .lbfgs import Outcome
 from .problem import Best, Problem
@@ -106,6 +107,8 @@ def _ideas(problem: Problem, values: dict[str, float]) -> Iterator[tuple[str, Id
         screen = screen_inputs(parts.likelihood, problem.rows, starts.constants, unordered)
         if screen.relevant.any():
             yield "inputs screened", partial(_screened, problem, screen)
+        if np.isfinite(screen.together).any():
+            yield "inputs together", partial(_together, problem, screen)
         if len(parts.kernels) > 1:
             yield "one latent first", partial(_one_latent_first, problem, screen, values)
     if parts.likelihood.symmetric:
@@ -117,6 +120,12 @@ def _ideas(problem: Problem, values: dict[str, float]) -> Iterator[tuple[str, Id
 def _screened(problem: Problem, screen: Screen, rough: Callable[..., Outcome]) -> Outcome:
     """Lengthscales as the screen of the inputs found them."""
     _set_lengthscales(problem, screen)
+    return rough()
+
+
+def _together(problem: Problem, screen: Screen, rough: Callable[..., Outcome]) -> Outcome:
+    """Lengthscales of a GP of all inputs, where that tells more than the best input alone."""
+    _set_together(problem, screen)
     return rough()
 
 
@@ -142,9 +151,12 @@ def _one_latent_first(
     A constant latent is one with a small prior variance: every point on the way is one of the
     model, whose special case is thus compared with the other starts.
     """
-    plain, screened = (values.get(name, -np.inf) for name in ("as given", "inputs screened"))
-    if screened > plain:
+    before = {"as given": -np.inf, **values}
+    best = max(before, key=lambda name: before[name])
+    if best == "inputs screened":
         _set_lengthscales(problem, screen)
+    elif best == "inputs together":
+        _set_together(problem, screen)
     others = list(zip(problem.parts.kernels, problem.starts.scales, strict=True))[1:]
     for kernel, scale in others:
         _set_spread(problem, kernel, HELD * scale)
@@ -160,19 +172,32 @@ def _set_lengthscales(problem: Problem, screen: Screen) -> None:
     The lengthscales of k inputs that matter are √k times those of one: distances grow like that. A
     latent of which no input tells anything keeps what it has.
     """
-    vector = problem.free_vector()
     spread = input_spread(problem.sample.X, problem.parts.unordered_columns)
+    found = zip(screen.relevant, screen.lengthscales, strict=True)
+    _write_lengthscales(problem, [
+        np.where(relevant, np.sqrt(relevant.sum()) * lengths, LONG * spread)
+        if relevant.any() else None
+        for relevant, lengths in found
+    ])  # fmt: skip
+
+
+def _set_together(problem: Problem, screen: Screen) -> None:
+    """Lengthscales of a GP of all inputs; a latent of which it tells nothing keeps what it has."""
+    lengths = [each if np.isfinite(each).all() else None for each in screen.together]
+    _write_lengthscales(problem, lengths)
+
+
+def _write_lengthscales(problem: Problem, lengths: Sequence[Array | None]) -> None:
+    """Lengthscales (D,) for the kernel of each latent; None leaves one as it is."""
+    vector = problem.free_vector()
     x = vector.read()
-    for kernel, relevant, found in zip(
-        problem.parts.kernels, screen.relevant, screen.lengthscales, strict=True
-    ):
-        if not relevant.any():
+    for kernel, own in zip(problem.parts.kernels, lengths, strict=True):
+        if own is None:
             continue
-        lengths = np.where(relevant, np.sqrt(relevant.sum()) * found, LONG * spread)
         for part in kernel.simple_parts:
             if part.leaves_with(Role.PERIOD):
                 continue  # There a lengthscale is a share of a period.
-            of_columns = lengths[part.columns]
+            of_columns = own[part.columns]
             for leaf in part.leaves_with(Role.LENGTHSCALE):
                 each = leaf.size == of_columns.size
                 x = vector.with_values(x, leaf, of_columns if each else of_columns.min())

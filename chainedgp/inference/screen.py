@@ -19,13 +19,15 @@ from ..likelihoods import Likelihood
 from ..linalg import Array
 from .starts import input_spread
 
-__all__ = ["OneInput", "Screen", "screen_inputs", "working_targets"]
+__all__ = ["Screen", "Trial", "all_inputs", "one_input", "screen_inputs", "working_targets"]
 
 # At most about so many rows are screened, evenly taken from larger data.
 SCREEN_ROWS = 1000
 # A one-dimensional GP has at most so many inducing inputs, quantiles of its column.
 INDUCING = 40
-# Its lengthscales, in standard deviations of the input, and the share of noise in the variance.
+# A GP of all inputs together has at most so many.
+TOGETHER = 300
+# Lengthscales are, in standard deviations of the input, and the share of noise in the variance.
 LENGTHSCALES = (0.1, 0.22, 0.5, 1.1, 2.5)
 NOISE_SHARES = (0.03, 0.15, 0.4, 0.7, 0.9)
 # An input matters where its GP is better than noise alone by so many nats, and by this share of
@@ -44,10 +46,13 @@ class Screen:
 
     gains : nats by which the best GP of that input alone is better than noise.
     lengthscales : of that GP, in units of the input.
+    together : (b, D) lengthscales of the best GP of all inputs together, NaN for a latent of which
+        it tells no more than the best input alone.
     """
 
     gains: Array
     lengthscales: Array
+    together: Array
 
     @property
     def relevant(self) -> np.ndarray:
@@ -71,9 +76,12 @@ def screen_inputs(
     weights = np.ones(len(X)) if rows.weights is None else np.asarray(rows.weights, dtype=float)
     targets = working_targets(likelihood, rows, constants, weights)
     inputs = [
-        OneInput(column, weights, levels=d in unordered) for d, column in enumerate((X / spread).T)
+        one_input(column, weights, levels=d in unordered) for d, column in enumerate((X / spread).T)
     ]
     gains, lengthscales, means = _tried(inputs, targets)
+    gain, length, _ = all_inputs(X / spread, weights, unordered).fit(targets)
+    more = (gain > gains.max(axis=1) + LEAST_GAIN) & (X.shape[1] > 1)
+    together = np.where(more, length, np.nan)[:, None] * spread
     every = np.arange(len(targets))
     left, taken = targets.copy(), np.zeros(gains.shape, dtype=bool)
     now, now_means = gains, means
@@ -87,10 +95,10 @@ def screen_inputs(
         now, lengths, now_means = _tried(inputs, left)
         better = ~taken & (now > gains) & going[:, None]
         gains, lengthscales = np.where(better, now, gains), np.where(better, lengths, lengthscales)
-    return Screen(gains, lengthscales * spread)
+    return Screen(gains, lengthscales * spread, together)
 
 
-def _tried(inputs: list[OneInput], targets: Array) -> tuple[Array, Array, Array]:
+def _tried(inputs: list[Trial], targets: Array) -> tuple[Array, Array, Array]:
     """Gains (b, D) and lengthscales (b, D) of the inputs, and what each explains (b, D, n)."""
     found = [one.fit(targets) for one in inputs]
     gains, lengthscales, means = (np.stack(part, axis=1) for part in zip(*found, strict=True))
@@ -115,8 +123,8 @@ def working_targets(likelihood: Likelihood, rows: Rows, constants: Array, weight
     return np.stack(targets)
 
 
-class OneInput:
-    """GPs of one column with given lengthscales, on any targets.
+class Trial:
+    """GPs of one or all inputs with given lengthscales, on any targets.
 
     z ~ N(0, a K + s/w), a + s the variance of z, against a = 0. K is the sparse one of M inducing
     inputs, K = AᵀA, and the bound that of sparse GP regression: one eigendecomposition of A diag(w)
@@ -127,25 +135,15 @@ class OneInput:
 
     and the mean of the GP at the rows is Aᵀ V diag(a/(s + a λ)) p.
 
-    levels : whether the column has levels of a category, any two of which are two standard
-        deviations apart, as 0 and 1 are. The most frequent levels are then the inducing inputs.
+    apart, away : squared distances (M, M) between inducing inputs and (M, n) to the rows.
     """
 
-    def __init__(self, column: Array, weights: Array, levels: bool = False) -> None:
+    def __init__(self, apart: Array, away: Array, weights: Array) -> None:
         self.weights, self.total = weights, float(weights.sum())
-        if levels:
-            found, counts = np.unique(column, return_counts=True)
-            inducing = found[np.argsort(-counts, kind="stable")[:INDUCING]]
-        else:
-            inducing = np.unique(np.quantile(column, np.linspace(0.0, 1.0, INDUCING)))
-        apart, away = inducing[:, None] - inducing, inducing[:, None] - column
-        if levels:
-            apart, away = ((d != 0.0) / LEVEL_SPREAD for d in (apart, away))
         self.bases: list[tuple[Array, Array, float]] = []  # λ (M,), VᵀA (M, n), tr(W (1 − AᵀA))
         for length in LENGTHSCALES:
-            Kuu = np.exp(-0.5 * np.square(apart / length))
-            Kuf = np.exp(-0.5 * np.square(away / length))
-            L = np.linalg.cholesky(Kuu + 1e-6 * np.eye(len(inducing)))
+            Kuu, Kuf = (np.exp(-0.5 * d2 / length**2) for d2 in (apart, away))
+            L = np.linalg.cholesky(Kuu + 1e-6 * np.eye(len(Kuu)))
             A = solve_triangular(L, Kuf, lower=True)
             lam, V = np.linalg.eigh((A * weights) @ A.T)
             left = float(weights @ np.maximum(1.0 - np.einsum("mn,mn->n", A, A), 0.0))
@@ -175,3 +173,39 @@ class OneInput:
                 best[b], lengthscale[b], mean[b] = found[b], length, (p[b] * shrunk[b, k[b]]) @ VA
         none = square <= 0.0
         return np.where(none, 0.0, best), lengthscale, np.where(none[:, None], 0.0, mean)
+
+
+def one_input(column: Array, weights: Array, levels: bool = False) -> Trial:
+    """GPs of one column (n,), in standard deviations.
+
+    levels : whether the column has levels of a category, any two of which are two standard
+        deviations apart, as 0 and 1 are. The most frequent levels are then the inducing inputs.
+    """
+    if levels:
+        found, counts = np.unique(column, return_counts=True)
+        inducing = found[np.argsort(-counts, kind="stable")[:INDUCING]]
+    else:
+        inducing = np.unique(np.quantile(column, np.linspace(0.0, 1.0, INDUCING)))
+    apart, away = inducing[:, None] - inducing, inducing[:, None] - column
+    if levels:
+        apart, away = ((d != 0.0) / LEVEL_SPREAD for d in (apart, away))
+    return Trial(apart**2, away**2, weights)
+
+
+def all_inputs(X: Array, weights: Array, unordered: Sequence[int] | np.ndarray = ()) -> Trial:
+    """GPs of all columns (n, D), in standard deviations, with one lengthscale for all of them.
+
+    They see what no input alone shows, as in sin(x_1) cos(x_2). The inducing inputs are rows.
+    """
+    rows = X[np.unique(np.linspace(0, len(X) - 1, min(len(X), TOGETHER)).astype(int))]
+    rows = np.unique(rows, axis=0)
+    ordered = np.setdiff1d(np.arange(X.shape[1]), np.asarray(unordered, dtype=int))
+
+    def distances(others: Array) -> Array:
+        d2 = np.zeros((len(rows), len(others)))
+        for d in range(X.shape[1]):
+            step = rows[:, d, None] - others[:, d]
+            d2 += step**2 if d in ordered else (step != 0.0) / LEVEL_SPREAD**2
+        return d2
+
+    return Trial(distances(rows), distances(X), weights)

@@ -10,8 +10,9 @@ from chainedgp.inference import candidates, screen
 from chainedgp.inference.screen import (
     LENGTHSCALES,
     NOISE_SHARES,
-    OneInput,
     Screen,
+    all_inputs,
+    one_input,
     screen_inputs,
     working_targets,
 )
@@ -42,7 +43,7 @@ def test_a_screen_is_an_exact_gp_of_one_input():
     targets = np.stack([np.sin(3.0 * column), np.zeros(80), column])
     targets += 0.3 * rng.standard_normal(targets.shape)
     targets -= targets.mean(axis=1, keepdims=True)
-    gains, lengthscales, means = OneInput(column, np.ones(80)).fit(targets)
+    gains, lengthscales, means = one_input(column, np.ones(80)).fit(targets)
     for z, gain, lengthscale, mean in zip(targets, gains, lengthscales, means, strict=True):
         exact = {
             (length, share): exact_gain(column, z, length, share)
@@ -63,8 +64,8 @@ def test_a_weight_counts_rows_in_the_screen(monkeypatch):
     column = rng.uniform(-1.7, 1.7, 60)
     z = np.sin(3.0 * column)[None] + 0.3 * rng.standard_normal((1, 60))
     count = rng.integers(0, 4, 60)
-    weighted = OneInput(column, count.astype(float)).fit(z)
-    copies = OneInput(np.repeat(column, count), np.ones(sum(count)))
+    weighted = one_input(column, count.astype(float)).fit(z)
+    copies = one_input(np.repeat(column, count), np.ones(sum(count)))
     repeated = copies.fit(np.repeat(z, count, axis=1))
     np.testing.assert_allclose(weighted[0], repeated[0], atol=0.01)
     np.testing.assert_allclose(weighted[1], repeated[1])
@@ -89,6 +90,44 @@ def test_the_screen_finds_the_input_that_matters(likelihood):
     assert 0.1e3 < found.lengthscales[0, 2] < 0.6e3
 
 
+def waves_together(n=300, seed=0):
+    """No input alone shows anything of y."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, (n, 2))
+    return X, 2.0 * np.sin(3.0 * X[:, 0]) * np.cos(3.0 * X[:, 1]) + 0.05 * rng.standard_normal(n)
+
+
+@pytest.mark.filterwarnings("ignore::chainedgp.errors.ConvergenceWarning")
+def test_inputs_that_matter_only_together_are_found():
+    X, y = waves_together()
+    m = cgp.ChainedGP(X, y, likelihoods.HetGaussian(), num_inducing=100)
+    found = screen_inputs(m.likelihood, m.problem.rows, m.problem.starts.constants)
+    assert 0.1 < found.together[0].min() and found.together[0].max() < 1.0
+    result = m.optimize(max_iters=50)
+    assert "inputs together" in result.starts
+    fresh = np.random.default_rng(9).uniform(-2.8, 2.8, (300, 2))
+    truth = 2.0 * np.sin(3.0 * fresh[:, 0]) * np.cos(3.0 * fresh[:, 1])
+    error = m.predict(fresh)[0][:, 0] - truth
+    assert np.sqrt(np.mean(error**2)) < 0.5 * truth.std()
+
+
+def test_all_inputs_are_an_exact_gp():
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((60, 3))
+    z = np.sin(X[:, 0] * X[:, 1]) + 0.2 * rng.standard_normal(60)
+    z -= z.mean()
+    (gain,), (length,), _ = all_inputs(X, np.ones(60)).fit(z[None])
+    square = np.square(X[:, None] - X).sum(-1)
+    v, exact = np.mean(z**2), {}
+    for ell in LENGTHSCALES:
+        for share in NOISE_SHARES:
+            K = v * ((1 - share) * np.exp(-0.5 * square / ell**2) + share * np.eye(60))
+            exact[ell, share] = multivariate_normal(cov=K).logpdf(z)
+    noise = multivariate_normal(cov=v * np.eye(60)).logpdf(z)
+    assert gain == pytest.approx(max(exact.values()) - noise, abs=0.02)
+    assert length == max(exact, key=exact.get)[0]
+
+
 def test_a_weak_input_is_found_beside_a_strong_one():
     rng = np.random.default_rng(7)
     X = rng.standard_normal((108, 30))
@@ -104,7 +143,8 @@ def test_a_weak_input_is_found_beside_a_strong_one():
 
 
 def test_an_accident_beside_a_strong_signal_does_not_matter():
-    found = Screen(np.array([[-1.9, 1.3, 146.3, 4.8], [2.0, 4.8, 3.5, -1.0]]), np.ones((2, 4)))
+    gains = np.array([[-1.9, 1.3, 146.3, 4.8], [2.0, 4.8, 3.5, -1.0]])
+    found = Screen(gains, np.ones((2, 4)), np.full((2, 4), np.nan))
     expected = [[False, False, True, False], [False, True, True, False]]
     np.testing.assert_array_equal(found.relevant, expected)
 
