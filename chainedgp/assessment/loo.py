@@ -53,8 +53,8 @@ REFIT = 200  # By default q is found anew without each of at most so many rows.
 # First by at most so many steps. The first may be of so many nats, each of at most this share of
 # the one before.
 FEW_PASSES, FIRST_STEP, SHRINKS = 6, 1.0, 0.3
-# A step of so few nats is the last. Where a pass takes many nodes it may be larger: densities are
-# then right to about 1e-4 nats a row.
+# A step of so few nats is the last. Where a pass takes many nodes it may be larger: log-densities
+# are then right to about 1e-4, of rows far out to 1e-4 of themselves.
 CLOSE, CLOSE_BY_NODES = 1e-9, 1e-5
 # Where steps do not shrink, a search finds q to within so many nats.
 TOLERANCE = 1e-9

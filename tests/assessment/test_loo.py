@@ -8,7 +8,7 @@ from chainedgp import ChainedGP, kernels, likelihoods, means, metrics
 from chainedgp.assessment.censoring import Censoring
 from chainedgp.assessment.components import additive_parts
 from chainedgp.assessment.cross_validation import cross_validate
-from chainedgp.assessment.loo import LOO, compare
+from chainedgp.assessment.loo import LOO, LeftOut, compare
 from chainedgp.errors import ChainedGPWarning, ConvergenceWarning, InputError
 from chainedgp.sampling.pareto import fit_pareto, tail_shape
 
@@ -576,3 +576,27 @@ def test_a_row_of_weight_two_is_two_rows_in_folds():
     for column in ("nlpd", "mae", "rmse", "coverage", "width"):
         np.testing.assert_allclose(one[column], two[column], rtol=1e-6)
         assert (np.abs(one[column] - plain[column]) > 1e-4).all()
+
+
+@pytest.mark.filterwarnings("ignore:The Pareto k")
+@pytest.mark.parametrize(("name", "atol"), [("HetStudentT", 1e-5), ("density alone", 1e-4)])
+def test_few_passes_find_what_a_search_finds(monkeypatch, name, atol):
+    """Accelerated steps without a safeguard end at the q of the search that has one."""
+
+    class Logistic(likelihoods.Likelihood):
+        latents = ("location", "log_scale")
+
+        def log_density(self, y, f, g):
+            z = np.abs(y - f) * np.exp(-g)
+            return -z - g - 2 * np.log1p(np.exp(-z))
+
+    _, X, y, _ = problem("HetStudentT", 1, 60)
+    likelihood = Logistic() if name == "density alone" else likelihoods.HetStudentT()
+    m = ChainedGP(X, y, likelihood, num_inducing=8, num_threads=1)
+    m.optimize(messages=False)
+    quick, few = m.loo(refit=12), []
+    given = LeftOut._by_few_passes
+    monkeypatch.setattr(LeftOut, "_by_few_passes", lambda left: few.append(given(left)))
+    search = m.loo(refit=12)
+    assert sum(q is not None for q in few) >= 8  # they did not all have to be searched for
+    np.testing.assert_allclose(quick.pointwise, search.pointwise, rtol=atol, atol=atol)
