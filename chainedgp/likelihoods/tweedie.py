@@ -22,7 +22,7 @@ FEW, SOME, MANY = 4.0, 45.0, 24
 """A sum over the number j of amounts has 40 terms where its mode is below FEW, 130 below SOME, and
 else MANY on either side of the mode, at steps of half its width: it is smooth in j there."""
 MOST = 1e18  # numpy draws from no larger rate.
-EDGE = 1e-3  # A power closer to 1 or 2 counts as one that is so far away: amounts stay countable.
+EDGE = 0.01  # A power closer to 1 or 2 counts as one that is so far away: amounts stay countable.
 
 
 class Tweedie(OneForm, Likelihood):
