@@ -60,11 +60,13 @@ class Tweedie(OneForm, Likelihood):
         f, g = _of_exposure(f, g, power, exposure)
         with np.errstate(all="ignore"):
             one, two, log_y = power - 1.0, 2.0 - power, np.log(np.maximum(y, 5e-324))
+            none = -np.exp(np.minimum(two * f - g, 690.0)) / two
+            if not np.any(np.greater(y, 0.0)):  # No row needs the sum.
+                return np.where(np.equal(y, 0.0), none, -np.inf)
             x = np.clip(log_y - f, -1e4, 1e4)
             deviance = np.exp(np.minimum(two * log_y - g, 700.0)) * _excess(x, one, two)
             series = _series(two * log_y - g - np.log(two), two / one)[0]
             beside = series - log_y - np.minimum(np.nan_to_num(deviance, nan=np.inf), 1e300)
-            none = -np.exp(np.minimum(two * f - g, 690.0)) / two
             return np.where(np.greater(y, 0.0), beside, np.where(np.equal(y, 0.0), none, -np.inf))
 
     def dlog_density(
