@@ -358,12 +358,13 @@ class _StudentT:
 
 def _z(x: Array, w: Array, g: Array) -> Array:
     """z = x (e^w − 1)/w e^{−g}, so far that z² is finite."""
-    return np.clip(x * exprel(np.minimum(w, 700.0)) * np.exp(np.negative(g)), -FARTHEST, FARTHEST)
+    inverse = np.exp(np.minimum(-np.asarray(g), 600.0))
+    return np.clip(x * exprel(np.minimum(w, 700.0)) * inverse, -FARTHEST, FARTHEST)
 
 
 def _end(g: Array, power: Array) -> Array:
     """b = 1/(σ|λ|), infinite at λ = 0."""
-    return np.exp(np.negative(g)) / np.maximum(np.abs(power), 1e-300)
+    return np.exp(np.minimum(-np.asarray(g), 600.0)) / np.maximum(np.abs(power), 1e-40)
 
 
 def _log_slope(w: Array) -> Array:

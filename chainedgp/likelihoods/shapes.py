@@ -213,7 +213,7 @@ class SHASH(_Shaped):
         A = -z * z * z / np.sqrt(1.0 + z * z)
         slope = A * delta - edge / D  # D L_r
         share = r / D
-        df = np.exp(np.negative(g)) / (-delta * D) * slope
+        df = np.exp(np.minimum(-np.asarray(g), 600.0)) / (-delta * D) * slope
         rise = 2.0 * np.sinh(0.5 * np.clip(u, -600.0, 600.0)) ** 2  # cosh u − 1
         dk = -sech2 * (A * delta * rise + share) / D
         return df, -1.0 - share * slope, dk, share * slope - A * a
@@ -301,7 +301,7 @@ def _standard(y: Array, f: Array, g: Array, k: Array, h: Array) -> Arrays:
     (r + s)² + 1 − s².
     """
     k, tau = np.clip(k, -MOST_SKEW, MOST_SKEW), np.exp(np.clip(h, -20.0, 20.0))
-    r = np.clip((y - f) * (np.exp(np.negative(g)) * tau), -LARGEST, LARGEST)
+    r = np.clip((y - f) * (np.exp(np.minimum(-np.asarray(g), 600.0)) * tau), -LARGEST, LARGEST)
     sech2, edge = 4.0 * expit(2.0 * k) * expit(-2.0 * k), r + np.tanh(k)
     u = np.arcsinh(edge * np.cosh(k)) - k
     D = np.sqrt(edge * edge + sech2)

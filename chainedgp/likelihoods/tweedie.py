@@ -22,6 +22,7 @@ FEW, SOME, MANY = 4.0, 45.0, 24
 """A sum over the number j of amounts has 40 terms where its mode is below FEW, 130 below SOME, and
 else MANY on either side of the mode, at steps of half its width: it is smooth in j there."""
 MOST = 1e18  # numpy draws from no larger rate.
+EDGE = 0.01  # A power closer to 1 or 2 counts as one that is so far away: amounts stay countable.
 
 
 class Tweedie(OneForm, Likelihood):
@@ -55,14 +56,17 @@ class Tweedie(OneForm, Likelihood):
         self, y: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0
     ) -> Array:
         """As in the class docstring; −λ at 0, and −inf below."""
+        power = _inside(power)
         f, g = _of_exposure(f, g, power, exposure)
         with np.errstate(all="ignore"):
             one, two, log_y = power - 1.0, 2.0 - power, np.log(np.maximum(y, 5e-324))
+            none = -np.exp(np.minimum(two * f - g, 690.0)) / two
+            if not np.any(np.greater(y, 0.0)):  # No row needs the sum.
+                return np.where(np.equal(y, 0.0), none, -np.inf)
             x = np.clip(log_y - f, -1e4, 1e4)
             deviance = np.exp(np.minimum(two * log_y - g, 700.0)) * _excess(x, one, two)
             series = _series(two * log_y - g - np.log(two), two / one)[0]
             beside = series - log_y - np.minimum(np.nan_to_num(deviance, nan=np.inf), 1e300)
-            none = -np.exp(np.minimum(two * f - g, 690.0)) / two
             return np.where(np.greater(y, 0.0), beside, np.where(np.equal(y, 0.0), none, -np.inf))
 
     def dlog_density(
@@ -80,6 +84,7 @@ class Tweedie(OneForm, Likelihood):
     def _slopes(
         self, y: Array, f: Array, g: Array, power: Value, exposure: Value, with_power: bool
     ) -> Arrays:
+        power = _inside(power)
         f, g = _of_exposure(f, g, power, exposure)
         zero = np.less_equal(y, 0.0)
         with np.errstate(all="ignore"):
@@ -107,6 +112,7 @@ class Tweedie(OneForm, Likelihood):
 
         E[e^{−g + a x}] = exp(a (m + c) + a² v/2 − m_g + v_g/2), m the mean of x, c = cov(f, g).
         """
+        power = float(_inside(power))
         one, two, c, log_e = power - 1.0, 2.0 - power, q.covariance(0, 1), np.log(exposure)
         (m_f, m_g), (v, v_g) = q.means, q.variances
         m_f, m_g, zero = m_f + log_e, m_g - one * log_e, y == 0.0
@@ -139,18 +145,19 @@ class Tweedie(OneForm, Likelihood):
         self, y: Array, means: Array, variances: Array, *, power: Value, exposure: Value = 1.0
     ) -> Array:
         """v_g/(2 (p − 1))²: f is integrated exactly, and S bends more the closer p is to 1."""
-        return variances[:, 1] / (4.0 * (power - 1.0) ** 2)
+        return variances[:, 1] / (4.0 * (_inside(power) - 1.0) ** 2)
 
     def joint_node_score(
         self, y: Array, means: Array, covariances: Array, *, power: Value, exposure: Value = 1.0
     ) -> Array:
         """As `node_score`: what has nodes is a function of g alone."""
-        return covariances[:, 1, 1] / (4.0 * (power - 1.0) ** 2)
+        return covariances[:, 1, 1] / (4.0 * (_inside(power) - 1.0) ** 2)
 
     def _amounts(
         self, f: Array, g: Array, power: Value, exposure: Value
     ) -> tuple[Array, Array, Array]:
         """Their mean number λ, the logarithm of the scale of each, and the shape α."""
+        power = _inside(power)
         f, g = _of_exposure(f, g, power, exposure)
         with np.errstate(over="ignore"):
             rate = np.exp(np.minimum((2.0 - power) * f - g, 690.0)) / (2.0 - power)
@@ -167,7 +174,7 @@ class Tweedie(OneForm, Likelihood):
     ) -> Array:
         """φ μ^p times the exposure."""
         with np.errstate(over="ignore"):
-            return exposure * np.exp(g + power * np.asarray(f))
+            return exposure * np.exp(g + _inside(power) * np.asarray(f))
 
     def cdf(self, y: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0) -> Array:
         """e^{−λ} + Σ_j Poisson(j; λ) P(jα, y/γ), P the incomplete gamma function; 0 below 0."""
@@ -258,6 +265,11 @@ class Tweedie(OneForm, Likelihood):
         mean = float(np.sum(y) / np.sum(e)) or 0.5 / float(np.sum(e))
         spread = float(np.sum((y - e * mean) ** 2) / np.sum(e)) or mean**2
         return np.array([np.log(mean), np.log(spread) - float(np.mean(power)) * np.log(mean)])
+
+
+def _inside(power: Value) -> Array:
+    """The power, not too close to 1 and 2."""
+    return np.clip(power, 1.0 + EDGE, 2.0 - EDGE)
 
 
 def _of_exposure(f: Array, g: Array, power: Value, exposure: Value) -> tuple[Array, Array]:

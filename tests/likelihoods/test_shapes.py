@@ -202,6 +202,17 @@ def test_extreme_latents(name):
     assert not any(np.isnan(part).any() for part in rest)
 
 
+def test_a_scale_that_vanishes():
+    """A log-scale of −90,000, at the median: −g, and no NaN of 0 · ∞."""
+    y, g = np.array([3.0]), np.array([-9e4])
+    value = L.SHASH().log_density(y, y, g, skewness=0.2, tail=1.0)
+    assert value[0] == pytest.approx(9e4, rel=1e-3)
+    for lik in (L.BoxCoxNormal(), L.BoxCoxT()):
+        assert not np.isnan(lik.log_density(y, np.log(y), g, **lik.parameter_values())).any()
+    edge = L.Tweedie().log_density(y, y, np.zeros(1), power=1.0)
+    assert np.isfinite(edge).all()
+
+
 CONSTANTS = [
     ("SHASH", {"skewness": 0.4, "tail": 1.3}, "skewness"),
     ("BoxCoxNormal", {"power": -0.4}, "power"),
