@@ -12,8 +12,9 @@ class at new places. The most probable class is the decision; where no class is 
 60 %, somebody should go and look.
 
 Run it with no arguments. It prints probabilities and decisions for five places, and a table of
-decisions against truth at places that were not fitted, and writes a map. It needs pandas:
-pip install pandas.
+decisions against truth at places that were not fitted, and writes a map. Beside it is the
+calibration at these places: how often a class occurred that was predicted with some probability. It
+needs pandas: pip install pandas.
 """
 
 import argparse
@@ -53,18 +54,22 @@ def decide(probabilities):
     return probabilities.idxmax(axis=1).where(clear, "look").rename("decision")
 
 
-def draw(model, path):
-    """Probabilities as mixed colours; dots where the decision is not clear."""
-    ax = model.plot()
+def draw(model, test, path):
+    """Probabilities as mixed colours, dots where the decision is not clear; and the calibration."""
+    figure, (ax, right) = plt.subplots(
+        1, 2, figsize=(9.2, 4.2), layout="constrained", width_ratios=(3, 2)
+    )
+    model.plot(ax=ax)
     altitude, rain = np.linspace(*ax.get_xlim(), 80), np.linspace(*ax.get_ylim(), 80)
     grid = np.stack([part.ravel() for part in np.meshgrid(altitude, rain)], axis=1)
     largest = model.predict_proba(grid).max(axis=1).reshape(80, 80)
     ax.contourf(altitude, rain, largest, levels=[0, CLEAR], colors="none", hatches=["..."])
     ax.contour(altitude, rain, largest, levels=[CLEAR], colors="black", linewidths=0.8)
     ax.fill([], [], facecolor="none", edgecolor="black", hatch="...", label="look")
-    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8, ncols=2)
-    ax.figure.savefig(path, dpi=150)
-    plt.close(ax.figure)
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8, ncols=4)
+    model.plot_calibration(*test, ax=right)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
     print(f"figure: {path}")
 
 
@@ -81,24 +86,19 @@ def main():
     print(model.optimize())
 
     names = ["valley", "dry slope", "wood", "tree line", "summit"]
-    heights, rains = [400.0, 500.0, 1300.0, 1900.0, 2300.0], [1400.0, 550.0, 1100.0, 1200.0, 1600.0]
+    heights, rains = [400.0, 500.0, 1300.0, 1930.0, 2300.0], [1400.0, 550.0, 1100.0, 1200.0, 1600.0]
     new = pd.DataFrame({"altitude (m)": heights, "rain (mm/year)": rains}, index=names)
     probabilities = model.predict_proba(new)
     print(pd.concat([probabilities.round(2), decide(probabilities)], axis=1).to_string())
 
-    places, cover = simulate(rng, 400)  # not fitted
+    places, cover = simulate(rng, 600)  # not fitted
     probabilities = model.predict_proba(places)
     print(f"\n{pd.crosstab(cover, decide(probabilities)).to_string()}")
     loss = -model.log_predictive_density(places, cover).mean()
     shares = cover.value_counts(normalize=True)
     guess = -(shares * np.log(shares)).sum()
     print(f"log-loss {loss:.2f}; {guess:.2f} for the shares of the classes without inputs")
-    for low, high in ((0.0, 0.1), (0.1, 0.5), (0.5, 0.9), (0.9, 1.0)):
-        p = probabilities.to_numpy()
-        said = (low <= p) & (p <= high)
-        came = (cover.to_numpy()[:, None] == np.array(CLASSES))[said]
-        print(f"said {low:.1f} to {high:.1f}: mean {p[said].mean():.2f}, came {came.mean():.2f}")
-    draw(model, arguments.output / "map.png")
+    draw(model, (places, cover), arguments.output / "map.png")
 
 
 if __name__ == "__main__":
