@@ -528,7 +528,7 @@ def test_a_density_that_jumps_is_told_so():
         def log_density(self, y, f, g):
             return super().log_density(y, f, g) + 0.01
 
-    with pytest.raises(ContractError, match="integrates to 1.01.*a normaliser"):
+    with pytest.raises(ContractError, match=r"integrates to 1\.01.*a normaliser"):
         check_likelihood(Unnormalised())
 
 
