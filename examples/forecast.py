@@ -128,7 +128,7 @@ def main():
             over = model.over_hyperparameters(200)
             shares_over.append(inside(over.predictive(new), y_new))
         if seed == arguments.seed:
-            print(model.effects(kind="parts").to_string(index=False))
+            print(model.effects(kind="parts"))
             draw(model, x, y, mean, sd, arguments.output)
     print(f"months of {arguments.sets} forecasts: {told(np.mean(shares, axis=0))}")
     if shares_over:

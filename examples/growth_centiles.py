@@ -7,7 +7,8 @@ variation; a plain `HetGaussian` beside it shows what a worm plot tells of a ske
 missed.
 
 Run it with no arguments. It prints a table of centiles, z-scores of three children and how far the
-curves are from the truth, and writes a chart and two worm plots.
+curves are from the truth, and writes a chart and two worm plots. It needs pandas: pip install
+pandas.
 """
 
 import argparse
@@ -46,7 +47,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--output", type=Path, default=Path("growth_centiles"))
+    parser.add_argument("--output", type=Path, default=Path("results/growth_centiles"))
     parser.add_argument("--quick", action="store_true", help="few children")
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,8 @@ arm, 1 for a new treatment, whose effect fades after some time.
     death      Weibull of shape 1.4, whose scale falls with age alone
 
 Writes five figures: observed against expected survival, calibration at 2 years on patients that
-were held out, survival along the marker, restricted mean along age, and cumulative incidences.
+were held out, survival along the marker, restricted mean along age, and cumulative incidences. It
+needs pandas: pip install pandas.
 """
 
 import argparse
@@ -88,7 +89,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer patients")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, default=Path("."))
+    parser.add_argument("--output", type=Path, default=Path("results/survival_study"))
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(arguments.seed)

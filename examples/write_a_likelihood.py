@@ -8,6 +8,9 @@ is not among the likelihoods of the library. Here it is written in three steps, 
 by itself: the density alone, then its cdf and moments, then its derivatives. After that, rain
 through the year, with a noise model that is put together from parts and needs no class at all.
 
+`faulty_sensor.py` is a shorter example, with the first step alone. The page
+docs/writing_a_likelihood.md explains what is done here.
+
 Run it with no arguments. It prints what it finds and writes three figures and a model. The data are
 simulated.
 """
@@ -108,7 +111,7 @@ def build_up(x, y, num_new, folder):
         print(f"{error}\n")
     print(f"{'noise model':<18}{'bound':>8}{'skew':>7}{'fit (s)':>9}{'bands (s)':>11}")
     for likelihood in (SkewLogistic, WithCdf, WithDerivatives):
-        check_likelihood(likelihood(skew=3.0))  # silence is praise
+        check_likelihood(likelihood(skew=3.0))  # says nothing if all is well
         model, result = fit(x, y, likelihood())
         start = time.perf_counter()
         model.predict_quantiles(np.linspace(0, 10, num_new), (5, 95))

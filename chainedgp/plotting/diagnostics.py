@@ -8,14 +8,17 @@ import numpy as np
 
 from ..data.arguments import as_generator, one_of, positive_int
 from ..data.frames import check_order
+from ..data.labels import coded
 from ..data.rows import as_metadata, as_targets
 from ..data.types import Data, Metadata, Seed
 from ..errors import InputError
 from ..inference.result import OptimizationResult
 from ..linalg import Array
+from ..predictive.classes import class_names, class_probabilities
+from ..predictive.distribution import Predictive
 from ..predictive.fitted import FittedModel
 from ..predictive.observed import pit_ends
-from . import style
+from . import grids, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_calibration", "plot_pit", "plot_trace"]
 
 SQUARE = (3.6, 3.4)  # Figures whose two axes have the same units have this size in inches.
+CLASS_BINS = 10  # Rows are put into so many bins by the probability of a class.
 # A trace may have these horizontal axes; their values are in these columns of `trace_array`.
 TRACE_AXES = {"iterations": None, "seconds": 3, "evaluations": 1}
 
@@ -83,7 +87,13 @@ def plot_calibration(
 
     Below the diagonal intervals are too narrow, above it too wide. The grey band holds 95 % of the
     curve's points for a calibrated model. Arguments as in `plot_pit`.
+
+    Classes are drawn otherwise: predicted probabilities, of two classes that of the second, of more
+    those of all of them, are put into ten bins. The share in which the class occurred is drawn
+    against the mean probability of the bin; a grey bar holds 95 % of the shares if calibrated.
     """
+    if model.likelihood.target_support.num_classes is not None:
+        return _draw_reliability(*_judged(model, X, Y, Y_metadata), model, ax)
     u = _transform(model, X, Y, Y_metadata, rng)
     n = len(u)
     needed = np.sort(np.abs(2.0 * u - 1.0))  # This interval just holds the row.
@@ -142,22 +152,61 @@ def plot_trace(
     return style.tidy(ax, against, "bound")
 
 
-def _transform(
-    model: FittedModel, X: Data | None, Y: Data | None, Y_metadata: Metadata, rng: Seed
-) -> Array:
-    """PIT values (n,), uniform if calibrated; drawn at random where only a range is known."""
+def _draw_reliability(
+    predictive: Predictive, codes: Array, model: FittedModel, ax: Axes | None
+) -> Axes:
+    """How often a class occurred against its predicted probability, by bins of the latter."""
+    from scipy import stats
+
+    p, names = class_probabilities(predictive, model.likelihood), class_names(model.likelihood)
+    occurred = codes[:, None] == np.arange(len(names))
+    label = "predicted probability of a class"
+    if len(names) == 2:  # The first class tells the same once more.
+        p, occurred = p[:, 1:], occurred[:, 1:]
+        label = f"predicted P({grids.target_name(model)} = {names[1]})"
+    bins = np.minimum((CLASS_BINS * p.ravel()).astype(int), CLASS_BINS - 1)
+    n = np.bincount(bins, minlength=CLASS_BINS)
+    used = n > 0
+    mean, share = (
+        np.bincount(bins, 1.0 * values.ravel(), CLASS_BINS)[used] / n[used]
+        for values in (p, occurred)
+    )
+    ends = stats.binom.ppf(np.array([[0.025], [0.975]]), n[used], np.clip(mean, 0.0, 1.0)) / n[used]
+    ax = style.one_axes(ax, SQUARE)
+    ax.plot([0, 1], [0, 1], color=style.POINTS, lw=1.0, ls="--")
+    ax.vlines(mean, *ends, color="0.82", lw=7.0, label="95 % if calibrated", zorder=1)
+    ax.plot(mean, share, color=style.COLOURS["blue"], marker="o", ms=4, lw=1.0, label="rows")
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+    style.legend_above(ax)
+    return style.tidy(ax, label, "share in which it occurred")
+
+
+def _judged(
+    model: FittedModel, X: Data | None, Y: Data | None, Y_metadata: Metadata
+) -> tuple[Predictive, Array]:
+    """Predictive distributions of the rows and their targets (n,), of classes as codes."""
     if (X is None) != (Y is None):
         raise InputError("give both X and Y, or neither for the data of the fit.")
     if X is None or Y is None:
         X, Y, Y_metadata = model.X, model.Y, model.Y_metadata
-    if not model.likelihood.target_support.ordered:
-        raise InputError("classes have no order: a PIT is for numbers.")
     check_order(X, Y, Y_metadata)
     X = model._predictor().inputs(X, "X")
-    y = as_targets(Y, len(X))
+    y = as_targets(coded(Y, model.likelihood.class_names, "Y"), len(X))
     given, _ = as_metadata(Y_metadata, model.likelihood, len(X))
     model.likelihood.check_rows(y, **given)
-    predictive = model.predictive(X, given)
+    return model.predictive(X, given), y
+
+
+def _transform(
+    model: FittedModel, X: Data | None, Y: Data | None, Y_metadata: Metadata, rng: Seed
+) -> Array:
+    """PIT values (n,), uniform if calibrated; drawn at random where only a range is known."""
+    if not model.likelihood.target_support.ordered:
+        raise InputError(
+            "classes have no order: a PIT is for numbers. plot_calibration compares predicted "
+            "probabilities of classes with what was observed."
+        )
+    predictive, y = _judged(model, X, Y, Y_metadata)
     lower, upper = pit_ends(predictive, y)
     draw = as_generator(rng).uniform(size=len(y))
     return np.clip(lower + draw * (upper - lower), 0.0, 1.0)

@@ -10,6 +10,7 @@ from ..data.rows import rows_of
 from ..data.types import Metadata
 from ..errors import InputError
 from ..likelihoods.contract import Likelihood
+from ..likelihoods.support import Continuum
 from ..linalg import Array
 from .declared import check_declared
 from .expectations import check_expectations
@@ -131,10 +132,11 @@ def _check_normalised(probe: Probe) -> None:
         probe.fault(
             "log_density",
             f"the density {verb} to {total[row]:.6g}, not 1, over the support "
-            f"{probe.lik.support!r} at {at}: {_atom_of(probe) or MISSING}",
+            f"{probe.lik.support!r} at {at}: {_atom_of(probe) or _jump_of(probe, row) or MISSING}",
         )
 
 
+NEARLY = 0.05  # An integral that is off by more is not the fault of a jump.
 MISSING = "a normaliser or a Jacobian is missing or wrong"
 
 
@@ -156,6 +158,44 @@ def _atom_of(probe: Probe) -> str | None:
                 f"({y:g},), or write the density alone and wrap it in Inflated(…, at=({y:g},))"
             )
     return None
+
+
+def _jump_of(probe: Probe, row: int) -> str | None:
+    """What to do about a density that jumps inside its support, where integrals are inexact.
+
+    Pairs of neighbouring targets are bisected towards the larger difference: that of a smooth
+    density vanishes.
+    """
+    near = abs(float(probe.table().total[row]) - 1.0) < NEARLY
+    if not near or not isinstance(probe.support, Continuum) or probe.lik.atoms:
+        return None
+    levels = np.linspace(0.002, 0.998, 200)[:, None] + np.zeros(probe.n)
+    y = np.unique(probe.table().ppf(levels)[:, row])
+    beyond = (y[-1] - y[0]) * np.linspace(0.01, 1.0, 50)
+    y = np.clip(np.concatenate([y[0] - beyond[::-1], y, y[-1] + beyond]), *probe.support.ends)
+    one = slice(row, row + 1)
+    latents, given = [f[one] for f in probe.latents], rows_of(probe.kw, one)
+
+    def density(y: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return np.nan_to_num(np.exp(probe.lik.log_density(y, *latents, **given)))
+
+    y = np.unique(y)[1:-1]
+    left, right = y[:-1], y[1:]
+    for _ in range(60):
+        middle = 0.5 * (left + right)
+        p_left, p_middle, p_right = density(left), density(middle), density(right)
+        first = np.abs(p_middle - p_left) > np.abs(p_right - p_middle)
+        left, right = np.where(first, left, middle), np.where(first, middle, right)
+    p_left, p_right = density(left), density(right)
+    jumps = np.abs(p_left - p_right) > 0.01 * np.maximum(p_left, p_right)
+    jumps &= np.maximum(p_left, p_right) > 1e-9 * density(y).max()
+    if not jumps.any():
+        return None
+    return (
+        f"it jumps at y = {left[jumps][0]:.4g}, and integrals over y are inexact there; let the "
+        "support end at the jump, as in support = (0, 1), or write a density without a jump"
+    )
 
 
 def _check_derivatives(probe: Probe) -> None:

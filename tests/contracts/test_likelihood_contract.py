@@ -504,6 +504,34 @@ def test_a_wrong_density_with_moving_ends_is_refused():
         check_likelihood(WrongUniform())
 
 
+def test_a_density_that_jumps_is_told_so():
+    class Contaminated(Likelihood):
+        """Normal, or with probability 5 % uniform from −5 to 45: right, but with two jumps."""
+
+        latents = ("location", "log_scale")
+
+        def log_density(self, y, f, g):
+            normal = stats.norm.logpdf((y - f) * np.exp(-g)) - g
+            uniform = np.where((y >= -5.0) & (y <= 45.0), -np.log(50.0), -np.inf)
+            return np.logaddexp(np.log(0.95) + normal, np.log(0.05) + uniform)
+
+    class Smooth(Contaminated):
+        def log_density(self, y, f, g):
+            normal = stats.norm.logpdf((y - f) * np.exp(-g)) - g
+            return np.logaddexp(np.log(0.95) + normal, np.log(0.05) + stats.norm.logpdf(y, 20, 15))
+
+    with pytest.raises(ContractError, match=r"jumps at y = (-5|45), .* without a jump"):
+        check_likelihood(Contaminated())
+    check_likelihood(Smooth())
+
+    class Unnormalised(Smooth):
+        def log_density(self, y, f, g):
+            return super().log_density(y, f, g) + 0.01
+
+    with pytest.raises(ContractError, match=r"integrates to 1\.01.*a normaliser"):
+        check_likelihood(Unnormalised())
+
+
 @pytest.mark.parametrize("support", ["real", "positive"])
 def test_a_density_with_a_point_mass_is_told_of_inflated(support):
     class Mixed(Likelihood):

@@ -5,6 +5,7 @@ file is told by its path, as in `figure: DIR/fit.png`. A script that needs data 
 or results of another script, ends with one line that says so.
 """
 
+import ast
 import os
 import re
 import subprocess
@@ -17,6 +18,7 @@ from paths import ROOT
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
 QUICK = {"collapsed_bound", "multiplicative_poisson", "nlpd_boxplots"}  # a few seconds each
 LESS = {"paper_tables": ["--data", "motorCorrupt", "--models", "G", "CHG"]}  # minutes otherwise
+LOCAL = {script.stem for script in SCRIPTS}  # they import each other
 SIGNATURES = {".png": b"\x89PNG\r\n\x1a\n", ".npz": b"PK"}
 
 
@@ -65,6 +67,31 @@ def test_example(script, tmp_path):
         assert float(table["CHt"][5]) < float(table["G"][5]) - 0.3
     for correlation in re.findall(r"correlation with the truth ([-.\d]+)", done.stdout):
         assert float(correlation) > 0.9, done.stdout
+
+
+@pytest.mark.skipif(not (ROOT / "docs").exists(), reason="the docs are not here")
+def test_every_example_is_on_the_page():
+    page = (ROOT / "docs" / "examples.md").read_text("utf-8")
+    assert not [script.name for script in SCRIPTS if script.name not in page]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda s: s.stem)
+def test_an_example_says_what_to_install(script):
+    """What the package itself does not install is named in the first lines of the script."""
+    tree = ast.parse(script.read_text("utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = {
+        name.split(".")[0]
+        for node in imports
+        for name in (
+            [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+        )
+    }
+    known = sys.stdlib_module_names | {"chainedgp", "matplotlib", "numpy", "scipy", *LOCAL}
+    told = " ".join(ast.get_docstring(tree).split())
+    for module in modules - known:
+        package = {"sklearn": "chainedgp[sklearn]"}.get(module, module)
+        assert re.search(rf'pip install "?{re.escape(package)}', told), f"{script.name}: {module}"
 
 
 GOOD = "open(path, 'wb').write(b'\\x89PNG\\r\\n\\x1a\\n')\nprint('figure:', path)\n"

@@ -491,6 +491,37 @@ def test_calibration_is_the_coverage_of_intervals():
         plotting.plot_calibration(m, m.X)
 
 
+@pytest.mark.parametrize("name", ["binary", "class"])
+def test_calibration_of_classes_compares_probabilities_with_shares(name):
+    m = model(name)
+    X = np.random.default_rng(0).uniform(-2.0, 2.0, (200, m.X.shape[1]))
+    y = m.predictive(X).sample(1, 1)[:, 0].astype(int)
+    ax = plotting.plot_calibration(m, X, y)
+    assert labels(ax) == ["95 % if calibrated", "rows"]
+    want, p = [], m.predict_proba(X)
+    pairs = [(p[i, k], y[i] == k) for k in range(p.shape[1]) for i in range(len(X))]
+    pairs = pairs[len(X) :] if name == "binary" else pairs  # The second class alone.
+    for low in range(10):
+        inside = [pair for pair in pairs if low / 10 <= pair[0] < (low + 1) / 10]
+        want += [np.mean(inside, axis=0)] if inside else []
+    found = np.transpose(line(ax, "rows").get_data())
+    np.testing.assert_allclose(found, want, atol=1e-12)
+    (bars,) = ax.collections
+    ends = [path.vertices[:, 1] for path in bars.get_paths()]
+    held = [low <= share <= high for (low, high), (_, share) in zip(ends, found, strict=True)]
+    assert np.mean(held) > 0.8  # These targets are drawn from the model itself.
+
+
+def test_calibration_takes_the_labels_of_classes():
+    x = np.linspace(0.0, 1.0, 30)
+    m = cgp.ChainedGP(x, np.where(x > 0.4, "yes", "no"), L.Bernoulli(), num_inducing=4)
+    ax = m.plot_calibration([0.1, 0.9], ["no", "yes"])
+    assert ax.get_xlabel() == "predicted P(y = yes)"
+    assert m.plot_pit([0.1, 0.9], ["no", "yes"]).patches
+    with pytest.raises(InputError, match="no class of the model: 'perhaps'"):
+        m.plot_calibration([0.1, 0.9], ["no", "perhaps"])
+
+
 def result(**extra):
     trace = [
         TracePoint(-50.0, 3, 1, 0.1),
