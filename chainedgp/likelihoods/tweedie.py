@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import exprel, gammainc
 
+from ..data.rows import rows_of
 from ..data.types import Value
 from ..errors import InputError
 from ..expectations import reduced
@@ -207,7 +208,7 @@ class Tweedie(OneForm, Likelihood):
         for _ in range(100):
             if not todo.size:
                 break
-            own = {key: value[todo] for key, value in kw.items()}
+            own = rows_of(kw, todo)
             now, y = t[todo], np.exp(t[todo])
             excess = self.cdf(y, f[todo], g[todo], **own) - q[todo]
             low[todo] = np.where(excess < 0.0, now, low[todo])

@@ -153,7 +153,8 @@ def test_figures():
     plt = pytest.importorskip("matplotlib.pyplot")
     m = true_model(80)
     ax = m.plot_survival_check(by="arm", times=TIMES)
-    assert [t.get_text() for t in ax.get_legend().get_texts()][:2] == ["arm = 0", "arm = 1"]
+    words = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert {"arm = 0", "arm = 1"} <= set(words)
     np.testing.assert_allclose(
         ax.lines[0].get_ydata()[1:], survival_check(m, by="arm", times=TIMES).predicted[0]
     )

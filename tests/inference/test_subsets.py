@@ -45,7 +45,7 @@ def test_a_subset_that_fails_does_no_harm(monkeypatch, fault):
     """After an error all rows are fitted from where the model was; after Ctrl-C the fit ends."""
     m, calls = model(), []
 
-    def fails(problem, *args):
+    def fails(held, problem, *args):
         calls.append(problem.num_rows)
         for kernel in problem.parts.kernels:
             kernel.variance[:] = 1e6

@@ -174,7 +174,7 @@ def test_tweedie_far_along():
 def test_tweedie_targets():
     with pytest.raises(InputError, match="0 or positive; 1 of 2 are not"):
         cgp.ChainedGP([0.0, 1.0], [0.0, -1.0], L.Tweedie())
-    with pytest.raises(InputError, match="power must be finite and one to two"):
+    with pytest.raises(InputError, match="power must be finite and between 1 and 2"):
         L.Tweedie(power=2.5)
 
 

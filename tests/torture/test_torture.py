@@ -42,7 +42,7 @@ def test_two_thousand_cases():
 def test_cases_are_drawn_by_their_seed_and_of_every_sort():
     a, b = torture.make_case(7), torture.make_case(7)
     assert np.array_equal(a.X, b.X) and np.array_equal(a.Y, b.Y) and a.options == b.options
-    cases = [torture.make_case(seed, 40) for seed in range(300)]
+    cases = [torture.make_case(seed, 40) for seed in range(500)]
     assert {c.likelihood for c in cases} == set(torture_cases.FAMILIES) == set(L.__all__) - ABSTRACT
     assert {c.method for c in cases} == set(torture_cases.METHODS)
     faults = {"outside the support", "not a number", "unknown code", None}

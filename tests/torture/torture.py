@@ -239,6 +239,7 @@ FREE: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
     "positive": (np.log, np.exp),
     "above_one": (lambda v: np.log(v - 1.0), lambda t: 1.0 + np.exp(t)),
     "tail_shape": (lambda v: logit((v + 0.5) / 1.5), lambda t: 1.5 * expit(t) - 0.5),
+    "one_to_two": (lambda v: logit(v - 1.0), lambda t: 1.0 + expit(t)),
 }
 
 
