@@ -173,6 +173,7 @@ class ChainedGP(ParamzModel):
     _family: PosteriorFamily  # what q may be
     _given_kernels: bool = False  # Their values are where a fit begins.
     _ties: Ties | None  # what stands for targets that several rows share
+    _left_out: int = 0  # Rows with gaps, which missing="drop" leaves out.
     _warned_unfitted: bool = False  # Each of these warnings comes once for a model.
     _warned_censoring: bool = False
 
@@ -281,6 +282,7 @@ class ChainedGP(ParamzModel):
         rows.check_weights()
         check_density(self.likelihood, rows)
         self._data = self._sample = rows
+        self._left_out = np.shape(Y)[0] - rows.num_rows if missing == "drop" else 0
         shard = Shard(rows, nodes=self.num_nodes, num_threads=self.num_threads)
         return Evaluator([shard], self._family)
 
@@ -1256,10 +1258,14 @@ class ChainedGP(ParamzModel):
         bound = None if self._problem is None else self._problem.last_bound
         stale = "" if bound is None or self.problem.is_current else " (before the last change)"
         M = " + ".join(str(M) for M in dict.fromkeys(self._parts.sizes))
+        gaps = f" ({self._left_out} more had gaps)" if self._left_out else ""
         return [
             ("Chained GP", self.name),
             ("Likelihood", f"{type(self.likelihood).__name__}({', '.join(self.latents)})"),
-            ("Data", f"{self.X.shape[0]} rows, {self.X.shape[1]} inputs, {M} inducing inputs"),
+            (
+                "Data",
+                f"{self.X.shape[0]} rows{gaps}, {self.X.shape[1]} inputs, {M} inducing inputs",
+            ),
             ("Posterior", self.posterior.replace("_", " ")),
             ("Bound", "not evaluated yet" if bound is None else f"{bound:.6g}{stale}"),
         ]

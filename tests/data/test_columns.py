@@ -238,6 +238,8 @@ def test_missing_inputs(frame, target):
     kept = np.setdiff1d(np.arange(N), [2, 5, 7, 9])
     np.testing.assert_array_equal(m.Y[:, 0], target[kept])
     np.testing.assert_array_equal(m.Y_metadata["weights"], kept + 1.0)
+    count = len(gaps) - len(m.Y)
+    assert f"{len(m.Y)} rows ({count} more had gaps)" in str(m.summary())
     m.set_data(gaps, y, missing="drop")
     assert m.X.shape == (N - 4, 6)
     array = m.X.copy()
