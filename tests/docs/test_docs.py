@@ -33,8 +33,20 @@ def run(path, monkeypatch):
     return vars(module)
 
 
-# README.md is run in test_package.py too, with its longest fit cut short
-SLOW = {"README.md", "writing_a_likelihood.md"}
+# README.md is run in test_package.py too, with its longest fit cut short. The other pages take more
+# than two seconds each.
+SLOW = {
+    "README.md",
+    "choosing.md",
+    "distributed.md",
+    "extremes.md",
+    "growth_curves.md",
+    "inference_truth.md",
+    "posteriors.md",
+    "survival.md",
+    "time_series.md",
+    "writing_a_likelihood.md",
+}
 
 
 @pytest.mark.parametrize(

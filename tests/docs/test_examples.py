@@ -16,7 +16,7 @@ import pytest
 from paths import ROOT
 
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
-QUICK = {"collapsed_bound", "multiplicative_poisson", "nlpd_boxplots"}  # a few seconds each
+QUICK = {"collapsed_bound"}  # a few seconds
 LESS = {"paper_tables": ["--data", "motorCorrupt", "--models", "G", "CHG"]}  # minutes otherwise
 LOCAL = {script.stem for script in SCRIPTS}  # they import each other
 SIGNATURES = {".png": b"\x89PNG\r\n\x1a\n", ".npz": b"PK"}

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 
 import pytest
 from paths import ROOT
@@ -34,6 +35,7 @@ def module_name(path):
     return ".".join(part for part in parts if part != "__init__")
 
 
+@cache
 def cited():
     """(equation, dotted name) of every docstring that cites one; {path: text} of what was read."""
     pairs, texts = [], {}

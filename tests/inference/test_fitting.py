@@ -616,7 +616,7 @@ def check_that_converged_is_true(m):
     assert not result.converged or again.bound < result.bound + 0.3, (result, again)
 
 
-@pytest.mark.parametrize("seed", [0, 30, 32, 36])
+@pytest.mark.parametrize("seed", [0, 30, 32])
 def test_converged_is_true_of_nearly_constant_targets(seed):
     check_that_converged_is_true(nearly_constant(seed))
 

@@ -151,6 +151,7 @@ def test_a_record_is_continued(panel, monkeypatch, capsys):
     assert shown[:4] == ["plain", "HetGaussian", "3", "3.000"] and len(done) == 4
 
 
+@pytest.mark.slow
 def test_a_fit_in_its_own_process(panel, monkeypatch):
     """A fit is scored and timed; one that fails says why, and the next ones go on."""
     arguments = "--sets", "plain,times", "--folds", "1", "--options", '{"num_inducing": 3}'

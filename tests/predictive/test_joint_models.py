@@ -146,7 +146,7 @@ def test_figures_draw_the_bands_of_q():
     y = rng.beta(np.exp(1.0 + np.sin(x)), np.exp(1.0 + np.cos(x)))
     m = cgp.ChainedGP(x, y, L.Beta(), num_inducing=6, posterior="joint", num_threads=1)
     m.optimize(only="variational", messages=False)
-    m.plot_fit(), m.plot_density(), m.plot_pit(), m.plot_latents(natural=True)
+    m.plot_fit(num=7), m.plot_density(num=7), m.plot_pit(), m.plot_latents(natural=True, num=7)
     grid = np.linspace(0.5, 5.5, 7)
     axes = m.plot_latents(levels=(90,), num=7, limits=(0.5, 5.5))
     mean, variance = m.predict_latents(grid[:, None])
