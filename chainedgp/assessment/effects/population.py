@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...data.arguments import positive_int
-from ...data.columns import Category, Column, Date, Duration
+from ...data.columns import Boolean, Category, Column, Date, Duration, Number
 from ...data.rows import WEIGHTS
 from ...data.types import Data, Metadata
 from ...errors import InputError
@@ -148,7 +148,8 @@ class Population:
     def labels(self, columns: Sequence[int], values: Array) -> np.ndarray:
         """Values (k, c) as a frame has them, (k,): numbers, dates, levels.
 
-        Of a group it is the name of the column that is 1, or all values in words.
+        Of a group it is all values in words. Columns of 0 and 1, of which one is 1 at most, code one
+        category: there it is the name of the column that is 1.
         """
         if len(columns) == 1:
             return self.read[columns[0]].back(values[:, 0])
@@ -157,7 +158,9 @@ class Population:
     def _words(self, columns: Sequence[int], row: Array) -> str:
         """The values (c,) of a group."""
         own = [self.input_names[d] for d in columns]
-        if np.isin(row, (0.0, 1.0)).all() and row.sum() <= 1.0:
+        # The first level of a category has the number 0 too, but that does not say "no".
+        coded = all(isinstance(self.read[d], Number | Boolean) for d in columns)
+        if coded and np.isin(row, (0.0, 1.0)).all() and row.sum() <= 1.0:
             return own[int(np.argmax(row))] if row.any() else f"no {', '.join(own)}"
         shown = [self.read[d].shown(value) for d, value in zip(columns, row, strict=True)]
         return ", ".join(f"{name} = {value}" for name, value in zip(own, shown, strict=True))
