@@ -29,7 +29,7 @@ from ..likelihoods.observation import EXACT, RIGHT, codes, of_event
 from ..linalg import Array, Indices
 from ..predictive.distribution import Predictive
 from ..predictive.fitted import FittedModel
-from ..predictive.inputs import column_of
+from ..predictive.inputs import column_of, need_rows
 from .kaplan_meier import KaplanMeier
 
 __all__ = ["SurvivalCheck", "survival_calibration", "survival_check"]
@@ -82,8 +82,8 @@ def survival_check(
     X, Y, Y_metadata : the rows, with `censored` and `entry` among the metadata; None takes those
         of the model. Rows must be seen or right-censored.
     by : the groups. An input, by index or name: the levels of a category, the values of another
-        input where there are four at most, else its thirds. "risk" takes thirds of the predicted risk, an array (n,) gives each row its group,
-        and None makes one group of all rows.
+        input where there are four at most, else its thirds. "risk" takes thirds of the predicted
+        risk, an array (n,) gives each row its group, and None makes one group of all rows.
     times : (k,) ascending, positive; None is an even grid up to the 98 % quantile of Y.
     bands : percentages of the bands of the predicted curves over q, or None.
     size, rng : number of joint draws from q for the bands, and their seed.
@@ -171,6 +171,7 @@ def _rows(model: FittedModel, X: Data | None, Y: Data | None, Y_metadata: Metada
     if X is None or Y is None:
         if Y_metadata is not None:
             raise InputError("Y_metadata belong to X and Y: give these too.")
+        need_rows(model, "X and Y")
         X, Y, Y_metadata = model.X, model.Y, model.Y_metadata
     if is_dask(X):
         raise InputError("these rows are Dask arrays; give some that fit into memory as X and Y.")

@@ -14,6 +14,7 @@ from ..errors import InputError
 from ..inference.result import OptimizationResult
 from ..linalg import Array
 from ..predictive.fitted import FittedModel
+from ..predictive.inputs import need_rows
 from ..predictive.observed import pit_ends
 from . import style
 
@@ -149,6 +150,7 @@ def _transform(
     if (X is None) != (Y is None):
         raise InputError("give both X and Y, or neither for the data of the fit.")
     if X is None or Y is None:
+        need_rows(model, "X and Y")
         X, Y, Y_metadata = model.X, model.Y, model.Y_metadata
     if not model.likelihood.target_support.ordered:
         raise InputError("classes have no order: a PIT is for numbers.")

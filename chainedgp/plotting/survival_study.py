@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -216,15 +216,17 @@ def plot_restricted_mean(
 
 def _seen_values(model: FittedModel, column: int) -> tuple[Array, bool]:
     """Values (k,) that an input has in the data, and whether they are few or levels."""
+    grids.need_rows(model)
     x = np.unique(np.asarray(model.X[:, column]))
     return x, len(x) <= MOST_VALUES or isinstance(grids.column_of(model, column), Category)
 
 
 def _as_values(model: FittedModel, column: int, values: Sequence[object] | Array) -> Array:
     """Values of an input that a user gave, (k,), as the numbers that the model sees."""
-    listed = [values] if isinstance(values, str) or not np.ndim(values) else list(values)
+    given: Any = values
+    listed = [given] if isinstance(given, str) or not np.ndim(given) else list(given)
     read = grids.column_of(model, column)
-    if listed and not any(np.ndim(value) for value in listed):  # type: ignore[arg-type]
+    if listed and not any(np.ndim(value) for value in listed):
         x = np.array([read.number(value) for value in listed])
         if np.isfinite(x).all():
             return x

@@ -520,7 +520,7 @@ def test_rows_that_are_given(tmp_path):
     m = model("gauss")
     m.save(tmp_path / "m.cgp", data=False)
     bare = cgp.load(tmp_path / "m.cgp")
-    with pytest.raises(InputError, match="no rows to average"):
+    with pytest.raises(InputError, match="rows to average effects over, X="):
         bare.effects()
     X = pd.DataFrame(m.X, columns=NAMES)
     pd.testing.assert_frame_equal(bare.effects(X=X), m.effects())

@@ -20,6 +20,7 @@ from ...predictive.inputs import (
     grouped,
     input_names,
     metadata_at_rest,
+    need_rows,
 )
 from ...predictive.predictor import Predictor
 
@@ -80,8 +81,8 @@ class Population:
         if any(np.ndim(value) for value in metadata.values()):
             raise InputError("Y_metadata of effects must be one value each, the same in all rows.")
         weights = model.Y_metadata.get(WEIGHTS) if X is None else None
-        if X is None and not len(model.X):
-            raise InputError("the model has no rows to average effects over: give some, X=…")
+        if X is None:
+            need_rows(model, "rows to average effects over, X=…")
         every = np.asarray(model.X) if X is None else predictor.inputs(X, "X")
         shares = np.ones(len(every)) if weights is None else np.asarray(weights, dtype=float)
         shares = shares / shares.sum()
@@ -148,8 +149,8 @@ class Population:
     def labels(self, columns: Sequence[int], values: Array) -> np.ndarray:
         """Values (k, c) as a frame has them, (k,): numbers, dates, levels.
 
-        Of a group it is all values in words. Columns of 0 and 1, of which one is 1 at most, code one
-        category: there it is the name of the column that is 1.
+        Of a group it is all values in words. Columns of 0 and 1, of which one is 1 at most, code
+        one category: there it is the name of the column that is 1.
         """
         if len(columns) == 1:
             return self.read[columns[0]].back(values[:, 0])
