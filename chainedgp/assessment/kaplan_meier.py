@@ -6,6 +6,7 @@ and d_s of them have their event. Weights count as so many rows.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from scipy.special import ndtri
 from ..data.arguments import fraction
 from ..data.rows import as_row_values, as_targets
 from ..data.types import Data
-from ..errors import InputError
+from ..errors import CensoringWarning, InputError
 from ..likelihoods.observation import EXACT, RIGHT
 from ..linalg import Array, Indices
 
@@ -23,6 +24,9 @@ __all__ = ["AalenJohansen", "KaplanMeier", "RiskSets", "events_and_times", "risk
 
 NOTHING = 1e-12
 """A survival probability below this is 0: sums of weights are rounded."""
+MISSING = ("<NA>", "NaT")
+"""How missing values of pandas are printed."""
+MOST_NAMED = 8  # A message names so many causes at most.
 
 
 class RiskSets(NamedTuple):
@@ -216,7 +220,8 @@ class AalenJohansen:
     Parameters
     ----------
     y, cause : (n,) times, and what happened at each.
-    censored : the value in `cause` that says that nothing had happened yet.
+    censored : the value in `cause` that says that nothing had happened yet; None says that a cause
+        is missing (None or NaN) where nothing had.
     entry, weights : as for `KaplanMeier`.
 
     Attributes
@@ -257,7 +262,10 @@ class AalenJohansen:
 def cause_codes(cause: Data, rows: int, censored: Hashable) -> tuple[list[Hashable], Indices]:
     """The causes, sorted, and the code of each row: 0 where it is censored, k for the k-th cause.
 
-    Raises InputError where a row has none, or where all are censored.
+    censored : the value that says so; None is for rows whose cause is missing.
+
+    Raises InputError where a row has no cause, or where all are censored. Warns where no row is
+    censored, unless causes are numbers and 0 would say so.
     """
     values = np.asarray(cause)
     if values.ndim == 2 and values.shape[1] == 1:
@@ -266,12 +274,12 @@ def cause_codes(cause: Data, rows: int, censored: Hashable) -> tuple[list[Hashab
         raise InputError(
             f"cause must have one entry for each of the {rows} rows; got shape {values.shape}."
         )
-    listed: list[Hashable] = values.tolist()
-    if any(entry is None or entry != entry for entry in listed):
-        first = next(i for i, entry in enumerate(listed) if entry is None or entry != entry)
+    listed = [_plain(entry) for entry in values.tolist()]
+    censored = _plain(censored)
+    if None in listed and censored is not None:
         raise InputError(
-            f"cause of row {first} is missing. Give {censored!r}, or what `censored` says, to rows "
-            "in which nothing had happened yet."
+            f"cause of row {listed.index(None)} is missing. Give {censored!r} to rows in which "
+            "nothing had happened yet; or give censored=None, if that is what a missing cause says."
         )
     found = set(listed) - {censored}
     if not found:
@@ -282,6 +290,33 @@ def cause_codes(cause: Data, rows: int, censored: Hashable) -> tuple[list[Hashab
         raise InputError(
             "cause has numbers and text; give one or the other, and `censored` of the same kind."
         ) from None
+    _warn_if_never(censored, listed, causes)
     number = {name: k + 1 for k, name in enumerate(causes)}
     codes: Indices = np.array([number.get(entry, 0) for entry in listed], dtype=np.intp)
     return causes, codes
+
+
+def _plain(entry: Hashable) -> Hashable:
+    """A cause as Python has it, None where it is missing."""
+    if isinstance(entry, np.generic):
+        entry = entry.item()
+    if entry is None or isinstance(entry, str):
+        return entry
+    # A missing value of numpy or pandas differs from itself, or cannot tell whether it does.
+    return None if str(entry) in MISSING or entry != entry else entry
+
+
+def _warn_if_never(censored: Hashable, listed: list[Hashable], causes: list[Hashable]) -> None:
+    """Warn where the value that says censored is none of the causes, and may be misspelt."""
+    numbers = isinstance(causes[0], int | float)
+    if censored is None or censored in listed or (numbers and censored == 0):
+        return
+    named = ", ".join(repr(cause) for cause in causes[:MOST_NAMED])
+    more = f" and {len(causes) - MOST_NAMED} more" if len(causes) > MOST_NAMED else ""
+    warnings.warn(
+        f"no cause is {censored!r}, which says censored, so that every row counts as an event: the "
+        f"causes are {named}{more}. If one of these says that nothing had happened yet, give it as "
+        "`censored`; if all rows have an event, give censored=None.",
+        CensoringWarning,
+        stacklevel=4,
+    )
