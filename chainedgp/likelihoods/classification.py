@@ -133,8 +133,8 @@ class Softmax(OneForm, _Classes):
     log p = f_{y+1} − log Σ_j e^{f_j}; the expectation of the last term is a one-dimensional
     integral for any K (`reduced.expected_log_sum_exp`), as accurate as a product grid. That needs
     independent logits; of correlated ones the last difference to one of them is integrated exactly
-    given the others, which have nodes: in one dimension for three classes. Logits are relative to each other: `Softmax(3).with_constant("logit_3", 0.0)` spares
-    one latent.
+    given the others, which have nodes: in one dimension for three classes. Logits are relative to
+    each other: `Softmax(3).with_constant("logit_3", 0.0)` spares one latent.
     """
 
     node_limits = reduced.LOG_SUM_LIMITS

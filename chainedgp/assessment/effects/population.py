@@ -131,7 +131,9 @@ class Population:
         """Values (k, c) at which to show an effect: those of a category, or a grid of `num`."""
         if self.is_category(columns):
             seen = np.unique(self.every[:, list(columns)], axis=0)
-            return seen if len(columns) == 1 else seen[::-1]  # (1, 0, 0) stands before (0, 1, 0).
+            if len(columns) > 1 and self._coded(columns):
+                return seen[::-1]  # (1, 0, 0) stands before (0, 1, 0).
+            return seen
         if len(columns) > 1:
             raise InputError(
                 f"the group of {', '.join(self.input_names[d] for d in columns)} has more than "
@@ -159,9 +161,11 @@ class Population:
     def _words(self, columns: Sequence[int], row: Array) -> str:
         """The values (c,) of a group."""
         own = [self.input_names[d] for d in columns]
-        # The first level of a category has the number 0 too, but that does not say "no".
-        coded = all(isinstance(self.read[d], Number | Boolean) for d in columns)
-        if coded and np.isin(row, (0.0, 1.0)).all() and row.sum() <= 1.0:
+        if self._coded(columns) and np.isin(row, (0.0, 1.0)).all() and row.sum() <= 1.0:
             return own[int(np.argmax(row))] if row.any() else f"no {', '.join(own)}"
         shown = [self.read[d].shown(value) for d, value in zip(columns, row, strict=True)]
         return ", ".join(f"{name} = {value}" for name, value in zip(own, shown, strict=True))
+
+    def _coded(self, columns: Sequence[int]) -> bool:
+        """Whether 0 may say "no" in all of these columns: it is also a category's first level."""
+        return all(isinstance(self.read[d], Number | Boolean) for d in columns)
