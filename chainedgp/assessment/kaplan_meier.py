@@ -6,6 +6,7 @@ and d_s of them have their event. Weights count as so many rows.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from scipy.special import ndtri
 from ..data.arguments import fraction
 from ..data.rows import as_row_values, as_targets
 from ..data.types import Data
-from ..errors import InputError
+from ..errors import CensoringWarning, InputError
 from ..likelihoods.observation import EXACT, RIGHT
 from ..linalg import Array, Indices
 
@@ -23,6 +24,9 @@ __all__ = ["AalenJohansen", "KaplanMeier", "RiskSets", "events_and_times", "risk
 
 NOTHING = 1e-12
 """A survival probability below this is 0: sums of weights are rounded."""
+MISSING = ("<NA>", "NaT")
+"""How missing values of pandas are printed."""
+MOST_NAMED = 8  # A message names so many causes at most.
 
 
 class RiskSets(NamedTuple):
@@ -47,12 +51,18 @@ def risk_sets(
 
     y, reason : (n,) times at which the rows go, and for which of the reasons 0, 1, …
     entry : (n,) times after which the rows are followed; None is from the beginning. Rows that end
-        where they enter were never followed, and are left out.
+        where they enter were never followed, and are left out. An entry after the end is an error.
     weights : (n,) of the rows, or None for 1.
     """
-    weights = np.ones(len(y)) if weights is None else as_row_values(weights, "weights", len(y))
+    weights = _as_weights(weights, len(y))
     if entry is not None:
         entry = as_row_values(entry, "entry", len(y))
+        if (entry > y).any():
+            i = int(np.flatnonzero(entry > y)[0])
+            raise InputError(
+                f"row {i} goes at {y[i]:g}, before its entry {entry[i]:g}. Leave such rows out, or "
+                "correct them."
+            )
         followed = entry < y
         y, entry, weights = (a[followed] for a in (y, entry, weights))
         reason = reason[followed]
@@ -61,11 +71,45 @@ def risk_sets(
     np.add.at(counts, (reason, which.ravel()), weights)
     started = np.full(len(times), weights.sum())
     if entry is not None:
-        order = np.argsort(entry, kind="stable")
-        total = np.concatenate([[0.0], np.cumsum(weights[order])])
-        started = total[np.searchsorted(entry[order], times, side="left")]
+        started = _weight_before(entry, weights, times)
     gone = counts.sum(0)
     return RiskSets(times, started - np.cumsum(gone) + gone, counts)
+
+
+def _as_weights(weights: Data | None, rows: int) -> Array:
+    """Row weights (n,): as given, none of them negative, or 1."""
+    values = np.ones(rows) if weights is None else as_row_values(weights, "weights", rows)
+    if (values < 0.0).any():
+        first = int(np.flatnonzero(values < 0.0)[0])
+        raise InputError(f"weights must not be negative; row {first} is {values[first]:g}.")
+    return values
+
+
+def _weight_before(values: Array, weights: Array, t: Array) -> Array:
+    """Sum of the weights of the rows whose value is below t, of the shape of t."""
+    order = np.argsort(values, kind="stable")
+    total = np.concatenate([[0.0], np.cumsum(weights[order])])
+    return total[np.searchsorted(values[order], t, side="left")]
+
+
+def _check_times(y: Array) -> None:
+    """Raise InputError where there are no rows, or where times are negative."""
+    if not y.size:
+        raise InputError("y is empty: give the time of one row or more.")
+    if (y < 0.0).any():
+        first = int(np.flatnonzero(y < 0.0)[0])
+        raise InputError(
+            f"y must be times from 0 on; row {first} is {y[first]:g}. Count time from where the "
+            "follow-up of each row begins."
+        )
+
+
+def _at_times(t: Data) -> Array:
+    """Times at which a curve is asked for, of any shape."""
+    times = np.asarray(t, dtype=float)
+    if np.isnan(times).any():
+        raise InputError("t has a value that is missing (NaN); a curve has values at numbers only.")
+    return times
 
 
 def events_and_times(y: Data, censored: Data) -> tuple[Array, np.ndarray]:
@@ -102,6 +146,7 @@ class KaplanMeier:
         self, y: Data, censored: Data, entry: Data | None = None, weights: Data | None = None
     ) -> None:
         y, late = events_and_times(y, censored)
+        _check_times(y)
         sets = risk_sets(y, late.astype(np.intp), entry, weights)
         seen = sets.counts[0] > 0.0
         self.times, self.at_risk = sets.times[seen], sets.at_risk[seen]
@@ -114,11 +159,13 @@ class KaplanMeier:
         square = self.values**2
         self.variances = np.multiply(square, self._sum, out=np.zeros(len(square)), where=square > 0)
         self.last = float(sets.times[-1]) if len(sets.times) else 0.0
+        self._rows = y, _as_weights(weights, len(y))
+        self._entry = None if entry is None else as_row_values(entry, "entry", len(y))
 
     def __call__(self, t: Data) -> Array:
         """S(t) = P(T > t), of the shape of t; NaN after the last time if rows were left then."""
         values = np.concatenate([[1.0], self.values])
-        t = np.asarray(t, dtype=float)
+        t = _at_times(t)
         S = values[np.searchsorted(self.times, t, side="right")]
         return np.where((t > self.last) & (S > 0.0), np.nan, S)
 
@@ -127,10 +174,14 @@ class KaplanMeier:
 
             S(t)^{exp(±z σ(t)/log S(t))},    σ² = Σ_{s ≤ t} d_s/(r_s (r_s − d_s)),
 
-        which is symmetric for log(−log S). Before the first event both are 1. Where S is 0 the
-        lower end is 0, and the upper end is that of the last time before.
+        which is symmetric for log(−log S). Where S is 0 the lower end is 0, and the upper end is
+        that of the last time before. Before the first event the formula says nothing. The interval
+        is then that of Clopper and Pearson for r rows at risk at t without an event,
+
+            (α/2)^{1/r} ≤ S(t) ≤ 1,    α = 1 − level.
         """
-        z = float(ndtri(0.5 + 0.5 * fraction(level, "level")))
+        t, level = _at_times(t), fraction(level, "level")
+        z = float(ndtri(0.5 + 0.5 * level))
         with np.errstate(divide="ignore", invalid="ignore"):
             log_S = np.log(self.values)
             width = z * np.sqrt(self._sum) / -log_S
@@ -138,10 +189,19 @@ class KaplanMeier:
         none = self.values == 0.0
         before = upper[~none][-1] if (~none).any() else 1.0
         lower, upper = np.where(none, 0.0, lower), np.where(none, before, upper)
-        at = np.searchsorted(self.times, np.asarray(t, dtype=float), side="right")
+        at = np.searchsorted(self.times, t, side="right")
         known = ~np.isnan(self(t))
         low, high = (np.concatenate([[1.0], end])[at] for end in (lower, upper))
+        low = np.where((at == 0) & (t > 0.0), self._least_without_event(t, level), low)
         return np.where(known, low, np.nan), np.where(known, high, np.nan)
+
+    def _least_without_event(self, t: Array, level: float) -> Array:
+        """The lower end of S(t) where no event was seen up to t: 0 where no row is at risk."""
+        y, weights = self._rows
+        entered = weights.sum() if self._entry is None else _weight_before(self._entry, weights, t)
+        at_risk = np.maximum(entered - _weight_before(y, weights, t), 0.0)
+        with np.errstate(divide="ignore"):
+            return np.exp(np.log(0.5 * (1.0 - level)) / at_risk)
 
     @property
     def median(self) -> float:
@@ -160,7 +220,8 @@ class AalenJohansen:
     Parameters
     ----------
     y, cause : (n,) times, and what happened at each.
-    censored : the value in `cause` that says that nothing had happened yet.
+    censored : the value in `cause` that says that nothing had happened yet; None says that a cause
+        is missing (None or NaN) where nothing had.
     entry, weights : as for `KaplanMeier`.
 
     Attributes
@@ -177,6 +238,7 @@ class AalenJohansen:
         weights: Data | None = None,
     ) -> None:
         y = as_targets(y, np.size(y), "y")
+        _check_times(y)
         self.causes, reason = cause_codes(cause, len(y), censored)
         sets = risk_sets(y, reason, entry, weights, len(self.causes) + 1)
         self.times, self.last = sets.times, float(sets.times[-1]) if len(sets.times) else 0.0
@@ -188,7 +250,7 @@ class AalenJohansen:
 
     def __call__(self, t: Data) -> dict[Hashable, Array]:
         """F_k(t) of every cause, each of the shape of t; NaN after the last time."""
-        t = np.asarray(t, dtype=float)
+        t = _at_times(t)
         at = np.searchsorted(self.times, t, side="right")
         known = (t <= self.last) | (self._survival[-1] == 0.0)
         return {
@@ -200,7 +262,10 @@ class AalenJohansen:
 def cause_codes(cause: Data, rows: int, censored: Hashable) -> tuple[list[Hashable], Indices]:
     """The causes, sorted, and the code of each row: 0 where it is censored, k for the k-th cause.
 
-    Raises InputError where a row has none, or where all are censored.
+    censored : the value that says so; None is for rows whose cause is missing.
+
+    Raises InputError where a row has no cause, or where all are censored. Warns where no row is
+    censored, unless causes are numbers and 0 would say so.
     """
     values = np.asarray(cause)
     if values.ndim == 2 and values.shape[1] == 1:
@@ -209,12 +274,12 @@ def cause_codes(cause: Data, rows: int, censored: Hashable) -> tuple[list[Hashab
         raise InputError(
             f"cause must have one entry for each of the {rows} rows; got shape {values.shape}."
         )
-    listed: list[Hashable] = values.tolist()
-    if any(entry is None or entry != entry for entry in listed):
-        first = next(i for i, entry in enumerate(listed) if entry is None or entry != entry)
+    listed = [_plain(entry) for entry in values.tolist()]
+    censored = _plain(censored)
+    if None in listed and censored is not None:
         raise InputError(
-            f"cause of row {first} is missing. Give {censored!r}, or what `censored` says, to rows "
-            "in which nothing had happened yet."
+            f"cause of row {listed.index(None)} is missing. Give {censored!r} to rows in which "
+            "nothing had happened yet; or give censored=None, if that is what a missing cause says."
         )
     found = set(listed) - {censored}
     if not found:
@@ -225,6 +290,33 @@ def cause_codes(cause: Data, rows: int, censored: Hashable) -> tuple[list[Hashab
         raise InputError(
             "cause has numbers and text; give one or the other, and `censored` of the same kind."
         ) from None
+    _warn_if_never(censored, listed, causes)
     number = {name: k + 1 for k, name in enumerate(causes)}
     codes: Indices = np.array([number.get(entry, 0) for entry in listed], dtype=np.intp)
     return causes, codes
+
+
+def _plain(entry: Hashable) -> Hashable:
+    """A cause as Python has it, None where it is missing."""
+    if isinstance(entry, np.generic):
+        entry = entry.item()
+    if entry is None or isinstance(entry, str):
+        return entry
+    # A missing value of numpy or pandas differs from itself, or cannot tell whether it does.
+    return None if str(entry) in MISSING or entry != entry else entry
+
+
+def _warn_if_never(censored: Hashable, listed: list[Hashable], causes: list[Hashable]) -> None:
+    """Warn where the value that says censored is none of the causes, and may be misspelt."""
+    numbers = isinstance(causes[0], int | float)
+    if censored is None or censored in listed or (numbers and censored == 0):
+        return
+    named = ", ".join(repr(cause) for cause in causes[:MOST_NAMED])
+    more = f" and {len(causes) - MOST_NAMED} more" if len(causes) > MOST_NAMED else ""
+    warnings.warn(
+        f"no cause is {censored!r}, which says censored, so that every row counts as an event: the "
+        f"causes are {named}{more}. If one of these says that nothing had happened yet, give it as "
+        "`censored`; if all rows have an event, give censored=None.",
+        CensoringWarning,
+        stacklevel=4,
+    )

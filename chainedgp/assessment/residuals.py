@@ -8,6 +8,7 @@ from ..data.types import Data, Metadata, Seed
 from ..errors import InputError
 from ..linalg import Array
 from ..predictive.fitted import FittedModel
+from ..predictive.inputs import need_rows
 from .metrics import quantile_residuals
 
 __all__ = ["z_scores"]
@@ -29,6 +30,7 @@ def z_scores(
     if not model.likelihood.target_support.ordered:
         raise InputError("classes have no order: z-scores are of numbers.")
     if X is None or Y is None:
+        need_rows(model, "X and Y")
         X, Y, Y_metadata = model.X, model.Y, model.Y_metadata
     check_order(X, Y, Y_metadata)
     X = model._predictor().inputs(X, "Xnew")

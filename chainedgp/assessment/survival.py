@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.arguments import as_generator, as_percent, positive_float, positive_int
+from ..data.columns import Category, Column, Number
 from ..data.rows import Rows, is_dask
 from ..data.tables import Table
 from ..data.types import Data, Metadata, Seed
@@ -28,6 +29,7 @@ from ..likelihoods.observation import EXACT, RIGHT, codes, of_event
 from ..linalg import Array, Indices
 from ..predictive.distribution import Predictive
 from ..predictive.fitted import FittedModel
+from ..predictive.inputs import column_of, need_rows
 from .kaplan_meier import KaplanMeier
 
 __all__ = ["SurvivalCheck", "survival_calibration", "survival_check"]
@@ -79,9 +81,9 @@ def survival_check(
     ----------
     X, Y, Y_metadata : the rows, with `censored` and `entry` among the metadata; None takes those
         of the model. Rows must be seen or right-censored.
-    by : the groups. An input, by index or name: its values where there are four at most, else its
-        thirds. "risk" takes thirds of the predicted risk, an array (n,) gives each row its group,
-        and None makes one group of all rows.
+    by : the groups. An input, by index or name: the levels of a category, the values of another
+        input where there are four at most, else its thirds. "risk" takes thirds of the predicted
+        risk, an array (n,) gives each row its group, and None makes one group of all rows.
     times : (k,) ascending, positive; None is an even grid up to the 98 % quantile of Y.
     bands : percentages of the bands of the predicted curves over q, or None.
     size, rng : number of joint draws from q for the bands, and their seed.
@@ -169,6 +171,7 @@ def _rows(model: FittedModel, X: Data | None, Y: Data | None, Y_metadata: Metada
     if X is None or Y is None:
         if Y_metadata is not None:
             raise InputError("Y_metadata belong to X and Y: give these too.")
+        need_rows(model, "X and Y")
         X, Y, Y_metadata = model.X, model.Y, model.Y_metadata
     if is_dask(X):
         raise InputError("these rows are Dask arrays; give some that fit into memory as X and Y.")
@@ -206,7 +209,7 @@ def _groups(
         return tuple(str(label) for label in found), member.ravel()
     if isinstance(by, str) and by == RISK and RISK not in inputs:
         risk = 1.0 - _Latents.nodes(predictive).survival(float(np.median(rows.y)))[0]
-        return _cut(risk, RISK, ("low", "middle", "high"))
+        return _cut(risk, Number(RISK), RISK, ("low", "middle", "high"))
     D = rows.X.shape[1]
     if isinstance(by, str) and by in inputs:
         column = inputs.index(by)
@@ -219,19 +222,22 @@ def _groups(
             f"{by!r}."
         )
     name = inputs[column] if inputs else "x" if D == 1 else f"x{column}"
-    return _cut(np.asarray(rows.X[:, column], dtype=float), name)
+    return _cut(np.asarray(rows.X[:, column], dtype=float), column_of(model, column), name)
 
 
 def _cut(
-    values: Array, name: str, words: Sequence[str] | None = None
+    values: Array, read: Column, name: str, words: Sequence[str] | None = None
 ) -> tuple[tuple[str, ...], Indices]:
-    """Groups by the values themselves where they are few, else by thirds."""
+    """Groups by the values themselves where they are few, or levels; else by thirds.
+
+    read : how the column was read, which says how its values are shown.
+    """
     found, member = np.unique(values, return_inverse=True)
-    if words is None and len(found) <= FEW_VALUES:
-        return tuple(f"{name} = {value:.3g}" for value in found), member.ravel()
+    if words is None and (len(found) <= FEW_VALUES or isinstance(read, Category)):
+        return tuple(f"{name} = {read.shown(value)}" for value in found), member.ravel()
     edges = np.unique(np.quantile(values, np.arange(1, TERTILES) / TERTILES))
     member = np.searchsorted(edges, values, side="left")
-    ends = [f"{edge:.3g}" for edge in edges]
+    ends = [read.shown(edge) for edge in edges]
     named = [f"{name} ≤ {ends[0]}"]
     named += [f"{low} < {name} ≤ {high}" for low, high in pairwise(ends)]
     named.append(f"{name} > {ends[-1]}")

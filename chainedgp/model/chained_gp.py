@@ -584,9 +584,10 @@ class ChainedGP(ParamzModel):
         if sites is not None and not sites.any():  # Of a method that has no sites.
             sites = None
         count, tolerance = old.num_rows, positive_float(tolerance, "tolerance")
-        self._data = self._sample = old.rows.followed_by(rows)
-        shard = Shard(self._data, nodes=self.num_nodes, num_threads=self.num_threads)
+        values = old.snapshot()  # The search for q writes into the leaves before it has ended.
         try:
+            self._data = self._sample = old.rows.followed_by(rows)
+            shard = Shard(self._data, nodes=self.num_nodes, num_threads=self.num_threads)
             self._start()
             self._parts.ties = self._ties
             self._problem = self._make_problem(Evaluator([shard], self._family))
@@ -597,6 +598,7 @@ class ChainedGP(ParamzModel):
             self._data = self._sample = old.rows
             self._problem, self._ties, self._parts.ties = old, before, before
             self._starts = old.starts
+            old.restore(values)
             raise
         return told
 

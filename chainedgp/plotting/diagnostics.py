@@ -17,6 +17,7 @@ from ..linalg import Array
 from ..predictive.classes import class_names, class_probabilities
 from ..predictive.distribution import Predictive
 from ..predictive.fitted import FittedModel
+from ..predictive.inputs import need_rows
 from ..predictive.observed import pit_ends
 from . import grids, style
 
@@ -188,6 +189,7 @@ def _judged(
     if (X is None) != (Y is None):
         raise InputError("give both X and Y, or neither for the data of the fit.")
     if X is None or Y is None:
+        need_rows(model, "X and Y")
         X, Y, Y_metadata = model.X, model.Y, model.Y_metadata
     check_order(X, Y, Y_metadata)
     X = model._predictor().inputs(X, "X")

@@ -100,6 +100,7 @@ def plot_relevance(model: FittedModel, *, groups: Groups = None, ax: Axes | None
     groups : inputs that belong together, {name: indices or names of columns}, such as the columns
         of 0 and 1 that code one category. A group has one bar.
     """
+    grids.need_rows(model)
     found = importance(Population.of(model, groups), latent_quantities(model.likelihood))
     ax = _draw_bars(ax, found.inputs, found.quantities, found.sd)
     return style.tidy(ax, "relevance (sd of the latent as the input varies)")
@@ -137,6 +138,7 @@ def plot_components(
 
     Returns an array of axes, one for each part.
     """
+    grids.need_rows(model)
     j, population = latent_index(latent, model.latents), Population.of(model, curve=True)
     level, predictor = fraction(level, "level"), population.predictor
     parts = grouped_parts(predictor.priors[j].kernel, groups)

@@ -108,7 +108,10 @@ def plot_mean_excess(
     thresholds : values of u; None takes an even grid from the least target to the sixth largest.
     level : probability of the band in percent.
     """
-    values: Array = np.asarray(getattr(source, "Y", source))
+    values: Any = source
+    if hasattr(values, "likelihood"):
+        _check_numbers(values)
+        values = values.Y
     y = np.sort(as_targets(values, int(np.size(values))))
     if len(y) < 2 * FEWEST:
         raise InputError(f"a mean excess plot needs {2 * FEWEST} targets or more; got {len(y)}.")
@@ -125,6 +128,16 @@ def plot_mean_excess(
     ax.plot(u, mean, color=blue, lw=1.6, label="mean excess")
     style.legend_above(ax)
     return style.tidy(ax, "threshold", "mean excess")
+
+
+def _check_numbers(model: FittedModel) -> None:
+    """Raise InputError where a model has no targets, or targets that are classes."""
+    if model.likelihood.target_support.num_classes is not None:
+        raise InputError(
+            f"a mean excess is of numbers; the targets of {type(model.likelihood).__name__} are "
+            "classes. plot_slice draws their probabilities."
+        )
+    grids.need_rows(model, "targets to chainedgp.plotting.plot_mean_excess")
 
 
 def _thresholds(y: Array, given: Sequence[float] | None) -> Array:

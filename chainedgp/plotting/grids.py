@@ -18,7 +18,14 @@ from ..errors import InputError
 from ..kernels.scales import shortest_scale
 from ..linalg import Array
 from ..predictive.fitted import FittedModel
-from ..predictive.inputs import column_index, column_of, grouped, input_names, metadata_at_rest
+from ..predictive.inputs import (
+    column_index,
+    column_of,
+    grouped,
+    input_names,
+    metadata_at_rest,
+    need_rows,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +36,7 @@ __all__ = [
     "grouped",
     "input_names",
     "metadata_at_rest",
+    "need_rows",
     "target_name",
 ]
 
@@ -85,6 +93,7 @@ def resting_point(model: FittedModel, at: Place = None) -> Array:
     at : None, a row (D,), or a dict {index or name: value} for some of the inputs; values are
         numbers, levels or dates.
     """
+    need_rows(model)
     row = np.median(np.asarray(model.X), axis=0)
     for d in range(row.size):
         if isinstance(column_of(model, d), Category | Boolean):
@@ -130,6 +139,7 @@ def axis_values(
     if isinstance(read, Category):
         return np.arange(float(len(read.levels)))
     if limits is None:
+        need_rows(model)
         x = np.asarray(model.X[:, column])
         low, high = float(x.min()), float(x.max())
         margin = MARGIN * (high - low) or 0.5
@@ -192,6 +202,7 @@ def most_relevant(model: FittedModel) -> int:
     """The input that moves the latents most; each latent in units of its own largest effect."""
     if model.X.shape[1] == 1:
         return 0
+    need_rows(model)
     population = Population.of(model, rows=SAMPLE_ROWS)
     table = importance(population, latent_quantities(model.likelihood)).sd
     largest = table.max(axis=0)

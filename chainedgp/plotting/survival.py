@@ -118,12 +118,14 @@ def band_label(bands: tuple[float, float]) -> str:
 
 def _time_grid(model: FittedModel) -> Array:
     """Times (200,) up to the 98 % quantile of those seen."""
+    grids.need_rows(model, "times")
     end = float(np.quantile(np.asarray(model.Y), 0.98))
     return np.linspace(end / 400.0, end, 200)
 
 
 def _typical_rows(model: FittedModel) -> Array:
     """Rows of the data whose predicted medians are short, middling and long."""
+    grids.need_rows(model, "X and times")
     X = np.asarray(model.X)[:2000]
     kept = grids.metadata_at_rest(model)
     metadata = {key: value for key, value in model.Y_metadata.items() if key in kept}

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..assessment.survival import survival_calibration, survival_check
 from ..data.arguments import positive_float
+from ..data.columns import Category
 from ..data.types import Data, Metadata, Seed
 from ..errors import InputError
 from ..linalg import Array
 from ..predictive.fitted import FittedModel
 from . import grids, style
-from .grids import Place
+from .grids import Limit, Place
 from .survival import band_label, check_event_times, plot_survival
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 VALUES = (10.0, 50.0, 90.0)  # Curves along an input are drawn at these percentiles of it.
-MOST_VALUES = 4  # An input of at most so many values has a curve at each.
+MOST_VALUES = 4  # An input of at most so many values has a curve at each; so has every level.
 
 
 def plot_survival_check(
@@ -124,7 +125,7 @@ def plot_survival_calibration(
 def plot_survival_along(
     model: FittedModel,
     input: int | str,
-    values: Sequence[float] | Array | None = None,
+    values: Sequence[object] | Array | None = None,
     *,
     at: Place = None,
     times: Data | None = None,
@@ -137,23 +138,21 @@ def plot_survival_along(
     Parameters
     ----------
     input : index or name of the input.
-    values : of the input; None takes all where there are four at most, else the 10, 50 and 90 %
-        quantiles of the data.
+    values : of the input: numbers, levels or dates. None takes all levels of a category, all
+        values where there are four at most, and else the 10, 50 and 90 % quantiles of the data.
     at : where the other inputs are held; None is their medians, a dict gives some of them.
     times, bands, Y_metadata : as in `plot_survival`.
     """
     check_event_times(model)
     column = grids.column_index(model, input)
     if values is None:
-        x = np.unique(np.asarray(model.X[:, column]))
-        x = x if len(x) <= MOST_VALUES else np.percentile(model.X[:, column], VALUES)
+        x, few = _seen_values(model, column)
+        x = x if few else np.percentile(model.X[:, column], VALUES)
     else:
-        x = np.atleast_1d(np.asarray(values, dtype=float))
-        if x.ndim != 1 or not np.isfinite(x).all() or not x.size:
-            raise InputError(f"values must be (k,) numbers; got {values!r}.")
+        x = _as_values(model, column, values)
     rows = grids.rows_along(model, [column], x[:, None], at)
-    name = grids.input_names(model)[column]
-    labels = [f"{name} = {value:.3g}" for value in x]
+    name, read = grids.input_names(model)[column], grids.column_of(model, column)
+    labels = [f"{name} = {read.shown(value)}" for value in x]
     ax = plot_survival(
         model, rows, times=times, bands=bands, labels=labels, Y_metadata=Y_metadata, ax=ax
     )
@@ -169,7 +168,7 @@ def plot_restricted_mean(
     horizon: float,
     *,
     at: Place = None,
-    limits: tuple[float, float] | None = None,
+    limits: tuple[Limit, Limit] | None = None,
     num: int = 50,
     bands: tuple[float, float] | None = (2.5, 97.5),
     Y_metadata: Metadata = None,
@@ -181,15 +180,16 @@ def plot_restricted_mean(
     ----------
     input : index or name of the input. horizon : the time h up to which the mean is taken.
     at : where the other inputs are held; None is their medians, a dict gives some of them.
-    limits, num : range and number of the values of the input. An input of four values at most is
-        drawn at these alone.
+    limits, num : range and number of the values of the input. A category, and an input of four
+        values at most, is drawn at its values alone.
     bands : percentages of the band over q, or None.
     """
     check_event_times(model)
     horizon = positive_float(horizon, "horizon")
     column = grids.column_index(model, input)
-    x = np.unique(np.asarray(model.X[:, column]))
-    points = len(x) <= MOST_VALUES and limits is None
+    x, points = _seen_values(model, column)
+    if limits is not None and not isinstance(grids.column_of(model, column), Category):
+        points = False
     if not points:
         x = grids.axis_values(model, column, num, limits)
     rows = grids.rows_along(model, [column], x[:, None], at)
@@ -200,13 +200,37 @@ def plot_restricted_mean(
     if points:
         bars = np.abs(np.stack(ends) - mean) if ends else None
         ax.errorbar(x, mean, bars, fmt="o", color=colour, ms=5, lw=1.2, capsize=3)
-        ax.set_xticks(x)
+        read = grids.column_of(model, column)
+        ax.set_xticks(x, [read.shown(value) for value in x])
     else:
+        drawn = grids.positions(model, column, x)
         if ends:
-            ax.fill_between(x, ends[0], ends[1], color=colour, alpha=0.2, lw=0)
-        ax.plot(x, mean, color=colour, lw=1.6)
-        ax.set_xlim(float(x[0]), float(x[-1]))
+            ax.fill_between(drawn, ends[0], ends[1], color=colour, alpha=0.2, lw=0)
+        ax.plot(drawn, mean, color=colour, lw=1.6)
+        grids.dress_axis(ax, model, column, x)
     label = f"mean {grids.target_name(model)} up to {horizon:g}"
     if bands is not None:
         label += f"\n({band_label(bands)})"
     return style.tidy(ax, grids.axis_name(model, [column], at), label)
+
+
+def _seen_values(model: FittedModel, column: int) -> tuple[Array, bool]:
+    """Values (k,) that an input has in the data, and whether they are few or levels."""
+    grids.need_rows(model)
+    x = np.unique(np.asarray(model.X[:, column]))
+    return x, len(x) <= MOST_VALUES or isinstance(grids.column_of(model, column), Category)
+
+
+def _as_values(model: FittedModel, column: int, values: Sequence[object] | Array) -> Array:
+    """Values of an input that a user gave, (k,), as the numbers that the model sees."""
+    given: Any = values
+    listed = [given] if isinstance(given, str) or not np.ndim(given) else list(given)
+    read = grids.column_of(model, column)
+    if listed and not any(np.ndim(value) for value in listed):
+        x = np.array([read.number(value) for value in listed])
+        if np.isfinite(x).all():
+            return x
+    raise InputError(
+        f"values must be (k,) numbers, levels or dates, as column {read.name!r} has them; got "
+        f"{values!r}."
+    )

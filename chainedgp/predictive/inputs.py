@@ -13,7 +13,27 @@ from ..errors import InputError
 from ..likelihoods.observation import OBSERVATION
 from .fitted import FittedModel
 
-__all__ = ["column_index", "column_of", "grouped", "input_names", "metadata_at_rest"]
+__all__ = [
+    "column_index",
+    "column_of",
+    "grouped",
+    "input_names",
+    "metadata_at_rest",
+    "need_rows",
+]
+
+
+def need_rows(model: FittedModel, instead: str = "") -> None:
+    """Raise InputError where a model was saved without its data.
+
+    instead : what else a user may give, such as "X and Y".
+    """
+    if not len(model.X):
+        ways = f", or give {instead}" if instead else ""
+        raise InputError(
+            "this model was saved without its data, which are needed here. Give it rows by "
+            f"m.set_data(X, Y, Y_metadata){ways}."
+        )
 
 
 def input_names(model: FittedModel) -> list[str]:

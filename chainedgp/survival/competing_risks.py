@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -48,6 +48,11 @@ NAMES = "causes.json"
 
 Bands: TypeAlias = tuple[float, float]
 Estimate: TypeAlias = Array | tuple[Array, Array, Array]
+Models: TypeAlias = Mapping[str, ChainedGP] | Mapping[int, ChainedGP] | Mapping[Hashable, ChainedGP]
+Curves: TypeAlias = Mapping[str, Array] | Mapping[int, Array] | Mapping[Hashable, Array]
+Likelihoods: TypeAlias = (
+    Mapping[str, Likelihood] | Mapping[int, Likelihood] | Mapping[Hashable, Likelihood]
+)
 
 
 class CompetingRisks:
@@ -64,7 +69,7 @@ class CompetingRisks:
 
     Parameters
     ----------
-    models : name of the cause -> `ChainedGP` of event times. All have the same inputs.
+    models : cause, a name or a number -> `ChainedGP` of event times. All have the same inputs.
         `CompetingRisks.from_data` builds them.
 
     Attributes
@@ -72,25 +77,25 @@ class CompetingRisks:
     models : as given, to be fitted, checked, plotted and saved like any other.
     """
 
-    def __init__(self, models: Mapping[str, ChainedGP]) -> None:
+    def __init__(self, models: Models) -> None:
         if not isinstance(models, Mapping) or not models:
             raise InputError(
                 "models must be a dict, name of a cause -> ChainedGP of the time to it; "
                 "CompetingRisks.from_data(X, Y, cause, likelihood) builds them from data."
             )
-        self.models = {str(name): model for name, model in models.items()}
+        self.models: dict[Hashable, ChainedGP] = {
+            name.item() if isinstance(name, np.generic) else name: model
+            for name, model in models.items()
+        }
         columns = set()
         for name, model in self.models.items():
             if not isinstance(model, ChainedGP):
                 raise InputError(
                     f"models[{name!r}] must be a ChainedGP; got {type(model).__name__}."
                 )
-            lik = model.likelihood
-            if not lik.event_times or lik.atoms or not lik.target_support.continuous:
-                raise InputError(
-                    f"models[{name!r}] has the likelihood {type(lik).__name__}; competing risks "
-                    "need times with a density, such as WeibullSurvival()."
-                )
+            if not isinstance(name, str | int | float):
+                raise InputError(f"a cause is a name or a number; got {name!r}. Name it by a text.")
+            _check_times(model.likelihood, f"models[{name!r}]")
             columns.add(model.X.shape[1])
         if len(columns) > 1:
             raise InputError(f"all models must have the same inputs; they have {columns} columns.")
@@ -101,40 +106,36 @@ class CompetingRisks:
         X: Data,
         Y: Data,
         cause: Data,
-        likelihood: Likelihood | Mapping[str, Likelihood],
+        likelihood: Likelihood | Likelihoods,
         *,
         censored: Hashable = 0,
         Y_metadata: Metadata = None,
         kernels: Kernels = None,
         num_inducing: int = 100,
         posterior: PosteriorName = "auto",
+        missing: str = "raise",
     ) -> CompetingRisks:
         """One model for each cause, not fitted yet: call `optimize` next.
 
         Parameters
         ----------
         X, Y : inputs, and times of the first event or of the end of the follow-up.
-        cause : (n,) what happened at Y: names or numbers.
-        likelihood : a survival likelihood for all causes, or name of the cause -> likelihood.
-        censored : the value in `cause` that says that nothing had happened yet.
+        cause : (n,) what happened at Y: names or numbers, which `models` and predictions have too.
+        likelihood : a survival likelihood for all causes, or cause -> likelihood.
+        censored : the value in `cause` that says that nothing had happened yet; None says that a
+            cause is missing (None or NaN) where nothing had.
         Y_metadata : `entry`, `weights` and others of the rows; not `censored`.
-        kernels, num_inducing, posterior : of each model, as for `ChainedGP`.
+        kernels, num_inducing, posterior, missing : of each model, as for `ChainedGP`.
         """
         if Y_metadata is not None and {"censored", "y_upper"} & set(Y_metadata):
             raise InputError(
                 "cause says which rows are censored: leave censored and y_upper out of Y_metadata."
             )
         causes, code = cause_codes(cause, np.size(Y), censored)
-        names = [str(name) for name in causes]
-        if isinstance(likelihood, Mapping):
-            wrong = set(names) ^ {str(name) for name in likelihood}
-            if wrong:
-                listed = ", ".join(repr(name) for name in sorted(wrong))
-                raise InputError(f"likelihood must have one for each cause; look at {listed}.")
+        likelihoods = _one_each(causes, likelihood)
         given = dict(Y_metadata or {})
         models = {}
-        for k, name in enumerate(names):
-            own = likelihood[name] if isinstance(likelihood, Mapping) else likelihood
+        for k, (name, own) in enumerate(zip(causes, likelihoods, strict=True)):
             metadata = {**given, "censored": np.where(code == k + 1, 0.0, 1.0)}
             models[name] = ChainedGP(
                 X,
@@ -145,12 +146,13 @@ class CompetingRisks:
                 num_inducing=num_inducing,
                 name=f"cause_{k}",
                 posterior=posterior,
+                missing=missing,
             )
         return cls(models)
 
     @property
-    def causes(self) -> tuple[str, ...]:
-        """Names of the causes."""
+    def causes(self) -> tuple[Hashable, ...]:
+        """The causes: their names or numbers."""
         return tuple(self.models)
 
     def __repr__(self) -> str:
@@ -161,7 +163,7 @@ class CompetingRisks:
 
     def optimize(
         self, messages: bool | None = None, max_iters: int = 1000
-    ) -> dict[str, OptimizationResult]:
+    ) -> dict[Hashable, OptimizationResult]:
         """Fit every model by the default method; results by cause.
 
         For other methods fit each of `models` by itself.
@@ -181,7 +183,7 @@ class CompetingRisks:
 
     def cumulative_incidence(
         self, Xnew: Data, t: Data, bands: Bands | None = None, Y_metadata: Metadata = None
-    ) -> dict[str, Estimate]:
+    ) -> dict[Hashable, Estimate]:
         """F_k(t) = P(event by t, of cause k) of every cause, (n, k) each.
 
         With bands=(2.5, 97.5) each is (estimate, lower, upper), the percentiles of F_k(t | f) over
@@ -230,7 +232,7 @@ class CompetingRisks:
         *,
         times: Data | None = None,
         Y_metadata: Metadata = None,
-        observed: Mapping[str, Array] | None = None,
+        observed: Curves | None = None,
         ax: Axes | None = None,
     ) -> Axes:
         """Cumulative incidences, stacked, with overall survival above them.
@@ -250,12 +252,16 @@ class CompetingRisks:
             times = np.linspace(0.0, float(np.quantile(np.asarray(first.Y), 0.98)), 81)
         t = np.atleast_1d(np.asarray(times, dtype=float))
         found = self.cumulative_incidence(X, t, Y_metadata=Y_metadata)
-        means = {name: np.mean(F, axis=0) for name, F in found.items()}
+        means = {str(name): np.mean(F, axis=0) for name, F in found.items()}
+        seen = None
         if observed is not None:
-            observed = {
-                str(name): as_targets(F, len(t), "observed") for name, F in observed.items()
-            }
-        return draw_incidences(t, means, observed, first.target_name or "time", ax)
+            seen = {str(name): as_targets(F, len(t), "observed") for name, F in observed.items()}
+            if set(means) - set(seen):
+                raise InputError(
+                    f"observed must have a curve for each of {', '.join(means)}; got "
+                    f"{', '.join(seen)}."
+                )
+        return draw_incidences(t, means, seen, first.target_name or "time", ax)
 
     # ---- files ----------------------------------------------------------------------------------
 
@@ -278,6 +284,33 @@ class CompetingRisks:
             raise InputError(f"{folder} is no folder of competing risks: it has no {NAMES}.")
         names = json.loads((path / NAMES).read_text("utf-8"))
         return cls({name: load(path / f"cause_{k}.cgp") for k, name in enumerate(names)})
+
+
+def _check_times(likelihood: Likelihood, owner: str) -> None:
+    """Raise InputError where a likelihood is not of event times with a density."""
+    lik = likelihood
+    if not lik.event_times or lik.atoms or not lik.target_support.continuous:
+        raise InputError(
+            f"{owner} has the likelihood {type(lik).__name__}; competing risks need times with a "
+            "density, such as WeibullSurvival()."
+        )
+
+
+def _one_each(causes: Sequence[Hashable], likelihood: Likelihood | Likelihoods) -> list[Likelihood]:
+    """A likelihood of event times for each cause; numbers may be given as text."""
+    if isinstance(likelihood, Mapping):
+        by_name = {str(name): own for name, own in likelihood.items()}
+        wrong = {str(cause) for cause in causes} ^ set(by_name)
+        if wrong:
+            listed = ", ".join(repr(name) for name in sorted(wrong))
+            raise InputError(f"likelihood must have one for each cause; look at {listed}.")
+        found = [by_name[str(cause)] for cause in causes]
+    else:
+        found = [likelihood] * len(causes)
+    for cause, own in zip(causes, found, strict=True):
+        if isinstance(own, Likelihood):  # The model tells what is wrong with anything else.
+            _check_times(own, f"cause {cause!r}")
+    return found
 
 
 def _bands(laws: list[Predictive], panels: TimePanels, levels: Array) -> Incidences:

@@ -190,6 +190,21 @@ def test_categories_have_their_own_values():
     np.testing.assert_allclose([low, high], np.quantile(m.X[:, 0], [0.01, 0.99]))
 
 
+def test_groups_with_levels_are_named_by_all_their_values():
+    rng, n = np.random.default_rng(5), 30
+    X = pd.DataFrame(
+        {"c": rng.choice(["a", "b"], n), "flag": rng.random(n) < 0.5, "one": 0.0, "two": 1.0}
+    )
+    X.loc[::2, ["one", "two"]] = [1.0, 0.0]
+    m = cgp.ChainedGP(X, rng.normal(size=n), L.HetGaussian(), num_inducing=4)
+    m.optimize(only="variational")
+    groups = {"g": ["c", "flag"], "h": ["one", "two"]}
+    found = m.effects("g", groups=groups, rows=5)
+    assert list(found["value"]) == [f"c = {c}, flag = {f}" for c in "ab" for f in (False, True)]
+    # Columns of 0 and 1 that code one category keep their short names.
+    assert list(m.effects("h", groups=groups, rows=5)["value"]) == ["one", "two"]
+
+
 def test_dependence_over_hyperparameters():
     """Two points with weights: the average of means, and quantiles of the mixture."""
     X, rng = table(40), np.random.default_rng(3)
@@ -505,7 +520,7 @@ def test_rows_that_are_given(tmp_path):
     m = model("gauss")
     m.save(tmp_path / "m.cgp", data=False)
     bare = cgp.load(tmp_path / "m.cgp")
-    with pytest.raises(InputError, match="no rows to average"):
+    with pytest.raises(InputError, match="rows to average effects over, X="):
         bare.effects()
     X = pd.DataFrame(m.X, columns=NAMES)
     pd.testing.assert_frame_equal(bare.effects(X=X), m.effects())

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from chainedgp.errors import InputError
 from chainedgp.survival import AalenJohansen, KaplanMeier
@@ -24,7 +25,7 @@ def test_textbook_values():
     # The interval of R's survfit with conf.type = "log-log" at 23 weeks.
     low, high = curve.interval(23.0)
     assert (low, high) == (pytest.approx(0.188, abs=6e-4), pytest.approx(0.680, abs=6e-4))
-    assert curve.interval(3.0) == (1.0, 1.0)
+    assert curve.interval(0.0) == (1.0, 1.0)
     assert np.isnan(curve(36.0)) and np.isnan(curve.interval(36.0)[0])
 
 
@@ -63,6 +64,38 @@ def test_a_curve_that_comes_to_0():
     assert curve.interval(3.0)[1] == curve.interval(2.0)[1] < 1.0
     with pytest.raises(InputError, match="censored must be 0"):
         KaplanMeier([1.0, 2.0], [0, 2])
+
+
+def test_the_interval_without_an_event_is_that_of_clopper_and_pearson():
+    curve = KaplanMeier(WEEKS, LATE)
+    exact = binomtest(21, 21).proportion_ci(0.9, "exact")
+    assert curve.interval(3.0, 0.9) == (pytest.approx(exact.low), 1.0)
+    # Of 12 rows 10 are followed up to 2, where the first two have gone without an event.
+    none = KaplanMeier([1.0, 1.5, *[2.0] * 10], 1)
+    low, high = none.interval([1.0, 2.0])
+    want = [binomtest(n, n).proportion_ci(0.95, "exact").low for n in (12, 10)]
+    np.testing.assert_allclose(low, want)
+    assert high.tolist() == [1.0, 1.0] and np.isnan(none.interval(3.0)[0])
+    # Rows count by their weights, and from their entries on.
+    late = KaplanMeier([1.0, 2.0, 2.0], [0, 1, 1], [0.5, 0.0, 0.5], [1.0, 4.0, 3.0])
+    low = late.interval([0.4, 0.9])[0]
+    np.testing.assert_allclose(low, [binomtest(n, n).proportion_ci().low for n in (4, 8)])
+
+
+@pytest.mark.parametrize("estimate", [KaplanMeier, AalenJohansen])
+def test_what_is_no_time_is_told(estimate):
+    with pytest.raises(InputError, match="y is empty"):
+        estimate([], [])
+    with pytest.raises(InputError, match="times from 0 on; row 1 is -2"):
+        estimate([1.0, -2.0], [0, 1])
+    with pytest.raises(InputError, match="row 1 goes at 2, before its entry 3"):
+        estimate([1.0, 2.0], [0, 1], entry=[0.5, 3.0])
+    with pytest.raises(InputError, match="weights must not be negative; row 0"):
+        estimate([1.0, 2.0], [0, 1], weights=[-1.0, 1.0])
+    with pytest.raises(InputError, match="missing"):
+        estimate([1.0, 2.0], [0, 1])([1.0, np.nan])
+    with pytest.raises(InputError, match="missing"):
+        KaplanMeier([1.0, 2.0], [0, 1]).interval(np.nan)
 
 
 def test_aalen_johansen():

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import chainedgp as cgp
@@ -153,8 +154,7 @@ def test_figures():
     plt = pytest.importorskip("matplotlib.pyplot")
     m = true_model(80)
     ax = m.plot_survival_check(by="arm", times=TIMES)
-    words = [t.get_text() for t in ax.get_legend().get_texts()]
-    assert {"arm = 0", "arm = 1"} <= set(words)
+    assert ax.get_legend_handles_labels()[1][:2] == ["arm = 0", "arm = 1"]
     np.testing.assert_allclose(
         ax.lines[0].get_ydata()[1:], survival_check(m, by="arm", times=TIMES).predicted[0]
     )
@@ -179,4 +179,68 @@ def test_figures():
         m.plot_survival_along("size", [np.nan])
     with pytest.raises(InputError, match="horizon"):
         m.plot_restricted_mean("size", -1.0)
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def of_a_table():
+    """Times beside a category of five levels, truth values and dates."""
+    rng, n = np.random.default_rng(3), 60
+    X = pd.DataFrame(
+        {
+            "ward": rng.permutation(np.repeat(list("abcde"), 12)),
+            "flag": rng.random(n) < 0.5,
+            "day": pd.Timestamp("2022-01-01") + pd.to_timedelta(np.arange(n), unit="D"),
+        }
+    )
+    likelihood = WeibullSurvival().with_constant("log_shape")
+    m = cgp.ChainedGP(
+        X, rng.weibull(1.5, n), likelihood, Y_metadata={"censored": 0}, num_inducing=10
+    )
+    m.optimize(only="variational")
+    return m
+
+
+def test_groups_have_the_words_of_the_table(of_a_table):
+    check = survival_check(of_a_table, by="ward", times=TIMES, bands=None)
+    assert check.groups == tuple(f"ward = {level}" for level in "abcde")
+    assert [curve.at_risk[0] for curve in check.observed] == [12.0] * 5
+    check = survival_check(of_a_table, by="flag", times=TIMES, bands=None)
+    assert check.groups == ("flag = False", "flag = True")
+    check = survival_check(of_a_table, by="day", times=TIMES, bands=None)
+    edges = [f"2022-{edge}" for edge in ("01-20", "02-09")]
+    assert check.groups == (
+        f"day ≤ {edges[0]}", f"{edges[0]} < day ≤ {edges[1]}", f"day > {edges[1]}"
+    )  # fmt: skip
+
+
+def test_survival_along_levels_and_dates(of_a_table):
+    plt, m = pytest.importorskip("matplotlib.pyplot"), of_a_table
+
+    def drawn(*args):
+        lines = m.plot_survival_along(*args, times=TIMES, bands=None).lines
+        return [line.get_label() for line in lines], lines[0].get_ydata()
+
+    at = {"flag": [m.X[:, 1].mean() > 0.5], "day": [pd.Timestamp("2022-01-30 12:00")]}
+    labels, curve = drawn("ward", ["b", "d"])
+    assert labels == ["ward = b", "ward = d"]
+    want = m.predictive(pd.DataFrame({"ward": ["b"], **at})).sf(TIMES)[0]
+    np.testing.assert_allclose(curve, want, rtol=1e-6)
+    assert drawn("ward")[0] == [f"ward = {level}" for level in "abcde"]
+    assert drawn("ward", "c")[0] == ["ward = c"]
+    assert drawn("day", ["2022-02-01", pd.Timestamp("2022-02-03")])[0] == [
+        "day = 2022-02-01",
+        "day = 2022-02-03",
+    ]
+    assert drawn("day", np.array(["2022-02-01"], "datetime64[ns]"))[0] == ["day = 2022-02-01"]
+    assert drawn("flag", [True])[0] == ["flag = True"]
+    for values in ([], [[1.0]], [np.nan]):
+        with pytest.raises(InputError, match="values must be"):
+            drawn("day", values)
+    with pytest.raises(InputError, match="does not know: z"):
+        drawn("ward", ["z"])
+    ticks = m.plot_restricted_mean("ward", 1.0).get_xticklabels()
+    assert [tick.get_text() for tick in ticks] == list("abcde")
+    line = m.plot_restricted_mean("day", 1.0, num=5, bands=None).lines[0]
+    assert line.get_xdata()[2] == pytest.approx(19022.5)  # 30 January 2022, noon, since 1970.
     plt.close("all")

@@ -169,6 +169,23 @@ def test_metadata_must_be_those_of_the_old_rows(quiet):
         m.update(X[:2], [1, 2], {"exposure": 2.0})
 
 
+def test_an_interrupted_update_leaves_the_model_as_it_was(quiet, monkeypatch):
+    X, y = simulated(40, np.random.default_rng(12))
+    m = fitted(X, y)
+    bound, before = m.log_likelihood(), m.param_array.copy()
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    # By then the new rows alone have moved q.
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(new_rows, "_over_all_rows", interrupted)
+        m.update(X[:5], y[:5] + 3.0)
+    assert m.X.shape == (40, 1)
+    np.testing.assert_array_equal(m.param_array, before)
+    assert m.log_likelihood() == bound
+
+
 def test_what_update_cannot_do_is_told(quiet, tmp_path, monkeypatch):
     X, y = simulated(40, np.random.default_rng(10))
     m = fitted(X, y)

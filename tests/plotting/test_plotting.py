@@ -777,6 +777,9 @@ def test_mean_excess():
         plotting.plot_mean_excess(y, thresholds=[1e3])
     with pytest.raises(InputError, match="needs 10 targets"):
         plotting.plot_mean_excess(y[:5])
+    for kind in ("class", "binary"):
+        with pytest.raises(InputError, match="classes"):
+            model(kind).plot_mean_excess()
 
 
 # ---- methods, names, style ----------------------------------------------------------------------
@@ -813,6 +816,24 @@ def test_every_figure_is_a_method_that_takes_axes(name):
         assert ax.get_xlabel() or name == "plot_latents"
     with pytest.raises(InputError, match="axes"):
         getattr(m, name)(ax=["no", "axes"], **NEEDED.get(name, {}))
+
+
+@pytest.mark.parametrize("name", sorted(set(plotting.__all__) - {"plot_trace"}))
+def test_a_model_without_data_says_that_they_are_needed(name, tmp_path):
+    m = model("gauss" if name == "plot_variance" else "time", 1 if name == "plot_fit" else 2)
+    m.save(tmp_path / "bare.cgp", data=False)
+    bare = cgp.load(tmp_path / "bare.cgp")
+    with pytest.raises(InputError, match="saved without its data") as told:
+        getattr(bare, name)(**NEEDED.get(name, {}))
+    # What the message says to give is an argument of the figure.
+    rows_may_be_given = name in {
+        "plot_calibration", "plot_effects", "plot_hazard", "plot_pit", "plot_survival",
+        "plot_survival_calibration", "plot_survival_check", "plot_worm",
+    }  # fmt: skip
+    assert ("or give" in str(told.value)) == (rows_may_be_given or name == "plot_mean_excess")
+    if name in ("plot_slice", "plot_latents", "plot_variance", "plot_density"):
+        with pytest.raises(InputError, match="saved without its data"):
+            getattr(bare, name)(1, limits=(0.0, 1.0))
 
 
 def test_names_of_inputs_and_target():

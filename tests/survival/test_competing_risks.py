@@ -1,13 +1,15 @@
 """Competing risks: cumulative incidences against closed forms, quadrature and simulation."""
 
 import warnings
+from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import integrate, stats
 
 import chainedgp as cgp
-from chainedgp.errors import InputError
+from chainedgp.errors import CensoringWarning, InputError
 from chainedgp.kernels import RBF
 from chainedgp.likelihoods import HetGaussian, LogLogisticSurvival, WeibullSurvival
 from chainedgp.means import Constant
@@ -133,6 +135,80 @@ def test_causes_are_recovered_and_stored(tmp_path):
         CompetingRisks.load(tmp_path)
 
 
+def test_causes_that_are_numbers_stay_numbers(tmp_path):
+    X, y, cause = simulated(60)
+    number = np.select([cause == "relapse", cause == "death"], [1, 2])
+    options = {"num_inducing": 3}
+    risks = CompetingRisks.from_data(X, y, number, WeibullSurvival(), **options)
+    t = np.array([0.5, 1.0])
+    seen = AalenJohansen(y, number)
+    assert risks.causes == (1, 2) == tuple(seen.causes)
+    assert risks.models[1].Y_metadata["censored"].tolist() == (number != 1).tolist()
+    assert list(risks.cumulative_incidence([[0.5]], t)) == list(seen(t))
+    risks.save(tmp_path / "risks")
+    assert CompetingRisks.load(tmp_path / "risks").causes == (1, 2)
+    shapes = {1: WeibullSurvival(), "2": LogLogisticSurvival()}
+    mixed = CompetingRisks.from_data(X, y, number, shapes, **options)
+    assert isinstance(mixed.models[2].likelihood, LogLogisticSurvival)
+    assert CompetingRisks({np.int64(3): known(1.0, 1.0)}).causes == (3,)
+    with pytest.raises(InputError, match="a name or a number"):
+        CompetingRisks({(1, 2): known(1.0, 1.0)})
+    plt = pytest.importorskip("matplotlib.pyplot")
+    ax = risks.plot(X[:3], times=t, observed=seen(t))
+    assert ax.get_legend_handles_labels()[1] == ["1", "2", "observed"]
+    with pytest.raises(InputError, match="a curve for each of 1, 2; got 1"):
+        risks.plot(X[:3], times=t, observed={1: t})
+    plt.close("all")
+
+
+def test_what_says_censored():
+    X, y, cause = simulated(40)
+    build, options = CompetingRisks.from_data, {"num_inducing": 3}
+    want = build(X, y, cause, WeibullSurvival(), censored="none", **options)
+    empty = [None if name == "none" else name for name in cause]
+    for missing in (empty, pd.Series(empty), pd.Series(empty, dtype="string")):
+        found = build(X, y, missing, WeibullSurvival(), censored=None, **options)
+        assert found.causes == want.causes
+        for name in want.causes:
+            np.testing.assert_array_equal(
+                found.models[name].Y_metadata["censored"],
+                want.models[name].Y_metadata["censored"],
+            )
+        with pytest.raises(InputError, match=r"is missing\. Give 'none' to .* censored=None"):
+            build(X, y, missing, WeibullSurvival(), censored="none", **options)
+    # A word that never occurs is misspelt, or 0 was not meant: then "none" is no cause.
+    for wrong in ({"censored": "None"}, {}):
+        with pytest.warns(CensoringWarning, match="every row counts as an event.*'none'") as told:
+            build(X, y, cause, WeibullSurvival(), **wrong, **options)
+        assert told[0].filename == __file__
+    with pytest.warns(CensoringWarning, match="no cause is 9"):
+        AalenJohansen([1.0, 2.0], [1, 2], censored=9)
+    assert AalenJohansen([1.0, 2.0], [1, 2]).causes == [1, 2]
+    assert AalenJohansen([1.0, 2.0], ["a", "b"], censored=None).causes == ["a", "b"]
+    assert AalenJohansen([1.0, 2.0], [1.0, np.nan], censored=np.nan).causes == [1]
+
+
+def test_missing_causes_of_polars():
+    pl = pytest.importorskip("polars")
+    for causes in (["a", None], [1, None]):
+        found = AalenJohansen(pl.Series([1.0, 2.0]), pl.Series(causes), censored=None)
+        assert found.causes == causes[:1] and np.isnan(found(3.0)[causes[0]])
+
+
+def test_gaps_in_the_table_can_be_left_out():
+    X, y, cause = simulated(40)
+    frame = pd.DataFrame(X, columns=["x"])
+    frame.loc[3, "x"] = np.nan
+    build = partial(CompetingRisks.from_data, frame, y, cause, WeibullSurvival(), censored="none")
+    with pytest.raises(InputError, match='missing="drop"'):
+        build(num_inducing=3)
+    risks = build(num_inducing=3, missing="drop")
+    kept = np.arange(40) != 3
+    for name, m in risks.models.items():
+        np.testing.assert_array_equal(m.X[:, 0], X[kept, 0])
+        np.testing.assert_array_equal(m.Y_metadata["censored"], cause[kept] != name)
+
+
 def test_figure_of_stacked_incidences():
     plt = pytest.importorskip("matplotlib.pyplot")
     risks = CompetingRisks({"a": known(1.0, 1.0), "b": known(2.0, 1.0)})
@@ -156,6 +232,9 @@ def test_what_is_no_competing_risk_is_told():
         CompetingRisks({"a": cgp.ChainedGP(X, y, HetGaussian(), num_inducing=2)})
     with pytest.raises(InputError, match="cause says which rows are censored"):
         build(X, y, cause, WeibullSurvival(), censored="none", Y_metadata={"censored": 0})
+    for wrong in (HetGaussian(), {"relapse": WeibullSurvival(), "death": HetGaussian()}):
+        with pytest.raises(InputError, match="'death' has the likelihood HetGaussian; competing"):
+            build(X, y, cause, wrong, censored="none")
     with pytest.raises(InputError, match="one for each cause"):
         build(X, y, cause, {"relapse": WeibullSurvival()}, censored="none")
     risks = CompetingRisks({"a": known(1.0, 1.0)})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...data.arguments import positive_int
-from ...data.columns import Category, Column, Date, Duration
+from ...data.columns import Boolean, Category, Column, Date, Duration, Number
 from ...data.rows import WEIGHTS
 from ...data.types import Data, Metadata
 from ...errors import InputError
@@ -20,6 +20,7 @@ from ...predictive.inputs import (
     grouped,
     input_names,
     metadata_at_rest,
+    need_rows,
 )
 from ...predictive.predictor import Predictor
 
@@ -80,8 +81,8 @@ class Population:
         if any(np.ndim(value) for value in metadata.values()):
             raise InputError("Y_metadata of effects must be one value each, the same in all rows.")
         weights = model.Y_metadata.get(WEIGHTS) if X is None else None
-        if X is None and not len(model.X):
-            raise InputError("the model has no rows to average effects over: give some, X=…")
+        if X is None:
+            need_rows(model, "rows to average effects over, X=…")
         every = np.asarray(model.X) if X is None else predictor.inputs(X, "X")
         shares = np.ones(len(every)) if weights is None else np.asarray(weights, dtype=float)
         shares = shares / shares.sum()
@@ -130,7 +131,9 @@ class Population:
         """Values (k, c) at which to show an effect: those of a category, or a grid of `num`."""
         if self.is_category(columns):
             seen = np.unique(self.every[:, list(columns)], axis=0)
-            return seen if len(columns) == 1 else seen[::-1]  # (1, 0, 0) stands before (0, 1, 0).
+            if len(columns) > 1 and self._coded(columns):
+                return seen[::-1]  # (1, 0, 0) stands before (0, 1, 0).
+            return seen
         if len(columns) > 1:
             raise InputError(
                 f"the group of {', '.join(self.input_names[d] for d in columns)} has more than "
@@ -148,7 +151,8 @@ class Population:
     def labels(self, columns: Sequence[int], values: Array) -> np.ndarray:
         """Values (k, c) as a frame has them, (k,): numbers, dates, levels.
 
-        Of a group it is the name of the column that is 1, or all values in words.
+        Of a group it is all values in words. Columns of 0 and 1, of which one is 1 at most, code
+        one category: there it is the name of the column that is 1.
         """
         if len(columns) == 1:
             return self.read[columns[0]].back(values[:, 0])
@@ -157,7 +161,11 @@ class Population:
     def _words(self, columns: Sequence[int], row: Array) -> str:
         """The values (c,) of a group."""
         own = [self.input_names[d] for d in columns]
-        if np.isin(row, (0.0, 1.0)).all() and row.sum() <= 1.0:
+        if self._coded(columns) and np.isin(row, (0.0, 1.0)).all() and row.sum() <= 1.0:
             return own[int(np.argmax(row))] if row.any() else f"no {', '.join(own)}"
         shown = [self.read[d].shown(value) for d, value in zip(columns, row, strict=True)]
         return ", ".join(f"{name} = {value}" for name, value in zip(own, shown, strict=True))
+
+    def _coded(self, columns: Sequence[int]) -> bool:
+        """Whether 0 may say "no" in all of these columns: it is also a category's first level."""
+        return all(isinstance(self.read[d], Number | Boolean) for d in columns)
