@@ -34,6 +34,11 @@ class _BoxCox(_Shaped):
         """The law of z, from all quantities."""
         raise NotImplementedError
 
+    def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
+        """As in the class docstring; −inf for y ≤ 0."""
+        value = super().log_density(y, *latents, **kw)
+        return np.where(np.less_equal(y, 0.0), -np.inf, value)
+
     def _log_density(self, y: Array, *quantities: Array) -> Array:
         g, power = quantities[1:3]
         return self._log_beside(y, *quantities) - self._law(quantities).log_cdf(_end(g, power))

@@ -147,11 +147,12 @@ class NegativeBinomial(Family):
         return super().ppf(q, capped, g) * np.exp(np.minimum(a - capped, 600.0))
 
     def log_density(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
-        """As in the class docstring."""
-        r, a = np.exp(-g), f + np.log(exposure)
+        """As in the class docstring; −inf for y < 0."""
+        r, a, below = np.exp(-g), f + np.log(exposure), np.less(y, 0.0)
+        y = np.maximum(y, 0.0)
         rho = special.stirling_remainder(r + y)[0] - special.stirling_remainder(r)[0]
         alone = (r + y - 0.5) * np.log1p(y * np.exp(g)) + rho - (y + gammaln(y + 1.0))
-        return y * a - (r + y) * special.softplus(a + g) + alone
+        return np.where(below, -np.inf, y * a - (r + y) * special.softplus(a + g) + alone)
 
     def dlog_density(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Arrays:
         """y − (r + y) logistic(a + g), and the derivative in g."""
@@ -236,14 +237,15 @@ class BetaBinomial(Family):
         return np.asarray(trials, dtype=int), *self._shapes(f, np.minimum(g, np.log(1e9)))[:2]
 
     def log_density(self, y: Array, f: Array, g: Array, *, trials: Value) -> Array:
-        """As in the class docstring; −inf for y > trials."""
+        """As in the class docstring; −inf for y < 0 and for y > trials."""
         alpha, beta, phi = self._shapes(f, g)
+        outside, y = np.less(y, 0.0) | np.greater(y, trials), np.maximum(y, 0.0)
         rest = np.maximum(trials - y, 0.0)
         spread = special.rising_excess(alpha, y)[0] + special.rising_excess(beta, rest)[0]
         spread = spread - special.rising_excess(phi, trials)[0]
         binomial = y * log_expit(f) + rest * log_expit(np.negative(f))
         choose = -np.log1p(trials) - betaln(rest + 1.0, y + 1.0)
-        return np.where(y <= trials, binomial + spread + choose, -np.inf)
+        return np.where(outside, -np.inf, binomial + spread + choose)
 
     def _log_below(self, k: Array, f: Array, g: Array, trials: Value) -> Array:
         """log P(Y ≤ k) of whole numbers k < trials: log p(k) and a sum of products of ratios.
