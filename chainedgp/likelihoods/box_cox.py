@@ -12,7 +12,7 @@ from ..expectations.special import HALF_LOG_2PI
 from ..linalg import Array
 from ..parameters.priors import Gamma, Normal
 from .contract import Arrays, Averages
-from .shapes import Constant, _Shaped
+from .shapes import Constant, _Shaped, checks_shapes
 
 __all__ = ["BoxCoxNormal", "BoxCoxT"]
 
@@ -152,6 +152,7 @@ class BoxCoxNormal(OneForm, _BoxCox):
     node_limits = (0.01, 0.03, 0.06, 0.12, 0.22)
     default_priors = {"power": Normal(0.0, 2.0)}
 
+    @checks_shapes
     def __init__(self, name: str | None = None, *, power: float | str = 0.5) -> None:
         super().__init__(name, {"power": power})
         if self.own_expectation:
@@ -235,6 +236,7 @@ class BoxCoxT(_BoxCox):
     node_limits = (0.016, 0.045, 0.095, 0.17)
     default_priors = {"power": Normal(0.0, 2.0), "nu": Gamma(2.0, 0.1)}
 
+    @checks_shapes
     def __init__(
         self, name: str | None = None, *, power: float | str = 0.5, nu: float | str = 10.0
     ) -> None:

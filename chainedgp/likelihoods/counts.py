@@ -280,7 +280,7 @@ class BetaBinomial(Family):
         return lower, np.where(none, 0.0, np.where(full, -np.inf, upper))
 
     def cdf(self, y: Array, f: Array, g: Array, *, trials: Value) -> Array:
-        """P(Y ≤ ⌊y⌋): up to the mean a sum over smaller counts, above it 1 minus one over larger."""
+        """P(Y ≤ ⌊y⌋): to the mean a sum over smaller counts, then 1 minus one over larger ones."""
         k = np.clip(np.floor(y), 0.0, np.subtract(trials, 1.0))
         lower = k <= trials * expit(f)
         k, sign = np.where(lower, k, trials - k - 1.0), np.where(lower, 1.0, -1.0)

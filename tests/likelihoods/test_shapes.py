@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 import chainedgp as cgp
 from chainedgp import likelihoods as liks
-from chainedgp.errors import InputError
+from chainedgp.errors import ArgumentError, InputError
 
 L = cgp.likelihoods
 F, G = np.array([-0.5, 0.2, 1.0, 2.0]), np.array([-1.0, -0.3, 0.2, -2.0])
@@ -174,7 +174,7 @@ def test_tweedie_far_along():
 def test_tweedie_targets():
     with pytest.raises(InputError, match="0 or positive; 1 of 2 are not"):
         cgp.ChainedGP([0.0, 1.0], [0.0, -1.0], L.Tweedie())
-    with pytest.raises(InputError, match="power must be finite and one to two"):
+    with pytest.raises(InputError, match="power must be finite and between 1 and 2"):
         L.Tweedie(power=2.5)
 
 
@@ -225,6 +225,28 @@ def test_a_shape_is_a_constant_or_a_latent(name, shapes, key):
     )
     with pytest.raises(InputError, match="or 'latent' for a function"):
         getattr(liks, name)(**{key: "function"})
+
+
+@pytest.mark.parametrize("name, shapes, key", CONSTANTS)
+def test_a_wrong_shape_is_told(name, shapes, key):
+    make = getattr(liks, name)
+    for wrong in (None, [3.0], True, np.array([0.4, 0.5]), 1j):
+        with pytest.raises(InputError, match=f"{name}: {key} must be a number"):
+            make(**{key: wrong})
+    with pytest.raises(ArgumentError, match=f"write {key}="):
+        make(**{f"{key}s": 2.0})
+    for args in (("latent",), ("latent", "latent"), (None, 0.5)):
+        with pytest.raises(ArgumentError, match=f"by keyword, {name}\\(.*{key}=…"):
+            make(*args)
+    for right in (np.float32(1.5), np.int64(2), np.array(1.5)):
+        assert make("own", **{key: right}).parameter_values()[key] == right
+
+
+def test_a_quantile_may_be_any_number():
+    assert L.AsymmetricLaplace(np.float32(0.5)).quantile == 0.5
+    for wrong in (True, "0.5", None, [0.5], np.nan, 1.0):
+        with pytest.raises(InputError, match="quantile must be a number between 0 and 1"):
+            L.AsymmetricLaplace(wrong)
 
 
 @pytest.mark.parametrize("name, shapes, key", CONSTANTS)
