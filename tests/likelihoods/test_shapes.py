@@ -6,11 +6,12 @@ Densities and their derivatives are held against 50 digits in tests/oracles/test
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from scipy.special import ndtri
+from scipy.special import gammainc, ndtri
 
 import chainedgp as cgp
 from chainedgp import likelihoods as liks
 from chainedgp.errors import ArgumentError, InputError
+from chainedgp.likelihoods import tweedie
 
 L = cgp.likelihoods
 F, G = np.array([-0.5, 0.2, 1.0, 2.0]), np.array([-1.0, -0.3, 0.2, -2.0])
@@ -169,6 +170,19 @@ def test_tweedie_far_along():
     y = 1.0 + np.array([-2.0, 0.0, 1.0]) * 1e-6
     want = stats.norm.logpdf(y, 1.0, 1e-6)
     np.testing.assert_allclose(L.Tweedie().log_density(y, 0.0, g, power=1.5), want, rtol=1e-5)
+
+
+def test_tweedie_sums_no_more_terms_than_count(monkeypatch):
+    """Rates of 0.1 to 3 need fewer than 20 terms a row; the rest of 30 is below rounding."""
+    lik, seen = L.Tweedie(), []
+    f, g, kw = np.linspace(-3.0, 0.8, 200), np.zeros(200), {"power": 1.5}
+    y = np.geomspace(1e-3, 30.0, 200)
+    monkeypatch.setattr(tweedie, "gammainc", lambda a, x: seen.append(a.size) or gammainc(a, x))
+    got = lik.cdf(y, f, g, **kw)
+    assert sum(seen) < 20 * 200
+    rate, scale, j = 2.0 * np.exp(0.5 * f), 0.5 * np.exp(0.5 * f), np.arange(1.0, 60.0)[:, None]
+    want = np.exp(-rate) + (stats.poisson.pmf(j, rate) * gammainc(j, y / scale)).sum(0)
+    np.testing.assert_allclose(got, want, rtol=1e-13)
 
 
 def test_tweedie_targets():
