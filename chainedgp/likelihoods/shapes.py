@@ -308,8 +308,10 @@ class SHASH(_Shaped):
         """f + e^g δ s (P(τ) − 1), where P(τ) = E[cosh u]."""
         f, g, k, h = self._all(latents, kw)
         with np.errstate(over="ignore", invalid="ignore"):
-            gap = np.tanh(k) * (_expected_cosh(h) - 1.0)
-            return f + np.where(gap == 0.0, 0.0, np.exp(g - h) * gap)
+            s = np.tanh(k)  # Without skewness the mean is f, also where E[cosh u] is infinite.
+            gap = np.where(s == 0.0, 0.0, s * (_expected_cosh(h) - 1.0))
+            whole = (gap == 0.0) | np.isinf(gap)  # The factor may be 0 or infinite itself.
+            return f + np.where(whole, gap, np.exp(g - h) * gap)
 
     def conditional_variance(self, *latents: Array, **kw: Value) -> Array:
         """e^{2g} δ² ((P(2τ) − 1)/2 + s² ((P(2τ) + 1)/2 − P(τ)²))."""
@@ -317,7 +319,8 @@ class SHASH(_Shaped):
         with np.errstate(over="ignore", invalid="ignore"):
             one, two, s2 = _expected_cosh(h), _expected_cosh(h + np.log(2.0)), np.tanh(k) ** 2
             rest = np.where(np.isinf(two), 0.0, s2 * (0.5 * (two + 1.0) - one * one))
-            return np.exp(2.0 * (g - h)) * (0.5 * (two - 1.0) + rest) + 0.0 * f
+            size = 0.5 * (two - 1.0) + rest
+            return np.where(np.isinf(size), size, np.exp(2.0 * (g - h)) * size) + 0.0 * f
 
     def initial_latents(self, y: Array, **kw: Value) -> Array:
         """The median, the scale of the quartiles, and where they are latents κ = 0 and τ = 1."""
