@@ -96,7 +96,7 @@ def test_a_direction_that_turns_on_is_found_with_a_slope():
     still = (y - 0.9 * x + np.pi) % (2.0 * np.pi) - np.pi
     m = cgp.ChainedGP(x, still, VonMises(), num_inducing=15, num_threads=1)
     truth = m.optimize().bound
-    for start in (slope, slope - 0.3, slope + 0.3):
+    for start in (slope, slope - 0.15, slope + 0.15):
         means = [cgp.means.Linear(1, start), cgp.means.Constant()]
         m = cgp.ChainedGP(x, y, VonMises(), num_inducing=15, mean_functions=means, num_threads=1)
         assert m.optimize().bound > truth - 1.0
