@@ -32,6 +32,17 @@ class VonMises(OneForm, Likelihood):
 
         E[κ cos(y − f)] = exp(m_g + v_g/2 − v_f/2) cos(y − m_f − c),    c = cov(f, g).
 
+    A fit begins with a constant direction. Where the true one turns by more than half a circle over
+    the data, the fit may end in a local optimum, whose direction turns back where it should go on.
+    Such a direction needs a slope as its mean function, right to about a quarter of a turn over the range
+    of the input, from which the fit finds the rest. With one input x a good one is the w that
+    maximises |Σ exp(i (y − w x))|::
+
+        w = np.linspace(-3, 3, 601)
+        slope = w[np.abs(np.exp(1j * (y - np.outer(w, x))).sum(1)).argmax()]
+        means = [cgp.means.Linear(1, slope), cgp.means.Constant()]
+        m = cgp.ChainedGP(x, y, VonMises(), mean_functions=means)
+
     Mean and variance of predictions are those of the number y, of little use for angles that pass
     ±π: look at `predictive(X).parameters()`, which has the direction, the concentration and the
     resultant length E cos(y − f) = I₁(κ)/I₀(κ). The cdf and quantiles count from −π on.

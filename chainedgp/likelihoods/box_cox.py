@@ -12,7 +12,7 @@ from ..expectations.special import HALF_LOG_2PI
 from ..linalg import Array
 from ..parameters.priors import Gamma, Normal
 from .contract import Arrays, Averages
-from .shapes import Constant, _Shaped
+from .shapes import Constant, _Shaped, checks_shapes
 
 __all__ = ["BoxCoxNormal", "BoxCoxT"]
 
@@ -33,6 +33,11 @@ class _BoxCox(_Shaped):
     def _law(self, quantities: Arrays) -> _Normal | _StudentT:
         """The law of z, from all quantities."""
         raise NotImplementedError
+
+    def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
+        """As in the class docstring; −inf for y ≤ 0."""
+        value = super().log_density(y, *latents, **kw)
+        return np.where(np.less_equal(y, 0.0), -np.inf, value)
 
     def _log_density(self, y: Array, *quantities: Array) -> Array:
         g, power = quantities[1:3]
@@ -147,6 +152,7 @@ class BoxCoxNormal(OneForm, _BoxCox):
     node_limits = (0.01, 0.03, 0.06, 0.12, 0.22)
     default_priors = {"power": Normal(0.0, 2.0)}
 
+    @checks_shapes
     def __init__(self, name: str | None = None, *, power: float | str = 0.5) -> None:
         super().__init__(name, {"power": power})
         if self.own_expectation:
@@ -230,6 +236,7 @@ class BoxCoxT(_BoxCox):
     node_limits = (0.016, 0.045, 0.095, 0.17)
     default_priors = {"power": Normal(0.0, 2.0), "nu": Gamma(2.0, 0.1)}
 
+    @checks_shapes
     def __init__(
         self, name: str | None = None, *, power: float | str = 0.5, nu: float | str = 10.0
     ) -> None:

@@ -14,6 +14,7 @@ from ..expectations.quadrature import VARIANCE_FLOOR
 from ..expectations.special import HALF_LOG_2PI
 from .contract import Array, Arrays
 from .family import Family
+from .shapes import is_number
 
 __all__ = ["AsymmetricLaplace", "HetGamma", "HetLaplace"]
 
@@ -87,7 +88,7 @@ class AsymmetricLaplace(OneForm, Family):
     scipy_name = "laplace_asymmetric"
 
     def __init__(self, quantile: float = 0.5, name: str | None = None) -> None:
-        if not (isinstance(quantile, int | float) and 0.0 < quantile < 1.0):
+        if not (is_number(quantile) and 0.0 < quantile < 1.0):
             raise InputError(
                 f"AsymmetricLaplace: quantile must be a number between 0 and 1; got {quantile!r}."
             )

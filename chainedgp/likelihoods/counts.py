@@ -147,11 +147,12 @@ class NegativeBinomial(Family):
         return super().ppf(q, capped, g) * np.exp(np.minimum(a - capped, 600.0))
 
     def log_density(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
-        """As in the class docstring."""
-        r, a = np.exp(-g), f + np.log(exposure)
+        """As in the class docstring; −inf for y < 0."""
+        r, a, below = np.exp(-g), f + np.log(exposure), np.less(y, 0.0)
+        y = np.maximum(y, 0.0)
         rho = special.stirling_remainder(r + y)[0] - special.stirling_remainder(r)[0]
         alone = (r + y - 0.5) * np.log1p(y * np.exp(g)) + rho - (y + gammaln(y + 1.0))
-        return y * a - (r + y) * special.softplus(a + g) + alone
+        return np.where(below, -np.inf, y * a - (r + y) * special.softplus(a + g) + alone)
 
     def dlog_density(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Arrays:
         """y − (r + y) logistic(a + g), and the derivative in g."""
@@ -236,35 +237,55 @@ class BetaBinomial(Family):
         return np.asarray(trials, dtype=int), *self._shapes(f, np.minimum(g, np.log(1e9)))[:2]
 
     def log_density(self, y: Array, f: Array, g: Array, *, trials: Value) -> Array:
-        """As in the class docstring; −inf for y > trials."""
+        """As in the class docstring; −inf for y < 0 and for y > trials."""
         alpha, beta, phi = self._shapes(f, g)
+        outside, y = np.less(y, 0.0) | np.greater(y, trials), np.maximum(y, 0.0)
         rest = np.maximum(trials - y, 0.0)
         spread = special.rising_excess(alpha, y)[0] + special.rising_excess(beta, rest)[0]
         spread = spread - special.rising_excess(phi, trials)[0]
         binomial = y * log_expit(f) + rest * log_expit(np.negative(f))
         choose = -np.log1p(trials) - betaln(rest + 1.0, y + 1.0)
-        return np.where(y <= trials, binomial + spread + choose, -np.inf)
+        return np.where(outside, -np.inf, binomial + spread + choose)
+
+    def _log_below(self, k: Array, f: Array, g: Array, trials: Value) -> Array:
+        """log P(Y ≤ k) of whole numbers k < trials: log p(k) and a sum of products of ratios.
+
+        p(j−1)/p(j) = j (n−j+β)/((n−j+1) (j−1+α)), downwards from k; nothing cancels.
+        """
+        a, b, _ = self._shapes(f, g)
+        k, a, b, n = np.broadcast_arrays(k, a, b, trials)
+        j = np.maximum(k, 0.0)
+        shift = np.where(k >= 0.0, self.log_density(j, f, g, trials=trials), -np.inf)
+        term = total = np.ones(j.shape)
+        while np.any(term > 1e-17 * total):
+            term = term * (j * (n - j + b) / ((n - j + 1.0) * np.maximum(j - 1.0 + a, 1e-300)))
+            total, j = total + term, np.maximum(j - 1.0, 0.0)
+            if np.any(large := total > 1e4):  # The sum may rise from a tail to all there is.
+                size = np.where(large, total, 1.0)
+                shift, term, total = shift + np.log(size), term / size, total / size
+        return np.minimum(shift + np.log(total), 0.0)
+
+    def log_tails(self, y: Array, f: Array, g: Array, *, trials: Value) -> tuple[Array, Array]:
+        """log P(Y ≤ ⌊y⌋) and log P(Y > ⌊y⌋); the larger follows from the smaller."""
+        k = np.clip(np.floor(y), 0.0, np.subtract(trials, 1.0))
+        below = self._log_below(k, f, g, trials)
+        # Upwards is downwards for failures: there are at most n − k − 1 of them.
+        above = self._log_below(trials - k - 1.0, np.negative(f), g, trials)
+        lower, upper = (
+            np.where(own <= other, own, special.log1mexp(other))
+            for own, other in ((below, above), (above, below))
+        )
+        none, full = np.less(y, 0.0), np.greater_equal(y, trials)
+        lower = np.where(full, 0.0, np.where(none, -np.inf, lower))
+        return lower, np.where(none, 0.0, np.where(full, -np.inf, upper))
 
     def cdf(self, y: Array, f: Array, g: Array, *, trials: Value) -> Array:
-        """P(Y ≤ ⌊y⌋), p(⌊y⌋) times a sum of products of the ratios of neighbouring probabilities.
-
-        p(k−1)/p(k) = k (n−k+β)/((n−k+1) (k−1+α)): downwards from y below the mean, and above it
-        upwards from y + 1, which gives 1 − cdf, so that terms fall.
-        """
-        alpha, beta = self._arguments(f, g, trials=trials)[1:]
-        k = np.clip(np.floor(y), 0.0, trials)
+        """P(Y ≤ ⌊y⌋): to the mean a sum over smaller counts, then 1 minus one over larger ones."""
+        k = np.clip(np.floor(y), 0.0, np.subtract(trials, 1.0))
         lower = k <= trials * expit(f)
-        # Upwards is downwards for n − y failures, with the shapes exchanged.
-        k = np.where(lower, k, trials - k - 1.0)
-        a, b = np.where(lower, alpha, beta), np.where(lower, beta, alpha)
-        k, a, b, n = np.broadcast_arrays(k, a, b, trials)
-        start = np.where(lower, k, n - k)
-        term = np.exp(self.log_density(start, f, g, trials=trials)) * (k >= 0.0)
-        total, k = term.copy(), np.maximum(k, 0.0)
-        while np.any(term > 1e-17 * total):
-            term = term * (k * (n - k + b) / ((n - k + 1.0) * np.maximum(k - 1.0 + a, 1e-300)))
-            total, k = total + term, np.maximum(k - 1.0, 0.0)
-        value = np.where(lower, np.minimum(total, 1.0), 1.0 - np.minimum(total, 1.0))
+        k, sign = np.where(lower, k, trials - k - 1.0), np.where(lower, 1.0, -1.0)
+        share = np.exp(self._log_below(k, sign * f, g, trials))
+        value = np.where(lower, share, 1.0 - share)
         return np.where(np.less(y, 0.0), 0.0, np.where(np.greater_equal(y, trials), 1.0, value))
 
     def ppf(self, q: Array, f: Array, g: Array, *, trials: Value) -> Array:

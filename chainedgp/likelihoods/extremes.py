@@ -278,6 +278,11 @@ class _Excess(_Extreme):
     def _place(self, latents: Arrays) -> tuple[Any, Arrays]:
         return self.threshold, latents
 
+    def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
+        """−g + log p(w) + log dw/dz; −inf at the threshold and below."""
+        value = super().log_density(y, *latents, **kw)
+        return np.where(np.less_equal(y, self.threshold), -np.inf, value)
+
     def _standard(self, w: Array) -> tuple[Array, Array]:
         return np.negative(w), np.full(np.shape(w), -1.0)
 

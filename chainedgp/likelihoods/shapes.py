@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import ClassVar, NamedTuple
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import expit, kve, log_ndtr, ndtr, ndtri
 
+from ..data.names import checks_names
 from ..data.types import Keywords, Value
-from ..errors import InputError
+from ..errors import ArgumentError, InputError
 from ..expectations import quadrature
 from ..expectations.special import HALF_LOG_2PI
 from ..parameters.priors import LogNormal, Normal
 from .contract import Array, Arrays, Averages, Likelihood
 
-__all__ = ["LATENT", "SHASH", "Constant"]
+__all__ = ["LATENT", "SHASH", "Constant", "checks_shapes", "is_number"]
+
+Function = TypeVar("Function", bound=Callable[..., None])
 
 LATENT = "latent"
 """A shape given by this word is a latent function; given by a number it is a learnt constant."""
@@ -35,6 +40,34 @@ class Constant(NamedTuple):
     start: float
 
 
+def is_number(value: object) -> bool:
+    """Whether a value is one real number, of Python or numpy; True and False are none."""
+    if not isinstance(value, int | float | np.generic | np.ndarray):
+        return False
+    return np.ndim(value) == 0 and np.asarray(value).dtype.kind in "iuf"
+
+
+def _by_keyword(owner: str, shapes: Iterable[str]) -> str:
+    """What to write in the place of shapes that were given by their position."""
+    words = ", ".join(f"{key}=…" for key in shapes)
+    return f"{owner} takes its shapes by keyword, {owner}({words}); the first argument is its name."
+
+
+def checks_shapes(init: Function) -> Function:
+    """Decorate a constructor of a name and shapes: each shape must be given by its own name."""
+    given = inspect.signature(init).parameters.values()
+    shapes = [p.name for p in given if p.kind is p.KEYWORD_ONLY]
+    named = checks_names(init)
+
+    @wraps(init)
+    def checked(*args: object, **kw: object) -> None:
+        if len(args) > 2:  # The object itself and its name.
+            raise ArgumentError(_by_keyword(type(args[0]).__name__, shapes))
+        named(*args, **kw)
+
+    return checked  # type: ignore[return-value]
+
+
 class _Shaped(Likelihood):
     """A likelihood of several quantities; each of the last ones is a constant or a latent.
 
@@ -47,8 +80,10 @@ class _Shaped(Likelihood):
     constants: ClassVar[Mapping[str, Constant]]
 
     def __init__(self, name: str | None, shapes: Mapping[str, float | str]) -> None:
+        if name == LATENT:
+            raise ArgumentError(_by_keyword(type(self).__name__, shapes))
         for key, value in shapes.items():
-            if isinstance(value, str) and value != LATENT:
+            if not (is_number(value) or (isinstance(value, str) and value == LATENT)):
                 raise InputError(
                     f"{type(self).__name__}: {key} must be a number, from which a learnt constant "
                     f"starts, or {LATENT!r} for a function of the inputs; got {value!r}."
@@ -187,6 +222,7 @@ class SHASH(_Shaped):
     node_limits = (0.016, 0.045, 0.09, 0.165)
     default_priors = {"skewness": Normal(0.0, 1.0), "tail": LogNormal(0.0, 0.5)}
 
+    @checks_shapes
     def __init__(
         self,
         name: str | None = None,
@@ -272,8 +308,10 @@ class SHASH(_Shaped):
         """f + e^g δ s (P(τ) − 1), where P(τ) = E[cosh u]."""
         f, g, k, h = self._all(latents, kw)
         with np.errstate(over="ignore", invalid="ignore"):
-            gap = np.tanh(k) * (_expected_cosh(h) - 1.0)
-            return f + np.where(gap == 0.0, 0.0, np.exp(g - h) * gap)
+            s = np.tanh(k)  # Without skewness the mean is f, also where E[cosh u] is infinite.
+            gap = np.where(s == 0.0, 0.0, s * (_expected_cosh(h) - 1.0))
+            whole = (gap == 0.0) | np.isinf(gap)  # The factor may be 0 or infinite itself.
+            return f + np.where(whole, gap, np.exp(g - h) * gap)
 
     def conditional_variance(self, *latents: Array, **kw: Value) -> Array:
         """e^{2g} δ² ((P(2τ) − 1)/2 + s² ((P(2τ) + 1)/2 − P(τ)²))."""
@@ -281,7 +319,8 @@ class SHASH(_Shaped):
         with np.errstate(over="ignore", invalid="ignore"):
             one, two, s2 = _expected_cosh(h), _expected_cosh(h + np.log(2.0)), np.tanh(k) ** 2
             rest = np.where(np.isinf(two), 0.0, s2 * (0.5 * (two + 1.0) - one * one))
-            return np.exp(2.0 * (g - h)) * (0.5 * (two - 1.0) + rest) + 0.0 * f
+            size = 0.5 * (two - 1.0) + rest
+            return np.where(np.isinf(size), size, np.exp(2.0 * (g - h)) * size) + 0.0 * f
 
     def initial_latents(self, y: Array, **kw: Value) -> Array:
         """The median, the scale of the quartiles, and where they are latents κ = 0 and τ = 1."""

@@ -22,6 +22,8 @@ __all__ = ["Tweedie"]
 FEW, SOME, MANY = 4.0, 45.0, 24
 """A sum over the number j of amounts has 40 terms where its mode is below FEW, 130 below SOME, and
 else MANY on either side of the mode, at steps of half its width: it is smooth in j there."""
+NEGLIGIBLE = 1e-18
+"""A term of a sum counts where it is larger than this part of the largest."""
 MOST = 1e18  # numpy draws from no larger rate.
 EDGE = 0.01  # A power closer to 1 or 2 counts as one that is so far away: amounts stay countable.
 
@@ -375,15 +377,20 @@ def _over_counts(rate: Array, alpha: Array, scaled: Array) -> Array:
         reach = int(np.ceil(20.0 * np.sqrt(1.0 + a))) + 4
         for low, high, points in _plans(reach):
             rows = np.flatnonzero((shapes == own) & (rates >= low) & (rates < high))
-            for start in range(0, len(rows), 2048):
-                some = rows[start : start + 2048]
+            rows = rows[np.argsort(rates[rows])]  # Rates that are alike need as many terms.
+            for start in range(0, len(rows), 512):
+                some = rows[start : start + 512]
                 j, step = points(rates[some], a)
                 log_p = -rates[some] * _entropy((j - rates[some]) / rates[some], j, rates[some])
                 valid = np.maximum(j, 1.0)
                 log_p = log_p - 0.5 * np.log(2.0 * np.pi * valid) - stirling_remainder(valid)[0]
                 p = np.where(j < 1.0, 0.0, step * np.exp(log_p))
-                share = gammainc(valid * a, x[some])  # It is NaN where both are endless.
-                share = np.where(np.isnan(share), x[some] > valid * a, share)
+                # P falls with j: beyond the mean, a term of a small p is small beside the others.
+                needed = (p > NEGLIGIBLE * p.max(axis=0)) | (j <= rates[some])
+                share = np.zeros(p.shape)
+                of, at = (valid * a)[needed], np.broadcast_to(x[some], p.shape)[needed]
+                found = gammainc(of, at)  # It is NaN where both are endless.
+                share[needed] = np.where(np.isnan(found), at > of, found)
                 result[some] = (p * share).sum(axis=0)
     return result.reshape(shape)
 
@@ -391,14 +398,12 @@ def _over_counts(rate: Array, alpha: Array, scaled: Array) -> Array:
 def _plans(reach: int) -> list[tuple[float, float, Callable[[Array, float], tuple[Array, Array]]]]:
     """Ranges of the rate, and the points over which a sum in each is taken."""
 
-    def first(count: int) -> Callable[[Array, float], tuple[Array, Array]]:
-        def points(rate: Array, alpha: float) -> tuple[Array, Array]:
-            j = np.arange(1.0, count + 1.0)[:, None] + np.zeros(rate.size)
-            return j, np.ones(rate.size)
-
-        return points
+    def first(rate: Array, alpha: float) -> tuple[Array, Array]:
+        top = float(rate.max())  # A number nine deviations and twelve above it is never seen.
+        j = np.arange(1.0, np.ceil(top + 9.0 * np.sqrt(top)) + 13.0)[:, None]
+        return j + np.zeros(rate.size), np.ones(rate.size)
 
     def near(rate: Array, alpha: float) -> tuple[Array, Array]:
         return _lattice(rate, alpha, reach)
 
-    return [(0.0, FEW, first(40)), (FEW, SOME, first(130)), (SOME, np.inf, near)]
+    return [(0.0, SOME, first), (SOME, np.inf, near)]

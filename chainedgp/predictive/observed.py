@@ -125,9 +125,12 @@ def pit_ends(
     if isinstance(likelihood, Rounded):
         low, high, _ = likelihood.ends(y, told)
         low, high = (np.where(code == EXACT, end, y) for end in (low, high))
-    lower, upper = (law.cdf(end[:, None])[:, 0] for end in (low, high))
-    if likelihood.atoms or not likelihood.target_support.continuous:
-        below = law.cdf(np.nextafter(y[:, None], -np.inf))[:, 0]  # F just below a jump at y
+    upper = law.cdf(high[:, None])[:, 0]
+    lower = upper if low is high else law.cdf(low[:, None])[:, 0]
+    jump = np.isin(y, likelihood.atoms) | (not likelihood.target_support.continuous)
+    if jump.any():
+        before = np.where(jump, np.nextafter(y, -np.inf), -np.inf)  # F(−∞) = 0 costs nothing.
+        below = np.where(jump, law.cdf(before[:, None])[:, 0], lower)
         lower = np.where((code == RIGHT) | (code == INTERVAL), upper, below)
     if (code == INTERVAL).any():
         if "y_upper" not in told:

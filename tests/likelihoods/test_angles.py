@@ -85,6 +85,25 @@ def test_a_direction_that_passes_pi_has_no_jump():
     assert np.sqrt(np.mean(off**2)) < 0.15
 
 
+def test_a_direction_that_turns_on_is_found_with_a_slope():
+    """The bound with a rough slope is about that of the data turned back by the true one."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0.0, 10.0, 300))
+    y = LIK.sample(rng, 2.0 + 0.9 * x, 1.0 + np.cos(x))
+    w = np.linspace(-3.0, 3.0, 601)
+    slope = w[np.abs(np.exp(1j * (y - np.outer(w, x))).sum(1)).argmax()]
+    assert slope == pytest.approx(0.9, abs=0.05)
+    still = (y - 0.9 * x + np.pi) % (2.0 * np.pi) - np.pi
+    m = cgp.ChainedGP(x, still, VonMises(), num_inducing=15, num_threads=1)
+    truth = m.optimize().bound
+    for start in (slope, slope - 0.15, slope + 0.15):
+        means = [cgp.means.Linear(1, start), cgp.means.Constant()]
+        m = cgp.ChainedGP(x, y, VonMises(), num_inducing=15, mean_functions=means, num_threads=1)
+        assert m.optimize().bound > truth - 1.0
+        direction = m.predictive(x).parameters()["direction"][:, 1]
+        assert direction[-1] - direction[0] == pytest.approx(0.9 * (x[-1] - x[0]), abs=0.6)
+
+
 def test_targets_that_are_no_angles_are_refused():
     with pytest.raises(InputError, match="radians, from −π to π; 2 of 3 are not"):
         cgp.ChainedGP(np.arange(3.0), [0.0, 90.0, 350.0], VonMises())

@@ -599,6 +599,24 @@ def test_beta_binomial_cdf_and_quantiles_are_those_of_scipy(trials):
     assert np.array_equal(ends, [0.0, 1.0, 1.0])
 
 
+@pytest.mark.parametrize(
+    "f, g", [(-30.0, 30.0), (-5.0, 10.0), (0.3, -2.0), (40.0, -3.0), (2.0, 9.0)]
+)
+def test_beta_binomial_tails_have_all_digits(f, g):
+    """Both tails against sums of 200 digits, to the last trial and beyond both ends."""
+    n = 10
+    with mp.workdps(200):
+        alpha, beta = (mp.exp(g) / (1 + mp.exp(side * f)) for side in (-1, 1))
+        p = [mp.binomial(n, k) * mp.beta(alpha + k, beta + n - k) for k in range(n + 1)]
+        p = [value / mp.beta(alpha, beta) for value in p]
+        below = [float(mp.log(mp.fsum(p[: k + 1]))) for k in range(n)]
+        above = [float(mp.log(mp.fsum(p[k + 1 :]))) for k in range(n)]
+    y = np.arange(-1.0, n + 2.0)
+    lower, upper = liks.BetaBinomial().log_tails(y, np.array(f), np.array(g), trials=float(n))
+    np.testing.assert_allclose(lower, [-np.inf, *below, 0.0, 0.0], rtol=1e-10)
+    np.testing.assert_allclose(upper, [0.0, *above, -np.inf, -np.inf], rtol=1e-10)
+
+
 def test_negative_binomial_cdf_is_that_of_scipy():
     rng, lik = np.random.default_rng(0), liks.NegativeBinomial()
     f, g = 2.0 + 2.0 * rng.standard_normal(200), 2.0 * rng.standard_normal(200)

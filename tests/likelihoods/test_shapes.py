@@ -6,11 +6,12 @@ Densities and their derivatives are held against 50 digits in tests/oracles/test
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from scipy.special import ndtri
+from scipy.special import gammainc, ndtri
 
 import chainedgp as cgp
 from chainedgp import likelihoods as liks
-from chainedgp.errors import InputError
+from chainedgp.errors import ArgumentError, InputError
+from chainedgp.likelihoods import tweedie
 
 L = cgp.likelihoods
 F, G = np.array([-0.5, 0.2, 1.0, 2.0]), np.array([-1.0, -0.3, 0.2, -2.0])
@@ -53,6 +54,15 @@ def test_shash_is_a_function_of_a_normal_number(skewness, tail):
     np.testing.assert_allclose(lik.conditional_mean(F, G, **kw), mean, rtol=1e-6)
     variance = w @ (y - mean) ** 2
     np.testing.assert_allclose(lik.conditional_variance(F, G, **kw), variance, rtol=1e-5)
+
+
+def test_moments_of_shash_with_endless_tails():
+    lik, zero = L.SHASH(skewness="latent", tail="latent"), np.zeros(3)
+    h = np.array([30.0, 100.0, 900.0])
+    np.testing.assert_array_equal(lik.conditional_mean(zero + 2.0, zero, zero, h), 2.0)
+    np.testing.assert_array_equal(lik.conditional_mean(zero, zero, zero + 0.1, h), np.inf)
+    np.testing.assert_array_equal(lik.conditional_mean(zero, zero, zero - 0.1, h), -np.inf)
+    np.testing.assert_array_equal(lik.conditional_variance(zero, zero, zero, h), np.inf)
 
 
 def test_the_skewness_compares_the_tails():
@@ -171,6 +181,19 @@ def test_tweedie_far_along():
     np.testing.assert_allclose(L.Tweedie().log_density(y, 0.0, g, power=1.5), want, rtol=1e-5)
 
 
+def test_tweedie_sums_no_more_terms_than_count(monkeypatch):
+    """Rates of 0.1 to 3 need about 20 terms a row; the others are below rounding."""
+    lik, seen = L.Tweedie(), []
+    f, g, kw = np.linspace(-3.0, 0.8, 200), np.zeros(200), {"power": 1.5}
+    y = np.geomspace(1e-3, 30.0, 200)
+    monkeypatch.setattr(tweedie, "gammainc", lambda a, x: seen.append(a.size) or gammainc(a, x))
+    got = lik.cdf(y, f, g, **kw)
+    assert sum(seen) < 25 * 200
+    rate, scale, j = 2.0 * np.exp(0.5 * f), 0.5 * np.exp(0.5 * f), np.arange(1.0, 60.0)[:, None]
+    want = np.exp(-rate) + (stats.poisson.pmf(j, rate) * gammainc(j, y / scale)).sum(0)
+    np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
 def test_tweedie_targets():
     with pytest.raises(InputError, match="0 or positive; 1 of 2 are not"):
         cgp.ChainedGP([0.0, 1.0], [0.0, -1.0], L.Tweedie())
@@ -236,6 +259,28 @@ def test_a_shape_is_a_constant_or_a_latent(name, shapes, key):
     )
     with pytest.raises(InputError, match="or 'latent' for a function"):
         getattr(liks, name)(**{key: "function"})
+
+
+@pytest.mark.parametrize("name, shapes, key", CONSTANTS)
+def test_a_wrong_shape_is_told(name, shapes, key):
+    make = getattr(liks, name)
+    for wrong in (None, [3.0], True, np.array([0.4, 0.5]), 1j):
+        with pytest.raises(InputError, match=f"{name}: {key} must be a number"):
+            make(**{key: wrong})
+    with pytest.raises(ArgumentError, match=f"write {key}="):
+        make(**{f"{key}s": 2.0})
+    for args in (("latent",), ("latent", "latent"), (None, 0.5)):
+        with pytest.raises(ArgumentError, match=f"by keyword, {name}\\(.*{key}=…"):
+            make(*args)
+    for right in (np.float32(1.5), np.int64(2), np.array(1.5)):
+        assert make("own", **{key: right}).parameter_values()[key] == right
+
+
+def test_a_quantile_may_be_any_number():
+    assert L.AsymmetricLaplace(np.float32(0.5)).quantile == 0.5
+    for wrong in (True, "0.5", None, [0.5], np.nan, 1.0):
+        with pytest.raises(InputError, match="quantile must be a number between 0 and 1"):
+            L.AsymmetricLaplace(wrong)
 
 
 @pytest.mark.parametrize("name, shapes, key", CONSTANTS)

@@ -160,3 +160,26 @@ def test_a_model_of_angles():
     pad = 0.04 * np.pi
     np.testing.assert_allclose(m.plot(num=20).get_ylim(), (-np.pi - pad, np.pi + pad))
     np.testing.assert_allclose(m.plot_density(num=20).get_ylim(), (-np.pi, np.pi))
+
+
+OUTSIDE = {
+    "GeneralisedPareto": (liks.GeneralisedPareto(1.0), [0.0, 0.5, 1.0], {"shape": 0.1}),
+    "GeneralisedParetoShape": (liks.GeneralisedParetoShape(), [-2.0, 0.0], {}),
+    "BoxCoxNormal": (liks.BoxCoxNormal(), [-1.0, 0.0], {"power": 0.5}),
+    "BoxCoxT": (liks.BoxCoxT(), [-1.0, 0.0], {"power": -0.5, "nu": 5.0}),
+    "Tweedie": (liks.Tweedie(), [-1.0, -1e-9], {"power": 1.5}),
+    "Poisson": (liks.Poisson(), [-1.0, -3.0], {}),
+    "NegativeBinomial": (liks.NegativeBinomial(), [-1.0, -3.0], {}),
+    "ZeroInflatedNegativeBinomial": (liks.ZeroInflatedNegativeBinomial(), [-1.0, -3.0], {}),
+    "Binomial": (liks.Binomial(), [-1.0, 11.0], {"trials": 10.0}),
+    "BetaBinomial": (liks.BetaBinomial(), [-1.0, -3.0, 11.0], {"trials": 10.0}),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_there_is_no_density_outside_the_support(name):
+    lik, y, kw = OUTSIDE[name]
+    latents = [np.array(0.3)] * len(lik.latents)
+    assert np.all(np.isneginf(lik.log_density(np.array(y), *latents, **kw)))
+    inside = lik.log_density(np.array([2.0]), *latents, **kw)
+    assert inside.shape == (1,) and np.all(np.isfinite(inside))
