@@ -168,6 +168,8 @@ def frame_like(X: object, columns: Mapping[str, np.ndarray]) -> Frame:
         import pandas
 
         library = pandas
+    # Both libraries find out what Python objects in a list are, such as dates with a time zone.
+    columns = {k: v.tolist() if v.dtype.kind == "O" else v for k, v in columns.items()}
     if index is None or callable(index):  # A list has a method of this name.
         return library.DataFrame(columns)
     return library.DataFrame(columns, index=index)
