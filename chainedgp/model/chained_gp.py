@@ -311,7 +311,7 @@ class ChainedGP(ParamzModel):
             kernel.name_columns(self.input_names)
         for part in (*own_kernels, *own_means):
             part.check_columns(X.shape[1])
-        check_levels(own_kernels, X, self.input_names)
+        check_levels(own_kernels, X, self.input_names, read=self.columns)
         return own_kernels, own_means
 
     def _start(self) -> None:

@@ -231,3 +231,27 @@ def test_single_values_that_are_refused():
         Date("c", "2022-01-01T00:00:00", "days").number("nonsense")
     with pytest.raises(InputError, match="the value"):
         Category("c", ("a", "b")).number(("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("periodic", "message"),
+    [
+        ({"flag": 3}, "periodic names 'flag', which has truth values"),
+        ({"day": ["year", "week", "year"]}, r"periodic\['day'\] has a season twice"),
+        ({"day": ["year", 365.25]}, r"periodic\['day'\] has a season twice"),
+    ],
+)
+def test_seasons_that_are_refused(periodic, message):
+    dates = pd.date_range("2022-01-01", periods=8, freq="90D")
+    frame = pd.DataFrame({"day": dates, "flag": [True, False] * 4})
+    with pytest.raises(InputError, match=message):
+        cgp.ChainedGP(frame, np.arange(8.0), HetGaussian(), periodic=periodic)
+
+
+@pytest.mark.filterwarnings("ignore::chainedgp.errors.UnfittedWarning")
+def test_lazy_frames_have_one_error():
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"x": np.arange(8.0), "c": ["a", "b"] * 4})
+    m = cgp.ChainedGP(frame, np.arange(8.0), HetGaussian(), num_inducing=4)
+    with pytest.raises(InputError, match="Xnew is a LazyFrame, not read yet"):
+        m.predict(frame.lazy())
