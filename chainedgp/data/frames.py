@@ -143,6 +143,11 @@ def check_numbers(value: object, name: str, remedy: str) -> None:
                 f"{owner} is {what}; expected numbers. {remedy.format(it=it)}; text that is meant "
                 f"as numbers by {it}.astype(float), {it}.cast(float) in polars."
             )
+        if kind == "time":
+            raise InputError(
+                f"{owner} holds times of the day; expected numbers. Give hours, in polars "
+                f"{it}.dt.hour() + {it}.dt.minute() / 60."
+            )
         if held.dtype.kind in "Mm":
             raise InputError(
                 f"{owner} holds dates or times; expected numbers. Give the time since a start in a "

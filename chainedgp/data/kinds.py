@@ -2,106 +2,27 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..errors import InputError
 from ..linalg import Array
+from .column import Column, no_seasons
 from .labels import labels_of
-from .reading import (
-    SECONDS,
-    dates_in,
-    durations_in,
-    floats_in,
-    holds_nothing,
-    is_missing,
-    kind_of,
-    label_of,
-    since,
-)
+from .reading import SECONDS, floats_in, kind_of, label_of
+from .times import Date, Duration
 from .types import Data
 
 __all__ = ["Boolean", "Category", "Column", "Date", "Duration", "Number", "column_from"]
 
-SEASONS = {"hour": 3600.0, "day": 86400.0, "week": 7 * 86400.0, "month": 365.25 * 7200.0}
-SEASONS["year"] = 12 * SEASONS["month"]
-"""Periods of dates by name, in seconds."""
 WHOLE, NUMBER = r"[-+]?\d+", r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
 """How numbers look among levels."""
 SET_UNSEEN = 'set m.unseen = "prior"'  # Messages say so; an estimator has words of its own.
 MOST_NAMED = 8  # Messages name so many levels at most.
-
-
-@dataclass(frozen=True)
-class Column:
-    """How one column is read: as the float64 array that a model sees.
-
-    name : of the column in the frame.
-    """
-
-    name: str
-    kind: ClassVar[str] = ""
-
-    @property
-    def words(self) -> str:
-        """How it was read, for people."""
-        return self.kind
-
-    def read(self, column: Data, owner: str) -> Array:
-        """Values (n,) of a column, NaN where one is missing.
-
-        owner : what a message calls the frame.
-        """
-        if holds_nothing(column):
-            return np.full(len(np.asarray(column)), np.nan)
-        return self._read(column, owner)
-
-    def _read(self, column: Data, owner: str) -> Array:
-        """Values (n,) of a column that has one or more."""
-        raise NotImplementedError
-
-    def check(self, values: Array, owner: str) -> None:
-        """Raise InputError where numbers (n,) that were given by an array cannot be this column."""
-
-    def number(self, value: object) -> float:
-        """One value of a user's as the number that a model sees."""
-        if is_missing(value):
-            raise InputError(f"the value of column {self.name!r} is missing; got {value!r}.")
-        return self._number(value)
-
-    def _number(self, value: Any) -> float:
-        """One value that is there."""
-        column = np.empty(1, dtype=object)
-        column[0] = value
-        return float(self.read(column, "the value")[0])
-
-    def shown(self, value: float) -> str:
-        """A number that a model sees, in the words of the table."""
-        return f"{value:.3g}"
-
-    def back(self, values: Array) -> np.ndarray:
-        """Numbers (n,) that a model sees as the table had them."""
-        return values
-
-    def period(self, value: object) -> float:
-        """The length of a season in the unit of the column."""
-        number = value if isinstance(value, int | float | np.number) else np.nan
-        if isinstance(value, bool) or not 0.0 < float(number) < np.inf:
-            raise InputError(
-                f"periodic[{self.name!r}] must be a positive number, the season in the unit of the "
-                f"column; got {value!r}."
-            )
-        return float(number)
-
-    def stored(self) -> dict[str, object]:
-        """What a file keeps of it, by `from_stored` made into the same again."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {"kind": self.kind, **own}
 
 
 @dataclass(frozen=True)
@@ -114,9 +35,10 @@ class Number(Column):
         """Values (n,) of a column of numbers."""
         what = kind_of(column)
         if what not in ("number", "boolean"):
+            known = what in ("text", "category", "date", "duration")
             raise InputError(
                 f"column {self.name!r} of {owner} is a {what}; the model was built with numbers "
-                "there. Give numbers, or build the model with such a column."
+                f"there. Give numbers{', or build the model with such a column' if known else ''}."
             )
         return floats_in(column)
 
@@ -162,7 +84,7 @@ class Boolean(Column):
 
     def period(self, value: object) -> float:
         """Truth values have no seasons."""
-        raise _no_seasons(self, "has truth values")
+        raise no_seasons(self, "has truth values")
 
 
 @dataclass(frozen=True)
@@ -190,9 +112,9 @@ class Category(Column):
         """Codes (n,) of the labels in a column, NaN where one is missing."""
         found = labels_of(column)
         values = self._labels(column, owner) if found is None else found.values
-        codes: dict[str | None, float] = {_short_number(v): k for v, k in self._codes.items()}
-        codes |= self._codes
-        codes[None] = np.nan
+        codes: dict[str | None, float] = {None: np.nan}
+        codes.update((_short_number(level), code) for level, code in self._codes)
+        codes.update(self._codes)
         short = {v: _short_number(v) for v in values if v is not None and v not in codes}
         codes |= {v: codes[own] for v, own in short.items() if own in codes}
         unknown = list(dict.fromkeys(value for value in values if value not in codes))
@@ -202,9 +124,9 @@ class Category(Column):
         return np.array([codes[value] for value in values], dtype=float)
 
     @property
-    def _codes(self) -> dict[str, float]:
-        """The codes of the levels."""
-        return {label: float(k) for k, label in enumerate(self.levels)}
+    def _codes(self) -> list[tuple[str, float]]:
+        """The levels and their codes."""
+        return [(level, float(k)) for k, level in enumerate(self.levels)]
 
     def _labels(self, column: Data, owner: str) -> list[str | None]:
         """Levels that were given as numbers or truth values.
@@ -218,7 +140,7 @@ class Category(Column):
         like = WHOLE if all(re.fullmatch(WHOLE, level) for level in self.levels) else NUMBER
         numbers = any(re.fullmatch(NUMBER, level) for level in self.levels)
         fits = kind == "number" and numbers and all(re.fullmatch(like, str(v)) for v in new)
-        if new and self.unseen == "prior" and not fits:
+        if new and not fits:
             raise InputError(
                 f"column {self.name!r} of {owner} is a {kind} and has {new[0]}, which cannot be a "
                 "level beside those that the model knows: "
@@ -281,130 +203,7 @@ class Category(Column):
 
     def period(self, value: object) -> float:
         """Categories have no seasons."""
-        raise _no_seasons(self, "is a category")
-
-
-@dataclass(frozen=True)
-class Date(Column):
-    """A column of dates or times: the time since `start`, in a unit.
-
-    start : ISO date and time of 0. unit : "seconds", "minutes", "hours" or "days".
-    zoned : whether dates have a time zone; their numbers are then those of UTC.
-    """
-
-    start: str
-    unit: str
-    zoned: bool = False
-    kind: ClassVar[str] = "date"
-
-    @property
-    def words(self) -> str:
-        """How it was read, for people."""
-        return f"date, in {self.unit} since {self._start}{' UTC' if self.zoned else ''}"
-
-    @property
-    def _start(self) -> str:
-        """The start for people."""
-        return self.start.removesuffix("T00:00:00").replace("T", " ")
-
-    def _read(self, column: Data, owner: str) -> Array:
-        """Time since the start (n,), NaN where a date is missing."""
-        if kind_of(column) != "date":
-            raise InputError(
-                f"column {self.name!r} of {owner} is a {kind_of(column)}; the model was built with "
-                f"dates there. Give dates, in pandas by pandas.to_datetime(…)."
-            )
-        dates, zoned = dates_in(column, f"column {self.name!r} of {owner}")
-        if zoned != self.zoned:
-            raise InputError(
-                f"column {self.name!r} of {owner} has dates {'with' if zoned else 'without'} a "
-                f"time zone; the model was built with dates {'with' if self.zoned else 'without'} "
-                "one. In pandas .dt.tz_localize(…) adds a zone, .dt.tz_localize(None) drops it."
-            )
-        return since(dates, np.datetime64(self.start, "s"), self.unit)
-
-    def _number(self, value: Any) -> float:
-        """The time since the start of a date, an ISO text, or of a number in the unit itself."""
-        if isinstance(value, int | float | np.number) and not isinstance(value, np.timedelta64):
-            return float(value)
-        try:
-            dates, _ = dates_in(np.array([value], dtype=object), f"column {self.name!r}")
-        except (TypeError, ValueError):
-            raise InputError(
-                f"column {self.name!r} has dates, and {value!r} is none. Give a date, a text such "
-                f"as '2024-12-31', or a number of {self.unit} since {self._start}."
-            ) from None
-        return float(since(dates, np.datetime64(self.start, "s"), self.unit)[0])
-
-    def shown(self, value: float) -> str:
-        """A date, with a time of the day where the unit is shorter than a day."""
-        date = str(self._moments(np.array([value]))[0].astype("datetime64[s]"))
-        return date[:-9] if self.unit == "days" else date.replace("T", " ")
-
-    def back(self, values: Array) -> np.ndarray:
-        """Dates; where there was a time zone they are Python's, in UTC, as numpy's have no zone."""
-        moments = self._moments(values)
-        if self.zoned:
-            return np.array([_with_zone(moment) for moment in moments.tolist()], dtype=object)
-        return _in_nanoseconds(moments)
-
-    def _moments(self, values: Array) -> np.ndarray:
-        """Dates, of UTC where there was a time zone, in microseconds."""
-        steps = np.rint(values * (SECONDS[self.unit] * 1e6)).astype("timedelta64[us]")
-        moments: np.ndarray = np.datetime64(self.start, "us") + steps
-        return moments
-
-    def period(self, value: object) -> float:
-        """The length of a season: by name, as a duration, or as a number in the unit."""
-        if isinstance(value, str):
-            if value not in SEASONS:
-                raise InputError(
-                    f"periodic[{self.name!r}] must be one of {', '.join(map(repr, SEASONS))}, a "
-                    f"duration, or a number of {self.unit}; got {value!r}."
-                )
-            return SEASONS[value] / SECONDS[self.unit]
-        return _length(self, value)
-
-
-@dataclass(frozen=True)
-class Duration(Column):
-    """A column of durations, in a unit: "seconds", "minutes", "hours" or "days"."""
-
-    unit: str
-    kind: ClassVar[str] = "duration"
-
-    @property
-    def words(self) -> str:
-        """How it was read, for people."""
-        return f"duration, in {self.unit}"
-
-    def _read(self, column: Data, owner: str) -> Array:
-        """Durations (n,) in the unit, NaN where one is missing."""
-        if kind_of(column) != "duration":
-            raise InputError(
-                f"column {self.name!r} of {owner} is a {kind_of(column)}; the model was built with "
-                "durations there. Give durations, in pandas by pandas.to_timedelta(…)."
-            )
-        return since(durations_in(column), np.timedelta64(0, "s"), self.unit)
-
-    def _number(self, value: Any) -> float:
-        """A duration in the unit; a number is in that unit already."""
-        if isinstance(value, int | float | np.number) and not isinstance(value, np.timedelta64):
-            return float(value)
-        return super()._number(value)
-
-    def shown(self, value: float) -> str:
-        """A duration with its unit."""
-        return f"{value:.3g} {self.unit}"
-
-    def back(self, values: Array) -> np.ndarray:
-        """Durations as such."""
-        steps = np.rint(values * (SECONDS[self.unit] * 1e6)).astype("timedelta64[us]")
-        return _in_nanoseconds(steps)
-
-    def period(self, value: object) -> float:
-        """The length of a season: as a duration, or as a number in the unit."""
-        return _length(self, value)
+        raise no_seasons(self, "is a category")
 
 
 KINDS: dict[str, type[Column]] = {
@@ -431,32 +230,6 @@ def column_from(stored: Mapping[str, object]) -> Column:
     if not isinstance(column.name, str) or not all(isinstance(flag, bool) for flag in flags):
         raise TypeError("a name or a flag of a column has a wrong type")
     return column
-
-
-def _no_seasons(column: Column, what: str) -> InputError:
-    """The error for a season of a column that has no order in time."""
-    return InputError(
-        f"periodic names {column.name!r}, which {what}; expected a column of numbers or dates."
-    )
-
-
-def _length(column: Date | Duration, value: Any) -> float:
-    """A season, a duration or a number in the unit of the column, in that unit."""
-    if isinstance(value, datetime.timedelta | np.timedelta64):
-        value = float(np.timedelta64(value) / np.timedelta64(1, "s")) / SECONDS[column.unit]
-    return Column.period(column, value)
-
-
-def _in_nanoseconds(times: np.ndarray) -> np.ndarray:
-    """Times in nanoseconds, as tables of pandas have had them, where all have room there."""
-    found = times.astype(f"{times.dtype.kind}8[ns]")
-    kept = (found.astype(times.dtype) == times) | np.isnat(times)
-    return found if kept.all() else times
-
-
-def _with_zone(moment: datetime.datetime | int | None) -> object:
-    """A moment of UTC that says so; one beyond the years of Python has no way to."""
-    return moment.replace(tzinfo=datetime.UTC) if isinstance(moment, datetime.datetime) else moment
 
 
 def _short_number(level: str) -> str:

@@ -215,6 +215,7 @@ def test_text_that_stays_a_category():
         assert isinstance(read(pd.Series(values, dtype=object))[1], Category)
 
 
+@pytest.mark.filterwarnings("ignore::chainedgp.errors.UnfittedWarning")
 def test_complex_columns_and_times_of_the_day():
     frame = pd.DataFrame({"c": np.array([1j, 2.0]), "kept": ["a", "b"]})
     with pytest.raises(InputError, match="column 'c' of X is a complex number"):
@@ -224,6 +225,9 @@ def test_complex_columns_and_times_of_the_day():
         frame = pl.DataFrame({"c": [datetime.time(8, 30), datetime.time(9)], **other})
         with pytest.raises(InputError, match="column 'c' of X is a time of day"):
             Columns.of(frame)
+    m = cgp.ChainedGP(np.arange(4.0)[:, None], np.arange(4.0) ** 2, HetGaussian())
+    with pytest.raises(InputError, match="column 'c' of Xnew holds times of the day"):
+        m.predict(frame[["c"]])
 
 
 def test_single_values_that_are_refused():
