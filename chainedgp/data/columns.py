@@ -7,7 +7,7 @@ so that axes and messages show levels and dates, not codes and numbers of days.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,12 +16,22 @@ import numpy as np
 from ..errors import InputError
 from ..linalg import Array
 from .frames import column_names
-from .kinds import Boolean, Category, Column, Date, Duration, Number, column_from
+from .kinds import (
+    MOST_NAMED,
+    SET_UNSEEN,
+    Boolean,
+    Category,
+    Column,
+    Date,
+    Duration,
+    Number,
+    column_from,
+)
 from .labels import labels_of
-from .reading import dates_in, durations_in, kind_of, span_of, unit_of
+from .reading import dates_in, durations_in, is_missing, kind_of, span_of, unit_of
 from .types import Data
 
-__all__ = ["Boolean", "Category", "Column", "Columns", "Date", "Duration", "Number"]
+__all__ = ["SET_UNSEEN", "Boolean", "Category", "Column", "Columns", "Date", "Duration", "Number"]
 
 # Text that differs in more than half of the rows, and has more than so many levels, is no category.
 FEW_LEVELS = 20
@@ -125,7 +135,7 @@ def _column(key: str, column: Any, found: Mapping[str, str], name: str, unseen: 
     if kind == "boolean":
         return Boolean(key)
     if kind == "date":
-        dates, zoned = dates_in(column)
+        dates, zoned = dates_in(column, f"column {key!r} of {name}")
         span = span_of(dates)
         unit = unit_of(span)
         first = dates[~np.isnat(dates)].min() if span is not None else np.datetime64(0, "ns")
@@ -135,7 +145,23 @@ def _column(key: str, column: Any, found: Mapping[str, str], name: str, unseen: 
         return Duration(key, unit_of(span_of(durations_in(column))))
     if kind in ("category", "text"):
         return _category(key, column, kind, name, unseen)
+    if kind != "number":
+        raise InputError(f"column {key!r} of {name} is a {kind}. {_way_out(kind, key, name)}")
     return Number(key)
+
+
+def _way_out(kind: str, key: str, name: str) -> str:
+    """What to do with a column that cannot be read."""
+    it = f"{name}[{key!r}]"
+    if kind == "time of day":
+        return (
+            f"Give hours as a number: {it}.map(lambda t: t.hour + t.minute / 60) in pandas, "
+            f'{it}.dt.hour() + {it}.dt.minute() / 60 in polars; periodic={{"{key}": 24}} joins '
+            "midnight to midnight."
+        )
+    if kind == "complex number":
+        return "Give real and imaginary parts as two columns."
+    return "Give numbers, truth values, text, categories, dates or durations, one kind in a column."
 
 
 def _category(key: str, column: Any, kind: str, name: str, unseen: str) -> Category:
@@ -143,28 +169,54 @@ def _category(key: str, column: Any, kind: str, name: str, unseen: str) -> Categ
     found = labels_of(column)
     assert found is not None
     seen = sorted({value for value in found.values if value is not None})
-    it = f"{name}[{key!r}]"
     if not seen:
         raise InputError(f"column {key!r} of {name} has no value at all: leave it out.")
     if kind == "text":
-        meant = ""
-        if all(re.fullmatch(r"\d{4}-\d\d-\d\d([T ].*)?", value) for value in seen):
-            meant = f"dates: pandas.to_datetime({it}), {it}.str.to_datetime() in polars"
-        elif all(_is_number(value) for value in seen):
-            meant = f"numbers: {it}.astype(float), {it}.cast(float) in polars"
-        elif len(seen) > max(FEW_LEVELS, len(found.values) / 2):
-            raise InputError(
-                f"column {key!r} of {name} has {len(seen)} different texts in {len(found.values)} "
-                "rows: names or notes tell nothing of other rows. Leave it out, or make it a "
-                f'category if levels are meant: {it}.astype("category").'
-            )
-        if meant:
-            raise InputError(
-                f"column {key!r} of {name} is text that reads like {meant}; or make it a category "
-                f'if levels are meant: {it}.astype("category").'
-            )
+        _check_text(key, column, seen, len(found.values), name)
     levels = seen if found.categories is None else found.categories
     return Category(key, tuple(levels), found.ordered, unseen)
+
+
+def _check_text(key: str, column: Any, seen: list[str], rows: int, name: str) -> None:
+    """Raise InputError where text is more likely dates, numbers or notes than levels."""
+    it = f"{name}[{key!r}]"
+    levels = f'or make it a category if levels are meant: {it}.astype("category").'
+    dates = f"pandas.to_datetime({it}), {it}.str.to_datetime() in polars"
+    numbers = f"{it}.astype(float), {it}.cast(float) in polars"
+    lax = {
+        dates: f'pandas.to_datetime({it}, errors="coerce"), {it}.str.to_datetime(strict=False)',
+        numbers: f'pandas.to_numeric({it}, errors="coerce"), {it}.cast(float, strict=False)',
+    }
+    for meant, like, way in (("dates", _is_date, dates), ("numbers", _is_number, numbers)):
+        others = [value for value in seen if not like(value)]
+        if not others:
+            raise InputError(
+                f"column {key!r} of {name} is text that reads like {meant}: {way}; {levels}"
+            )
+        if 2 * len(others) < len(seen) or _mostly(column, like):
+            shown = ", ".join(repr(value) for value in others[:MOST_NAMED])
+            more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+            raise InputError(
+                f"column {key!r} of {name} reads like {meant}, but for {shown}{more}. To take "
+                f"these for missing: {lax[way]} in polars; {levels}"
+            )
+    if len(seen) > max(FEW_LEVELS, rows / 2):
+        raise InputError(
+            f"column {key!r} of {name} has {len(seen)} different texts in {rows} rows: names or "
+            f"notes tell nothing of other rows. Leave it out, {levels}"
+        )
+
+
+def _mostly(column: Any, like: Callable[[str], bool]) -> bool:
+    """Whether most entries of a column are no texts, and read like something else than levels."""
+    entries = [entry for entry in np.asarray(column).tolist() if not is_missing(entry)]
+    odd = [e for e in entries if not isinstance(e, str | bool | np.bool_) and like(str(e))]
+    return 2 * len(odd) >= len(entries)
+
+
+def _is_date(value: str) -> bool:
+    """Whether a text is a date."""
+    return re.fullmatch(r"\d{4}-\d\d-\d\d([T ].*)?", value) is not None
 
 
 def _is_number(value: str) -> bool:

@@ -143,6 +143,11 @@ def check_numbers(value: object, name: str, remedy: str) -> None:
                 f"{owner} is {what}; expected numbers. {remedy.format(it=it)}; text that is meant "
                 f"as numbers by {it}.astype(float), {it}.cast(float) in polars."
             )
+        if kind == "time":
+            raise InputError(
+                f"{owner} holds times of the day; expected numbers. Give hours, in polars "
+                f"{it}.dt.hour() + {it}.dt.minute() / 60."
+            )
         if held.dtype.kind in "Mm":
             raise InputError(
                 f"{owner} holds dates or times; expected numbers. Give the time since a start in a "
@@ -168,6 +173,8 @@ def frame_like(X: object, columns: Mapping[str, np.ndarray]) -> Frame:
         import pandas
 
         library = pandas
+    # Both libraries find out what Python objects in a list are, such as dates with a time zone.
+    columns = {k: v.tolist() if v.dtype.kind == "O" else v for k, v in columns.items()}
     if index is None or callable(index):  # A list has a method of this name.
         return library.DataFrame(columns)
     return library.DataFrame(columns, index=index)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..linalg import Array
+from .reading import is_missing
 from .types import Data
 
 __all__ = ["Labels", "class_names_of", "coded", "labels_of"]
@@ -120,11 +121,4 @@ def labels_of(Y: Data) -> Labels | None:
     entries = held.tolist()
     if not any(isinstance(entry, str) for entry in entries):
         return None
-    return Labels([None if _missing(v) else str(v) for v in entries], None, False)
-
-
-def _missing(entry: object) -> bool:
-    """Whether an entry stands for nothing: None, NaN, or what pandas writes for it."""
-    if entry is None or type(entry).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(entry, float) and bool(np.isnan(entry))
+    return Labels([None if is_missing(v) else str(v) for v in entries], None, False)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import numbers
 import re
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
+from ..errors import InputError
 from ..linalg import Array
 from .types import Data
 
@@ -16,6 +19,7 @@ __all__ = [
     "dates_in",
     "durations_in",
     "floats_in",
+    "holds_nothing",
     "is_missing",
     "kind_of",
     "label_of",
@@ -30,7 +34,10 @@ UNITS_SPANNED = 3.0  # The data span so many units at least; smaller ones are ta
 
 
 def kind_of(column: Data) -> str:
-    """What a column holds: "number", "boolean", "category", "text", "date" or "duration"."""
+    """What a column holds: "number", "boolean", "category", "text", "date" or "duration".
+
+    What is none of these has a name for messages: "time of day", "complex number", "mixture".
+    """
     kind = str(getattr(column, "dtype", "")).lower()
     if kind.startswith(("categor", "enum")):
         return "category"
@@ -40,27 +47,50 @@ def kind_of(column: Data) -> str:
         return "duration"
     if kind.startswith(("datetime", "date", "period")):
         return "date"
+    if kind == "time":  # That is how polars calls it.
+        return "time of day"
     held = np.asarray(column)
-    if held.dtype.kind in "bMm":
-        return {"b": "boolean", "M": "date", "m": "duration"}[held.dtype.kind]
-    if held.dtype.kind in "UT":
-        return "text"
+    kinds = {"b": "boolean", "M": "date", "m": "duration", "U": "text", "T": "text"}
     if held.dtype.kind != "O":
-        return "number"
-    present = [entry for entry in held.ravel().tolist() if not is_missing(entry)]
+        return kinds.get(held.dtype.kind, "complex number" if held.dtype.kind == "c" else "number")
+    return _kind_of_entries([entry for entry in held.ravel().tolist() if not is_missing(entry)])
+
+
+def _kind_of_entries(present: list[object]) -> str:
+    """What Python objects in a column are, None and the like left out."""
     if any(isinstance(entry, str) for entry in present):
         return "text"
-    for cls, word in ((bool, "boolean"), (datetime.date, "date"), (datetime.timedelta, "duration")):
-        if present and all(isinstance(entry, cls) for entry in present):
+    classes = {
+        "boolean": bool | np.bool_,
+        "number": numbers.Real | Decimal | np.bool_,
+        "date": datetime.date | np.datetime64,
+        "duration": datetime.timedelta | np.timedelta64,
+        "time of day": datetime.time,
+        "complex number": numbers.Complex,
+    }
+    if not present:
+        return "number"
+    for word, known in classes.items():
+        if all(isinstance(entry, known) for entry in present):
             return word
-    return "number"
+    return f"mixture of {' and '.join(sorted({type(entry).__name__ for entry in present}))}"
 
 
 def is_missing(entry: object) -> bool:
     """Whether an entry stands for nothing: None, NaN, NaT, or what pandas writes for it."""
     if entry is None or type(entry).__name__ in ("NAType", "NaTType"):
         return True
-    return isinstance(entry, float) and bool(np.isnan(entry))
+    if isinstance(entry, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(entry))
+    return isinstance(entry, float | np.floating) and bool(np.isnan(entry))
+
+
+def holds_nothing(column: Data) -> bool:
+    """Whether a column has rows, and no value in any: its type then says nothing."""
+    held = np.asarray(column)
+    if held.dtype.kind == "f":
+        return held.size > 0 and bool(np.isnan(held).all())
+    return held.dtype.kind == "O" and held.size > 0 and all(map(is_missing, held.ravel().tolist()))
 
 
 def label_of(value: object) -> str | None:
@@ -82,23 +112,43 @@ def floats_in(given: Data) -> Array:
     return held.astype(float)
 
 
-def dates_in(given: Data) -> tuple[np.ndarray, bool]:
-    """Dates (n,) as datetime64[ns], of UTC where they have a time zone, and whether they have."""
+def dates_in(given: Data, it: str) -> tuple[np.ndarray, bool]:
+    """Dates (n,) as datetime64, of UTC where they have a time zone, and whether they have.
+
+    They keep the unit that they have, as a finer one has no room for remote years.
+
+    it : what a message calls them.
+    """
     column: Any = given
     kind = str(getattr(column, "dtype", "")).lower()
     if kind.startswith("period"):
-        column = column.dt.to_timestamp()
+        return _starts_of(column), False
     zoned = bool(re.search(r"datetime64\[.*,|time_zone='", kind))
     if zoned and hasattr(column, "dt") and hasattr(column.dt, "tz_convert"):
         column = column.dt.tz_convert("UTC").dt.tz_localize(None)
     held = np.asarray(column)
-    if held.dtype.kind == "O":
-        entries = [None if is_missing(entry) else entry for entry in held.tolist()]
-        zoned = any(getattr(entry, "tzinfo", None) is not None for entry in entries)
-        if zoned:
-            entries = [None if entry is None else _in_utc(entry) for entry in entries]
-        held = np.array(entries, dtype="datetime64[us]")
-    return held.astype("datetime64[ns]"), zoned
+    if held.dtype.kind != "O":
+        return held, zoned
+    entries = [None if is_missing(entry) else entry for entry in held.tolist()]
+    zones = {getattr(entry, "tzinfo", None) is not None for entry in entries if entry is not None}
+    if len(zones) > 1:
+        raise InputError(
+            f"{it} has dates with a time zone and dates without one. Give all of them a zone, or "
+            "none: in pandas .tz_localize(…) of a Timestamp adds one, .tz_localize(None) drops it."
+        )
+    zoned = True in zones
+    if zoned:
+        entries = [None if entry is None else _in_utc(entry) for entry in entries]
+    return np.array(entries, dtype="datetime64[us]"), zoned
+
+
+def _starts_of(periods: Any) -> np.ndarray:
+    """The first moments of periods of pandas."""
+    try:
+        return np.asarray(periods.dt.to_timestamp())
+    except ValueError:  # There are none in nanoseconds outside the years 1678 to 2262.
+        seconds = periods.dt.asfreq("s", how="start").astype("int64")
+        return np.asarray(seconds).view("datetime64[s]")
 
 
 def _in_utc(moment: datetime.datetime) -> datetime.datetime:
@@ -107,12 +157,12 @@ def _in_utc(moment: datetime.datetime) -> datetime.datetime:
 
 
 def durations_in(column: Data) -> np.ndarray:
-    """Durations (n,) as timedelta64[ns]."""
+    """Durations (n,) as timedelta64, in the unit that they have."""
     held = np.asarray(column)
     if held.dtype.kind == "O":
         entries = [None if is_missing(entry) else entry for entry in held.tolist()]
         held = np.array(entries, dtype="timedelta64[us]")
-    return held.astype("timedelta64[ns]")
+    return held
 
 
 def span_of(times: np.ndarray) -> float | None:
@@ -120,7 +170,8 @@ def span_of(times: np.ndarray) -> float | None:
     present = times[~np.isnat(times)]
     if not present.size:
         return None
-    return float((present.max() - present.min()) / np.timedelta64(1, "s"))
+    start = present.min().astype(f"{present.dtype.kind}8[s]")
+    return float(np.ptp(since(present, start, "seconds")))
 
 
 def unit_of(span: float | None) -> str:
@@ -132,7 +183,12 @@ def unit_of(span: float | None) -> str:
 
 
 def since(times: np.ndarray, start: np.datetime64 | np.timedelta64, unit: str) -> Array:
-    """Times (n,) since a start in a unit, NaN where one is missing."""
-    steps = times - start
-    values = steps / np.timedelta64(1, "s") / SECONDS[unit]
-    return np.where(np.isnat(steps), np.nan, values)
+    """Times (n,) since a start in a unit, NaN where one is missing.
+
+    start : in whole seconds. Seconds and what is left of them are counted apart: a difference in
+        nanoseconds has no room for more than 292 years.
+    """
+    seconds = times.astype(f"{times.dtype.kind}8[s]")
+    rest = (times - seconds.astype(times.dtype)) / np.timedelta64(1, "s")
+    values = ((seconds - start) / np.timedelta64(1, "s") + rest) / SECONDS[unit]
+    return np.where(np.isnat(times), np.nan, values)

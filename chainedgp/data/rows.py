@@ -260,7 +260,7 @@ def as_inputs(
         X = in_order(X, columns, name)
         names = None if names is None else columns
         columns = len(columns)
-    if reading is not None and hasattr(X, "columns") and names is not None:
+    if reading is not None and names is not None and hasattr(X, "columns"):
         array: Array = reading.read(X, name)
     elif isinstance(X, np.memmap):
         if X.ndim != 2:

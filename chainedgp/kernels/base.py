@@ -230,6 +230,12 @@ class Kernel(Part):
             )
         self.active_dims = np.array([list(names).index(name) for name in self.active_dims])
 
+    def check_inputs(self, X: Array, name: str) -> None:
+        """Raise InputError where rows (n, D) of a user's are none that the kernel is for.
+
+        name : what a message calls X.
+        """
+
     def check_columns(self, num_columns: int) -> None:
         """Raise InputError if the kernel cannot act on inputs with this number of columns."""
         if self.active_dims is None:

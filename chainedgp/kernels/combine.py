@@ -123,6 +123,11 @@ class Combination(Kernel):
         if not self.unplaced:
             self.input_dim = int(self.columns[-1]) + 1
 
+    def check_inputs(self, X: Array, name: str) -> None:
+        """Raise InputError where rows (n, D) are none that all parts are for."""
+        for part in self.parts:
+            part.check_inputs(X, name)
+
     def check_columns(self, num_columns: int) -> None:
         """Raise InputError if a part cannot act on inputs with this number of columns."""
         for part in self.parts:

@@ -88,6 +88,18 @@ class Sphere(Stationary):
         """Standard deviations of latitude and longitude as lengths on the sphere, (2,)."""
         return np.deg2rad(super().distances_in(spread)) * self.radius
 
+    def check_inputs(self, X: Array, name: str) -> None:
+        """Latitudes are from −90 to 90: others are most often longitudes."""
+        column = 0 if self.active_dims is None else int(self.active_dims[0])
+        latitudes = np.asarray(X[:, column], dtype=float)
+        bad = np.flatnonzero(np.abs(latitudes) > 90.0)
+        if bad.size:
+            raise InputError(
+                f"{self.name}: {name} has the latitude {latitudes[bad[0]]:g} in row {bad[0]} of "
+                f"column {column}; expected degrees from -90 to 90. Latitude comes first, then "
+                "longitude: active_dims=[latitude, longitude]"
+            )
+
     def _prepare(self, X: Array) -> Evaluate:
         inner = super()._prepare(self._embed(X))
 

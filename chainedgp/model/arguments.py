@@ -13,7 +13,7 @@ from ..data.rows import Expected, as_inputs
 from ..data.types import Data
 from ..errors import InputError
 from ..inference.starts import Inputs
-from ..kernels import Kernel
+from ..kernels import Kernel, Linear, Mixed, Periodic, Stationary
 from ..likelihoods import Likelihood
 from ..linalg import Array
 from ..means import MeanFunction
@@ -37,6 +37,8 @@ Means: TypeAlias = MeanFunction | Sequence[MeanFunction] | None
 """What users give: one for all latents, one for each, or None; kernels may be of GPy."""
 Periods: TypeAlias = Mapping[str, object] | Mapping[int, object] | None
 """Seasons by the columns that have them: one period, or several."""
+OF_NUMBERS = (Stationary, Linear, Periodic, Mixed)
+"""Kernels to which columns are quantities, apart from those that they read as levels."""
 Part = TypeVar("Part", Kernel, MeanFunction)
 
 
@@ -123,7 +125,10 @@ def kinds_of_inputs(
             raise InputError(f"periodic names the column {key!r}; the columns of X are {known}.")
         column = Number(str(key)) if columns is None else columns[d]
         periods = value if isinstance(value, list | tuple) else [value]
-        seasons += [(d, column.period(period)) for period in periods]
+        found = [column.period(period) for period in periods]
+        if np.unique(np.round(found, 12)).size < len(found):
+            raise InputError(f"periodic[{key!r}] has a season twice: {value!r}. Give each once.")
+        seasons += [(d, period) for period in found]
     if columns is None:
         return Inputs(seasons=tuple(seasons))
     return Inputs(
@@ -135,9 +140,21 @@ def kinds_of_inputs(
 
 
 def check_levels(
-    kernels: Sequence[Kernel], X: Array, names: Sequence[str] | None, name: str = "X"
+    kernels: Sequence[Kernel],
+    X: Array,
+    names: Sequence[str] | None,
+    name: str = "X",
+    read: Columns | None = None,
 ) -> None:
-    """Raise InputError where a kernel of categories reads a column that has no codes."""
+    """Raise InputError where a kernel reads what it is not for.
+
+    Kernels of categories read codes, and kernels of numbers no codes of levels without an order.
+
+    read : how the columns were read; None where all are numbers.
+    """
+    for kernel in kernels:
+        kernel.check_inputs(X, name)
+        _check_numbers(kernel, read)
     for d in np.unique(np.concatenate([kernel.level_columns for kernel in kernels])):
         values = np.asarray(X[:, d], dtype=float)
         bad = np.flatnonzero(values != np.rint(values))
@@ -148,3 +165,20 @@ def check_levels(
                 "categories reads it: give codes 0, 1, 2, … of levels, or a data frame with a "
                 "category there."
             )
+
+
+def _check_numbers(kernel: Kernel, read: Columns | None) -> None:
+    """Raise InputError where a kernel of numbers reads codes of three or more levels."""
+    for part in kernel.simple_parts if read is not None else ():
+        if read is None or not isinstance(part, OF_NUMBERS):
+            continue
+        quantities = set(part.columns.tolist()) - set(part.level_columns.tolist())
+        for d in sorted(quantities & set(read.unordered)):
+            if len(read.levels[d]) > 2:
+                raise InputError(
+                    f"{part.name}: it reads the column {read[d].name!r} as a number, but that is a "
+                    "category whose levels have no order. Give the columns of numbers as "
+                    "active_dims, and the category a kernel of its own, such as "
+                    f"kernels.Categorical(1, active_dims=[{read[d].name!r}]), in a product or a "
+                    "sum; or give no kernels, and the model chooses."
+                )

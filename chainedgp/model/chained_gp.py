@@ -313,7 +313,7 @@ class ChainedGP(ParamzModel):
             kernel.name_columns(self.input_names)
         for part in (*own_kernels, *own_means):
             part.check_columns(X.shape[1])
-        check_levels(own_kernels, X, self.input_names)
+        check_levels(own_kernels, X, self.input_names, read=self.columns)
         return own_kernels, own_means
 
     def _start(self) -> None:
@@ -431,6 +431,12 @@ class ChainedGP(ParamzModel):
         return self.columns or self._column_names or self.X.shape[1]
 
     @property
+    def _expected_of_rows(self) -> Expected:
+        """The same for rows of a fit, whose levels must be known: others would share codes."""
+        known = self.columns and self.columns.with_unseen("never")
+        return known or self._expected
+
+    @property
     def posterior(self) -> PosteriorName:
         """The family of q: "mean_field" or "joint"."""
         return self._family.name
@@ -538,7 +544,7 @@ class ChainedGP(ParamzModel):
     ) -> None:
         """Give the model new rows; parameters and posterior stay, and the next fit starts there."""
         missing = one_of(missing, ("raise", "drop"), "missing")
-        evaluator = self._take_rows(X, Y, Y_metadata, missing, self._expected)
+        evaluator = self._take_rows(X, Y, Y_metadata, missing, self._expected_of_rows)
         self._start()
         self._parts.ties = self._ties
         self._problem = self._make_problem(evaluator)
@@ -614,7 +620,8 @@ class ChainedGP(ParamzModel):
                     'm.optimize(only="variational").'
                 )
         given, names = (Xnew, Ynew, Y_metadata, self.likelihood), ("Xnew", "Ynew")
-        rows = Rows.read(*given, missing=missing, columns=self._expected, names=names)
+        expected = self._expected_of_rows
+        rows = Rows.read(*given, missing=missing, columns=expected, names=names)
         check_density(self.likelihood, rows)
         return rows
 

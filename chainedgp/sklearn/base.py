@@ -19,8 +19,8 @@ from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import likelihoods
-from ..data.columns import Category, Columns, Number
-from ..data.frames import frame_like, in_order
+from ..data.columns import SET_UNSEEN, Boolean, Category, Columns, Number
+from ..data.frames import check_numbers, frame_like, in_order
 from ..data.rows import WEIGHTS
 from ..data.types import Data
 from ..errors import CensoringWarning, ConvergenceWarning, InputError
@@ -51,6 +51,7 @@ class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning)
 TIMES = ("y_upper", "entry")  # These metadata are in the units of y, and are scaled with it.
 # Shipped likelihoods take these metadata; scikit-learn can be told to hand them to the methods.
 BESIDE = dict.fromkeys(("censored", "entry", "exposure", "trials", "y_upper"))
+UNSCALED = (Category, Boolean)  # Columns that `standardize` leaves as they are.
 STANDARDISED = " (standardised)"  # Names of columns in other units end so.
 ROUTING = (
     " In searches and cross-validation scikit-learn hands it to score only with metadata routing: "
@@ -120,7 +121,7 @@ class ChainedGPEstimator(BaseEstimator):
         fit, and seasons of columns, by their names.
 
     X may be a data frame with text, categories, truth values and dates, which are read as
-    `ChainedGP` does. With `standardize` categories stay as they are.
+    `ChainedGP` does. With `standardize` categories and truth values stay as they are.
 
     Attributes
     ----------
@@ -153,8 +154,14 @@ class ChainedGPEstimator(BaseEstimator):
         if reset:
             self._columns = Columns.of(X, "X", self.unseen)
         columns: Columns | None = getattr(self, "_columns", None)
+        if hasattr(X, "collect"):
+            check_numbers(X, "X", "")  # It is a lazy frame, which has an error of its own.
         if columns is not None and hasattr(X, "columns"):
-            values = columns.read(in_order(X, columns.names, "X"), "X")
+            try:
+                values = columns.read(in_order(X, columns.names, "X"), "X")
+            except InputError as error:
+                words = str(error).replace(SET_UNSEEN, 'fit with unseen="prior"')
+                raise InputError(words) from None
             X = frame_like(X, dict(zip(columns.names, values.T, strict=True)))
         return validate_data(self, X, *y, reset=reset, dtype=np.float64, **options)
 
@@ -165,9 +172,17 @@ class ChainedGPEstimator(BaseEstimator):
             return None if names is None else list(names)
         if not self.standardize:
             return self._columns
-        # What was scaled is a plain number; levels stay levels.
+        # What was scaled is a plain number; levels and truth values stay.
         each = self._columns.each
-        return Columns(tuple(c if isinstance(c, Category) else Number(c.name) for c in each))
+        return Columns(tuple(c if isinstance(c, UNSCALED) else Number(c.name) for c in each))
+
+    def _model_names(self, names: Sequence[str]) -> list[str]:
+        """Names of the inputs that say which are in other units than the user's."""
+        each = [None] * len(names) if self._columns is None else self._columns.each
+        return [
+            name if isinstance(column, UNSCALED) else f"{name}{STANDARDISED}"
+            for name, column in zip(names, each, strict=True)
+        ]
 
     def _periods(self) -> dict[int, list[float]] | None:
         """Seasons by the number of the column, in the units of the model."""
@@ -214,7 +229,7 @@ class ChainedGPEstimator(BaseEstimator):
         )
         names = self.model_.input_names
         if self.standardize and names is not None:  # The model then refuses frames in other units.
-            self.model_.rename_inputs([f"{name}{STANDARDISED}" for name in names])
+            self.model_.rename_inputs(self._model_names(names))
         options: dict[str, Any] = {}
         if self.batch_size is not None:
             seed = self.random_state
@@ -236,11 +251,12 @@ class ChainedGPEstimator(BaseEstimator):
                 stacklevel=3,
             )
         if self.result_.status == "stopped":
+            scaling = ", or with standardize=True if inputs differ much in scale"
+            scaling = "" if self.standardize else scaling
             warnings.warn(
                 f"{type(self).__name__} stopped before convergence: {self.result_.reason}. It "
                 "predicts with the best parameters seen. To go further, fit again with a larger "
-                f"max_iter={10 * self.max_iter}, or with standardize=True if inputs differ much in "
-                "scale.",
+                f"max_iter={10 * self.max_iter}{scaling}.",
                 EstimatorConvergenceWarning,
                 stacklevel=3,
             )
@@ -254,8 +270,9 @@ class ChainedGPEstimator(BaseEstimator):
             return
         self._centre = np.average(X, axis=0, weights=weights)
         self._spread = input_spread(X)
-        levels = [] if self._columns is None else self._columns.unordered + self._columns.ordered
-        self._centre[levels], self._spread[levels] = 0.0, 1.0
+        each = () if self._columns is None else self._columns.each
+        kept = [d for d, column in enumerate(each) if isinstance(column, UNSCALED)]
+        self._centre[kept], self._spread[kept] = 0.0, 1.0
         if not isinstance(likelihood, Likelihood) or likelihood.atoms:
             return  # To scale y would move an atom, such as 0.
         support, mean = likelihood.target_support, float(np.average(y, weights=weights))

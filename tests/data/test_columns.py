@@ -168,12 +168,17 @@ def test_default_kernels(model):
 def test_inducing_inputs_keep_their_codes(frame, target):
     """Levels are spread over the inducing inputs, and no fit moves a code."""
     few = frame[["age", "town"]]
-    for posterior, kernels in (
-        ("mean_field", None),
-        ("joint", RBF(2) + RandomEffects(1, active_dims=["town"])),  # the RBF has a gradient there
+    codes = Columns.of(few).read(few, "X")
+    for posterior, X, kernels in (
+        ("mean_field", few, None),
+        (
+            "joint",
+            codes,
+            RBF(2) + RandomEffects(1, active_dims=[1]),
+        ),  # the RBF has a gradient there
     ):
         m = cgp.ChainedGP(
-            few, target, HetGaussian(), kernels, num_inducing=9, posterior=posterior, num_threads=1
+            X, target, HetGaussian(), kernels, num_inducing=9, posterior=posterior, num_threads=1
         )
         before = m.Z.values.copy()
         counts = np.bincount(before[:, 1].astype(int))

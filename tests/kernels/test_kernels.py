@@ -627,3 +627,37 @@ def test_a_model_uses_an_evaluate_of_its_own(own):
     theirs = np.asarray(two.objective_function_gradients())
     ours = np.asarray(one.objective_function_gradients())
     assert np.count_nonzero(np.abs(ours - theirs) > 1e-9 * (1 + np.abs(theirs))) == 2  # variances
+
+
+# ---- inputs that a kernel is not for -------------------------------------------------------------
+
+
+def test_latitudes_end_at_the_poles():
+    rng = np.random.default_rng(0)
+    places = np.column_stack([np.linspace(-180.0, 180.0, 12), np.linspace(-90.0, 90.0, 12)])
+    y = rng.normal(size=12)
+    kernel = Sphere(2, active_dims=[1, 0]) + Bias(2)
+    ChainedGP(places, y, HetGaussian(), kernel, num_inducing=4)
+    with pytest.raises(InputError, match=r"sphere: X has the latitude -180 in row 0 of column 0"):
+        ChainedGP(places, y, HetGaussian(), Sphere(2) + Bias(2), num_inducing=4)
+    with pytest.raises(InputError, match=r"sphere: Z has the latitude 91 in row 1 of column 1"):
+        ChainedGP(places, y, HetGaussian(), kernel, Z=np.array([[0.0, 0.0], [0.0, 91.0]]))
+
+
+def test_kernels_of_numbers_read_no_levels():
+    pd = pytest.importorskip("pandas")
+    town = np.resize(["York", "Bath", "Ely"], 12)
+    frame = pd.DataFrame({"x": np.arange(12.0), "town": town, "two": np.resize(["a", "b"], 12)})
+    y = np.sin(np.arange(12.0))
+    message = "reads the column 'town' as a number.*kernels.Categorical"
+    for wrong in (
+        RBF(3, ARD=True),
+        Linear(1, active_dims=["town"]) + RBF(1, active_dims=["x"]),
+        RBF(1, active_dims=["x"]) * Mixed(2, levels=[1], active_dims=["town", "two"]),
+    ):
+        with pytest.raises(InputError, match=message):
+            ChainedGP(frame, y, HetGaussian(), wrong, num_inducing=4)
+    right = RBF(2, active_dims=["x", "two"]) * Categorical(1, active_dims=["town"])
+    ChainedGP(frame, y, HetGaussian(), right + Bias(3) + White(3), num_inducing=4)
+    ordered = frame.assign(town=pd.Categorical(town, ["Ely", "Bath", "York"], ordered=True))
+    ChainedGP(ordered, y, HetGaussian(), RBF(3, ARD=True), num_inducing=4)

@@ -375,6 +375,9 @@ def test_a_fit_that_stops_early_tells_what_an_estimator_can_do():
     with pytest.warns(ConvergenceWarning, match="ChainedGPRegressor stopped .* max_iter") as found:
         ChainedGPRegressor(max_iter=1, num_inducing=5).fit(X, y)
     assert not any("optimize()" in str(one.message) for one in found)
+    assert any("standardize=True" in str(one.message) for one in found)
+    with pytest.warns(ConvergenceWarning, match="max_iter=10.$"):
+        ChainedGPRegressor(max_iter=1, num_inducing=5, standardize=True).fit(X, y)
 
 
 def test_times_without_a_word_of_censoring_warn_in_the_words_of_an_estimator():
@@ -427,12 +430,17 @@ def test_estimators_read_tables(standardize):
     categories = frame.assign(town=pd.Categorical(frame["town"], ["York", "Ely", "Bath"]))
     np.testing.assert_allclose(estimator.predict(categories), mean, rtol=1e-10)
     if standardize:
-        assert model.input_names[3] == "when (standardised)" and model.columns[3].kind == "number"
+        named = ["depth (standardised)", "town", "open", "when (standardised)"]
+        assert model.input_names == named
+        assert [c.kind for c in model.columns.each] == ["number", "category", "boolean", "number"]
+        assert set(model.X[:, 2]) == {0.0, 1.0}
+        assert list(model.effects("town")["value"]) == ["Bath", "Ely", "York"]
     else:
         assert model.columns[3].kind == "date"
         np.testing.assert_allclose(model.predict(frame)[0][:, 0], mean, rtol=1e-10)
-    with pytest.raises(ValueError, match="column 'town' of X has a level"):
+    with pytest.raises(ValueError, match="column 'town' of X has a level") as told:
         estimator.predict(frame.assign(town="Rome"))
+    assert 'fit with unseen="prior"' in str(told.value) and "m.unseen" not in str(told.value)
     with pytest.raises(ValueError, match="columns without 'town'"):
         estimator.predict(frame.drop(columns="town"))
     with pytest.raises(ValueError, match="NaN"):
@@ -450,3 +458,13 @@ def test_a_search_and_classes_on_tables():
     assert set(classifier.predict(frame)) == {"high", "low"}
     fresh = clone(classifier)
     assert fresh.get_params()["unseen"] == "prior"
+
+
+def test_lazy_frames_have_one_error():
+    pl = pytest.importorskip("polars")
+    frame, y = words_and_dates(12)
+    with pytest.raises(InputError, match="X is a LazyFrame, not read yet"):
+        ChainedGPRegressor(**QUICK).fit(pl.DataFrame({"a": y}).lazy(), y)
+    estimator = ChainedGPRegressor(**QUICK).fit(frame, y)
+    with pytest.raises(InputError, match="X is a LazyFrame, not read yet"):
+        estimator.predict(pl.DataFrame({"a": y}).lazy())
