@@ -108,10 +108,9 @@ def plot_mean_excess(
     thresholds : values of u; None takes an even grid from the least target to the sixth largest.
     level : probability of the band in percent.
     """
-    values: Any = source
-    if hasattr(values, "likelihood"):
-        _check_numbers(values)
-        values = values.Y
+    if hasattr(source, "likelihood"):
+        _check_numbers(source)
+    values: Array = np.asarray(getattr(source, "Y", source))
     y = np.sort(as_targets(values, int(np.size(values))))
     if len(y) < 2 * FEWEST:
         raise InputError(f"a mean excess plot needs {2 * FEWEST} targets or more; got {len(y)}.")
