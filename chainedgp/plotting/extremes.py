@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
@@ -109,7 +109,7 @@ def plot_mean_excess(
     level : probability of the band in percent.
     """
     if hasattr(source, "likelihood"):
-        _check_numbers(source)
+        _check_numbers(cast("FittedModel", source))
     values: Array = np.asarray(getattr(source, "Y", source))
     y = np.sort(as_targets(values, int(np.size(values))))
     if len(y) < 2 * FEWEST:
