@@ -153,7 +153,10 @@ class Category(Column):
         first = list(values).index(unknown[0])
         ways = "Give one of these"
         if self.unseen == "never":
-            ways = "Rows with other levels need a new model, built with all rows"
+            ways = (
+                "Rows of a fit with other levels need a new model: build it with all rows, or with "
+                "these levels among the categories of the column"
+            )
         elif not self.ordered:
             ways += (
                 f", or {SET_UNSEEN}: a level without data is then predicted from what the others "

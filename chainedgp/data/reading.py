@@ -151,9 +151,10 @@ def _starts_of(periods: Any) -> np.ndarray:
         return np.asarray(seconds).view("datetime64[s]")
 
 
-def _in_utc(moment: datetime.datetime) -> datetime.datetime:
-    """The same moment in UTC, without the word on its zone."""
-    return moment.astimezone(datetime.UTC).replace(tzinfo=None)
+def _in_utc(moment: datetime.datetime) -> np.datetime64:
+    """The same moment in UTC, which may be in a year that Python has no dates for."""
+    offset = moment.utcoffset() or datetime.timedelta()
+    return np.datetime64(moment.replace(tzinfo=None), "us") - np.timedelta64(offset, "us")
 
 
 def durations_in(column: Data) -> np.ndarray:

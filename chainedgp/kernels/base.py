@@ -86,6 +86,7 @@ class Kernel(Part):
     - `has_white`: that K(X) has noise on its diagonal which K(X, X) has not.
     - `level_columns`: which columns hold codes of levels, as in `Categorical`: no gradient moves
       the inducing inputs there.
+    - `check_inputs`: which rows it is not for, as latitudes beyond the poles.
     - `distances_in`: how far rows typically are from each other in the units of lengthscales,
       where these are not the units of X.
     - `_prepare(X)`, in the place of `_evaluate`: a function of Z that does the work on X, the

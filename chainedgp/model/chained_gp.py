@@ -281,6 +281,8 @@ class ChainedGP(ParamzModel):
         rows = Rows.read(*given, missing=missing, columns=columns)
         rows.check_weights()
         check_density(self.likelihood, rows)
+        if "_parts" in vars(self):  # A new model checks its kernels when it has made them.
+            check_levels(self._parts.kernels, rows.X, self.input_names)
         self._data = self._sample = rows
         self._left_out = np.shape(Y)[0] - rows.num_rows if missing == "drop" else 0
         shard = Shard(rows, nodes=self.num_nodes, num_threads=self.num_threads)
@@ -623,6 +625,7 @@ class ChainedGP(ParamzModel):
         expected = self._expected_of_rows
         rows = Rows.read(*given, missing=missing, columns=expected, names=names)
         check_density(self.likelihood, rows)
+        check_levels(self._parts.kernels, rows.X, self.input_names, "Xnew")
         return rows
 
     # ---- the bound ------------------------------------------------------------------------------

@@ -78,6 +78,14 @@ def test_times_keep_their_nanoseconds():
     np.testing.assert_allclose(values, [1 - 1.5e-6, 1.0, 8.0], rtol=1e-12)
 
 
+def test_the_last_moment_in_a_zone_in_the_west():
+    zone = datetime.timezone(-5 * datetime.timedelta(hours=1))
+    last = datetime.datetime(9999, 12, 31, 23, tzinfo=zone)
+    values, column = read(pd.Series([last - 30 * DAY, last], dtype=object))
+    np.testing.assert_allclose(values, [4 / 24, 30 + 4 / 24], rtol=1e-12)
+    assert column.zoned and column.shown(values[1]) == "10000-01-01"
+
+
 def test_dates_with_a_zone_come_back_with_one(zoned):
     frame, m = zoned
     table = m.predict_frame(frame, inputs=True)
@@ -172,7 +180,7 @@ def test_rows_of_a_fit_have_known_levels():
     y = np.sin(frame["x"])
     m = cgp.ChainedGP(frame, y, HetGaussian(), num_inducing=4, unseen="prior")
     m.predict(frame.assign(town="Rome"))
-    new, message = frame.assign(town="Rome"), "does not know: Rome.*need a new model"
+    new, message = frame.assign(town="Rome"), "does not know: Rome.*a new model"
     with pytest.raises(InputError, match=message):
         m.update(new, y)
     with pytest.raises(InputError, match=message):

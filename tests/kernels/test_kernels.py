@@ -637,7 +637,12 @@ def test_latitudes_end_at_the_poles():
     places = np.column_stack([np.linspace(-180.0, 180.0, 12), np.linspace(-90.0, 90.0, 12)])
     y = rng.normal(size=12)
     kernel = Sphere(2, active_dims=[1, 0]) + Bias(2)
-    ChainedGP(places, y, HetGaussian(), kernel, num_inducing=4)
+    m = ChainedGP(places, y, HetGaussian(), kernel, num_inducing=4)
+    with pytest.raises(InputError, match=r"X has the latitude -180 in row 0 of column 1"):
+        m.set_data(places[:, ::-1], y)
+    with pytest.raises(InputError, match=r"Xnew has the latitude -180 in row 0 of column 1"):
+        m.update(places[:, ::-1], y)
+    np.testing.assert_array_equal(m.X, places)
     with pytest.raises(InputError, match=r"sphere: X has the latitude -180 in row 0 of column 0"):
         ChainedGP(places, y, HetGaussian(), Sphere(2) + Bias(2), num_inducing=4)
     with pytest.raises(InputError, match=r"sphere: Z has the latitude 91 in row 1 of column 1"):
