@@ -10,6 +10,7 @@ from ..data.rows import rows_of
 from ..data.types import Metadata
 from ..errors import InputError
 from ..likelihoods.contract import Likelihood
+from ..likelihoods.support import Support, SupportLike
 from ..linalg import Array
 from .declared import check_declared
 from .expectations import check_expectations
@@ -131,11 +132,16 @@ def _check_normalised(probe: Probe) -> None:
         probe.fault(
             "log_density",
             f"the density {verb} to {total[row]:.6g}, not 1, over the support "
-            f"{probe.lik.support!r} at {at}: {_atom_of(probe) or MISSING}",
+            f"{_named(probe.lik.support)} at {at}: {_atom_of(probe) or MISSING}",
         )
 
 
 MISSING = "a normaliser or a Jacobian is missing or wrong"
+
+
+def _named(support: SupportLike) -> str:
+    """A support as its author wrote it, or in words."""
+    return f"of {support.words}" if isinstance(support, Support) else repr(support)
 
 
 def _atom_of(probe: Probe) -> str | None:
