@@ -34,8 +34,8 @@ class VonMises(OneForm, Likelihood):
 
     A fit begins with a constant direction. Where the true one turns by more than half a circle over
     the data, the fit may end in a local optimum, whose direction turns back where it should go on.
-    Such a direction needs a slope as its mean function, right to about a quarter of a turn over the
-    range of the input, from which the fit finds the rest. With one input x a good one is the w that
+    Such a direction needs a slope as its mean function, right to a quarter of a turn over the range
+    of the input, from which the fit finds the rest. With one input x a good one is the w that
     maximises |Σ exp(i (y − w x))|::
 
         w = np.linspace(-3, 3, 601)

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["constant_fit", "tabulate"]
 
-# These are the ends of panels in t of the map u = c + s sinh(π/2 sinh t): |t| ≤ 4.6 reaches s·1e33,
-# far enough for algebraic tails. Each panel is integrated by Gauss–Legendre of order 10.
-EDGES = np.linspace(-4.6, 4.6, 57)
+# Panels lie in t of the map u = c + s sinh(π/2 sinh t): |t| ≤ 4.6 reaches s·1e33, far enough for
+# algebraic tails. Each panel is integrated by Gauss–Legendre of order 10.
+LAST_T = 4.6
+PANELS = 56
+EDGES = np.linspace(-LAST_T, LAST_T, PANELS + 1)
 GL_NODES, GL_WEIGHTS = np.polynomial.legendre.leggauss(10)
 SHORT = 100.0
 """A range of u below this is covered by one sinh in t; a second one compresses longer ranges."""
@@ -34,11 +36,16 @@ MAX_COUNTS = 2**14
 
 
 def tabulate(
-    likelihood: Likelihood, latents: tuple, kw: Keywords, near: np.ndarray | None = None
+    likelihood: Likelihood,
+    latents: tuple,
+    kw: Keywords,
+    near: np.ndarray | None = None,
+    panels: int = PANELS,
 ) -> Tabulated | WithAtoms:
     """The conditional distribution p(y | latents) as a table, shape S = that of the latents.
 
     near : targets (S) at which the density is not 0, where they are known.
+    panels : of an integral; a density that changes steeply needs more.
     """
     arrays = [np.asarray(f, dtype=np.float64) for f in latents]
     kw = of_event(kw)
@@ -55,13 +62,13 @@ def tabulate(
             known = [] if near is None else [support.clip(np.nan_to_num(support.from_y(near)))]
         hints = np.stack([np.broadcast_to(a, shape) for a in (*arrays, *known)])
         if not (atoms := likelihood.atoms):
-            return _continuous(log_p, shape, support, hints)
+            return _continuous(log_p, shape, support, hints, panels)
 
         def beside(y: np.ndarray) -> np.ndarray:  # this is the density alone, never at an atom
             return log_p(np.where(np.isin(y, atoms), np.nextafter(y, np.inf), y))
 
         masses = [np.exp(np.broadcast_to(log_p(np.full((), a)), shape)) for a in atoms]
-        rest = _continuous(beside, shape, support, hints)
+        rest = _continuous(beside, shape, support, hints, panels)
         total = rest.total + sum(masses)
         table = WithAtoms(rest, rest.total / total, atoms, [mass / total for mass in masses])
         table.total = total
@@ -150,13 +157,15 @@ class Continuous(Tabulated):
         shape: tuple[int, ...],
         support: Continuum,
         hints: np.ndarray | None = None,
+        panels: int = PANELS,
     ) -> None:
         self.log_p, self.support = log_p, support
+        self.edges = EDGES if panels == PANELS else np.linspace(-LAST_T, LAST_T, panels + 1)
         self.centre, self.scale = self._place(shape, hints)
         range_of_u = support.evaluated[1] - support.evaluated[0]
-        self.pace = np.arcsinh(range_of_u / self.scale) / EDGES[-1] if range_of_u < SHORT else None
-        half = 0.5 * np.diff(EDGES)[:, None]
-        t = EDGES[:-1, None] + half * (1.0 + GL_NODES)  # (panels, 10)
+        self.pace = np.arcsinh(range_of_u / self.scale) / LAST_T if range_of_u < SHORT else None
+        half = 0.5 * np.diff(self.edges)[:, None]
+        t = self.edges[:-1, None] + half * (1.0 + GL_NODES)  # (panels, 10)
         self.t = t.reshape(t.shape + (1,) * len(shape))
         weights = (half * GL_WEIGHTS).reshape(self.t.shape)
         self.log_w = np.log(weights) + self._log_density(self.t)
@@ -214,15 +223,15 @@ class Continuous(Tabulated):
             u = self.support.from_y(np.clip(y, *self.support.ends))
             inner = np.arcsinh((u - self.centre) / self.scale)
             t = np.arcsinh(inner / (0.5 * np.pi)) if self.pace is None else inner / self.pace
-        t = np.clip(t, EDGES[0], EDGES[-1])
-        panel = np.clip(np.searchsorted(EDGES, t, side="right") - 1, 0, len(EDGES) - 2)
+        t, edges = np.clip(t, -LAST_T, LAST_T), self.edges
+        panel = np.clip(np.searchsorted(edges, t, side="right") - 1, 0, len(edges) - 2)
         return self._cdf_in_panel(t, panel) / self.total
 
     def _cdf_in_panel(self, t: np.ndarray, panel: np.ndarray) -> np.ndarray:
         """∫ up to t, which lies in `panel`: the panels below and a partial one."""
-        half = 0.5 * (t - EDGES[panel])
+        half = 0.5 * (t - self.edges[panel])
         nodes = GL_NODES.reshape((-1,) + (1,) * half.ndim)
-        inner = np.exp(self._log_density(EDGES[panel] + half * (1.0 + nodes)))
+        inner = np.exp(self._log_density(self.edges[panel] + half * (1.0 + nodes)))
         return _take(self.edges_cdf, panel) + half * np.tensordot(GL_WEIGHTS, inner, axes=1)
 
     def _density_in_panel(self, t: np.ndarray, panel: np.ndarray) -> np.ndarray:
@@ -232,8 +241,8 @@ class Continuous(Tabulated):
     def ppf(self, q: np.ndarray) -> np.ndarray:
         """Quantiles, q broadcasting against S."""
         target = np.asarray(q, dtype=np.float64) * self.total
-        panel = np.clip(_search(self.edges_cdf, target) - 1, 0, len(EDGES) - 2)
-        low, high = EDGES[panel], EDGES[panel + 1]
+        panel = np.clip(_search(self.edges_cdf, target) - 1, 0, len(self.edges) - 2)
+        low, high = self.edges[panel], self.edges[panel + 1]
         t = 0.5 * (low + high)
         for _ in range(40):
             excess = self._cdf_in_panel(t, panel) - target
@@ -251,17 +260,17 @@ class Continuous(Tabulated):
 
 
 def _continuous(
-    log_p: Callable, shape: tuple[int, ...], support: Continuum, hints: np.ndarray
+    log_p: Callable, shape: tuple[int, ...], support: Continuum, hints: np.ndarray, panels: int
 ) -> Continuous:
     """The table of a density, taken between its own ends where it has some."""
-    table = Continuous(log_p, shape, support, hints)
+    table = Continuous(log_p, shape, support, hints, panels)
     with np.errstate(all="ignore"):
         ends = ends_of(table._log_q, table.centre, support)
         if ends is None:
             return table
         between = Between(support, *ends)
         middle = np.nan_to_num(between.from_u(table.centre), posinf=30.0, neginf=-30.0)
-        return Continuous(log_p, shape, between, middle[None])
+        return Continuous(log_p, shape, between, middle[None], panels)
 
 
 def _take(table: np.ndarray, index: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from ..data.rows import rows_of
 from ..data.types import Metadata
 from ..errors import InputError
 from ..likelihoods.contract import Likelihood
-from ..likelihoods.support import Continuum
+from ..likelihoods.support import Continuum, Support, SupportLike
 from ..linalg import Array
 from .declared import check_declared
 from .expectations import check_expectations
@@ -132,12 +132,18 @@ def _check_normalised(probe: Probe) -> None:
         probe.fault(
             "log_density",
             f"the density {verb} to {total[row]:.6g}, not 1, over the support "
-            f"{probe.lik.support!r} at {at}: {_atom_of(probe) or _jump_of(probe, row) or MISSING}",
+            f"{_named(probe.lik.support)} at {at}: "
+            f"{_atom_of(probe) or _jump_of(probe, row) or MISSING}",
         )
 
 
 NEARLY = 0.05  # An integral that is off by more is not the fault of a jump.
 MISSING = "a normaliser or a Jacobian is missing or wrong"
+
+
+def _named(support: SupportLike) -> str:
+    """A support as its author wrote it, or in words."""
+    return f"of {support.words}" if isinstance(support, Support) else repr(support)
 
 
 def _atom_of(probe: Probe) -> str | None:

@@ -21,6 +21,9 @@ from .report import Report
 __all__ = ["Probe"]
 
 ROWS = 8  # A likelihood is tried at so many rows, each with its own latents and metadata.
+STEEP, MORE_PANELS = 0.01, (8 * from_density.PANELS, 64 * from_density.PANELS)
+"""An integral that is off by more than this part of the tolerance is taken again, more finely: a
+right density may change steeply, close to an end of its own."""
 NOT_ROUNDED = 1e-300
 """A target that is rounded to this width is as good as not rounded."""
 
@@ -157,7 +160,12 @@ class Probe:
             if own or self.lik.distribution(*latents, **kw) is not None:
                 median = np.asarray(self.lik.ppf(np.full(len(latents[0]), 0.5), *latents, **kw))
                 near = np.where(np.isfinite(median), median, self.support.interior)
-        return from_density.tabulate(self.lik, tuple(latents), kw, near)
+        table = from_density.tabulate(self.lik, tuple(latents), kw, near)
+        for panels in MORE_PANELS if self.support.continuous else ():
+            if np.all(np.abs(table.total - 1.0) < STEEP * self.tolerance(table)):
+                break
+            table = from_density.tabulate(self.lik, tuple(latents), kw, near, panels)
+        return table
 
     def tolerance(self, table: from_density.Tabulated | WithAtoms) -> float:
         """The tolerance of integrals over the table: larger if the density has ends of its own."""

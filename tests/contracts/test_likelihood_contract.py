@@ -715,3 +715,27 @@ def test_constants_are_not_started_where_a_density_is_infinite_at_one_number():
     for exact in (y, np.exp([np.log(6e7)])):
         start = liks.LogLogisticSurvival().initial_latents(exact)
         assert np.isfinite(start).all() and np.abs(start).max() < 40.0
+
+
+STEEP = {
+    "GEV": liks.GEV(shape=-0.4),
+    "GEV, less": liks.GEV(shape=-0.3),
+    "GEV, close to the last": liks.GEV(shape=-0.49),
+    "GeneralisedPareto": liks.GeneralisedPareto(-5.0, shape=-0.4),
+    "BoxCoxT": liks.BoxCoxT(power="latent", nu="latent"),
+    "GeneralisedPareto, close to the last": liks.GeneralisedPareto(shape=-0.49),
+}
+
+
+@pytest.mark.parametrize("name", STEEP)
+def test_a_density_that_falls_steeply_at_its_end_keeps_the_contract(name):
+    check_likelihood(STEEP[name])
+
+
+def test_a_support_is_told_in_words():
+    class Doubled(liks.GeneralisedPareto):
+        def log_density(self, y, g, *, shape):
+            return super().log_density(y, g, shape=shape) + np.log(2.0)
+
+    with pytest.raises(ContractError, match="to 2, not 1, over the support of numbers above the "):
+        check_likelihood(Doubled(-5.0))
