@@ -11,7 +11,7 @@ def rng():
 
 @pytest.fixture(autouse=True)
 def closed_figures():
-    """No figure of one test stays open in the next: matplotlib warns of many, also after a failure."""
+    """No figure stays open after its test: matplotlib warns of many."""
     yield
     if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
         pyplot.close("all")

@@ -175,7 +175,7 @@ def test_figures():
     rows = np.column_stack([x, np.ones(5)])
     np.testing.assert_allclose(y, m.predictive(rows).restricted_mean(2.0)[:, 0])
     m.plot_restricted_mean("arm", 2.0)
-    with pytest.raises(InputError, match="values must be|is missing"):
+    with pytest.raises(InputError, match=r"values must be|is missing"):
         m.plot_survival_along("size", [np.nan])
     with pytest.raises(InputError, match="horizon"):
         m.plot_restricted_mean("size", -1.0)
@@ -235,7 +235,7 @@ def test_survival_along_levels_and_dates(of_a_table):
     assert drawn("day", np.array(["2022-02-01"], "datetime64[ns]"))[0] == ["day = 2022-02-01"]
     assert drawn("flag", [True])[0] == ["flag = True"]
     for values in ([], [[1.0]], [np.nan]):
-        with pytest.raises(InputError, match="values must be|is missing"):
+        with pytest.raises(InputError, match=r"values must be|is missing"):
             drawn("day", values)
     with pytest.raises(InputError, match="does not know: z"):
         drawn("ward", ["z"])
