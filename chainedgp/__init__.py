@@ -2,13 +2,13 @@
 
 import sys
 
-from . import baselines, datasets, errors, kernels, likelihoods, means, plotting, survival, testing
+from . import datasets, errors, kernels, likelihoods, means, plotting, survival, testing
 from ._version import __version__
 from .assessment import metrics
 from .assessment.cross_validation import cross_validate
 from .assessment.loo import compare
 from .likelihoods import Likelihood
-from .model import ChainedGP, persistence
+from .model import ChainedGP, baselines, persistence
 from .model.persistence import load
 from .parameters import priors
 
@@ -32,8 +32,9 @@ __all__ = [
     "testing",
 ]
 
-# These three modules live in the folders of their subjects. Users import them from here, also as
+# These modules live in the folders of their subjects. Users import them from here, also as
 # `from chainedgp.metrics import nlpd`, which needs the entry, as `os` makes one for `os.path`.
+sys.modules[f"{__name__}.baselines"] = baselines
 sys.modules[f"{__name__}.metrics"] = metrics
 sys.modules[f"{__name__}.priors"] = priors
 sys.modules[f"{__name__}.persistence"] = persistence

@@ -32,7 +32,7 @@ LAYERS = [
     {"assessment"},
     {"plotting"},
     {"model"},
-    {"baselines", "datasets", "survival", "testing"},
+    {"datasets", "survival", "testing"},
     {"sklearn"},
     {""},  # the package's own __init__
 ]

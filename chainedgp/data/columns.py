@@ -167,9 +167,9 @@ def _way_out(kind: str, key: str, name: str) -> str:
 def _category(key: str, column: Any, kind: str, name: str, unseen: str) -> Category:
     """The levels of a column of text or categories; what looks like something else is refused."""
     found = labels_of(column)
-    assert found is not None
-    seen = sorted({value for value in found.values if value is not None})
-    if not seen:
+    values = () if found is None else found.values
+    seen = sorted({value for value in values if value is not None})
+    if found is None or not seen:
         raise InputError(f"column {key!r} of {name} has no value at all: leave it out.")
     if kind == "text":
         _check_text(key, column, seen, len(found.values), name)

@@ -10,34 +10,34 @@ import numpy as np
 from paramz import Parameterized
 from scipy.linalg import cho_factor, cho_solve
 
-from .data.arguments import as_name, positive_float, positive_int
-from .data.frames import column_names
-from .data.rows import Rows
-from .data.types import Data, Keywords, Metadata
-from .errors import InputError, NumericalError
-from .inference.free_vector import FreeVector
-from .inference.lbfgs import minimise
-from .inference.result import Monitor, OptimizationResult
-from .inference.starts import default_kernels, default_means, start_latents, start_parameters
-from .inference.theta_and_q import Parts
-from .kernels import as_kernel
-from .likelihoods import HetGaussian, Likelihood
-from .likelihoods.density_check import check_density
-from .likelihoods.differences import difference
-from .linalg import Array, cholesky, invert_lower, one_blas_thread
-from .means import MeanFunction
-from .model.arguments import (
+from ..data.arguments import as_name, positive_float, positive_int
+from ..data.frames import column_names
+from ..data.rows import Rows
+from ..data.types import Data, Keywords, Metadata
+from ..errors import InputError, NumericalError
+from ..inference.free_vector import FreeVector
+from ..inference.lbfgs import minimise
+from ..inference.result import Monitor, OptimizationResult
+from ..inference.starts import default_kernels, default_means, start_latents, start_parameters
+from ..inference.theta_and_q import Parts
+from ..kernels import as_kernel
+from ..likelihoods import HetGaussian, Likelihood
+from ..likelihoods.density_check import check_density
+from ..likelihoods.differences import difference
+from ..linalg import Array, cholesky, invert_lower, one_blas_thread
+from ..means import MeanFunction
+from ..parameters.paramz_model import ParamzModel, add_prior_gradients
+from ..parameters.parts import LatentList
+from ..posterior.gaussian import Gaussian
+from ..posterior.sparse import InducingPrior, make_prior
+from ..predictive.predictor import Predictor
+from .arguments import (
     as_mean,
     checked_jitter,
     checked_likelihood,
     one_per_latent,
 )
-from .model.chained_gp import JITTER, ChainedGP
-from .parameters.paramz_model import ParamzModel, add_prior_gradients
-from .parameters.parts import LatentList
-from .posterior.gaussian import Gaussian
-from .posterior.sparse import InducingPrior, make_prior
-from .predictive.predictor import Predictor
+from .chained_gp import JITTER, ChainedGP
 
 __all__ = ["LaplaceGP", "collapsed_bound"]
 
