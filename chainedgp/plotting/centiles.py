@@ -10,12 +10,13 @@ from scipy.special import ndtri
 
 from ..assessment.residuals import z_scores
 from ..data.arguments import positive_int
+from ..data.columns import Category
 from ..data.types import Data, Metadata, Seed
 from ..errors import InputError
 from ..linalg import Array
 from ..predictive.fitted import FittedModel
 from . import grids, style
-from .grids import Place
+from .grids import Limit, Place
 from .targets import draw_data, shown_targets
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def plot_centiles(
     *,
     bands: tuple[float, float] | None = (5.0, 95.0),
     at: Place = None,
-    limits: tuple[float, float] | None = None,
+    limits: tuple[Limit, Limit] | None = None,
     num: int = 100,
     data: bool = True,
     Y_metadata: Metadata = None,
@@ -52,15 +53,17 @@ def plot_centiles(
     data : draw all rows behind the curves, wherever their other inputs lie.
     """
     column = grids.most_relevant(model) if input is None else grids.column_index(model, input)
-    x = grids.axis_values(model, column, num, limits)
-    rows = grids.rows_along(model, [column], x[:, None], at)
+    values = grids.axis_values(model, column, num, limits)
+    grid, x = grids.curve_along(model, column, values)
+    rows = grids.rows_along(model, [column], grid[:, None], at)
     metadata = grids.metadata_at_rest(model, Y_metadata)
     found = model.predictive(rows, metadata).centiles(centiles, bands)
     middle, lower, upper = found if isinstance(found, tuple) else (found, found, found)
     ax = style.one_axes(ax)
     shown = shown_targets(model, metadata)
     if data:
-        draw_data(ax, model, model.X[:, column], shown, GREY)
+        seen = grids.positions(model, column, np.asarray(model.X[:, column]))
+        draw_data(ax, model, seen, shown, GREY)
     stepped = not model.likelihood.target_support.continuous
     blue, shape = style.COLOURS["blue"], "steps-mid" if stepped else "default"
     levels = np.atleast_1d(np.asarray(centiles, dtype=float))
@@ -72,9 +75,9 @@ def plot_centiles(
             ax.fill_between(x, lower[:, k], upper[:, k], label=label, **look)
         width = 2.0 if level == 50.0 else 1.1
         ax.plot(x, middle[:, k], color=blue, lw=width, drawstyle=shape, zorder=3.4)
-    ax.set_xlim(x[0], x[-1])
+    grids.dress_axis(ax, model, column, values)
     ax.set_ylim(*_limits(model, np.append(shown if data else lower.ravel(), (lower, upper))))
-    _name_curves(ax, x[-1], middle[-1], levels)
+    _name_curves(ax, ax.get_xlim()[1], middle[-1], levels)
     style.legend_above(ax)
     label = grids.axis_name(model, [column], at)
     return style.tidy(ax, label, grids.target_label(model, metadata))
@@ -147,15 +150,21 @@ def plot_worm(
     column = grids.column_index(model, input)
     inputs = model.X if X is None else model._predictor().inputs(X, "X")
     values = np.asarray(inputs)[:, column]
-    edges = np.quantile(values, np.linspace(0.0, 1.0, positive_int(panels, "panels") + 1))
-    edges = np.unique(edges)
-    count = max(len(edges) - 1, 1)
+    read = grids.column_of(model, column)
+    if isinstance(read, Category):
+        codes, place = np.unique(values, return_inverse=True)
+        count, words = len(codes), [read.shown(code) for code in codes]
+    else:
+        edges = np.quantile(values, np.linspace(0.0, 1.0, positive_int(panels, "panels") + 1))
+        edges = np.unique(edges)
+        count = max(len(edges) - 1, 1)
+        place = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, count - 1)
+        ends = [read.shown(edge) for edge in edges]
+        words = [f"{ends[k]} to {ends[min(k + 1, len(ends) - 1)]}" for k in range(count)]
     axes, name = _panel_axes(ax, count), grids.input_names(model)[column]
-    place = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, count - 1)
     for k, axis in enumerate(axes):
         _draw_worm(axis, z[place == k], legend=False)
-        ends = f"{edges[k]:.3g} to {edges[min(k + 1, len(edges) - 1)]:.3g}"
-        axis.set_title(f"{name}: {ends}", fontsize=style.SMALL, loc="left")
+        axis.set_title(f"{name}: {words[k]}", fontsize=style.SMALL, loc="left")
     reach = max(abs(limit) for axis in axes for limit in axis.get_ylim())
     for axis in axes:
         axis.set_ylim(-reach, reach)

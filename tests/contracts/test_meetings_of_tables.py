@@ -62,6 +62,11 @@ def test_figures_of_effects_name_levels_and_dates(fitted):
     assert any("2023" in label.get_text() for label in axes.get_xticklabels())
     low, high = matplotlib.dates.num2date(axes.get_xlim())
     assert (low.year, high.year) == (2022, 2023)
+    axes = fitted.plot_centiles((10, 50, 90), "town", num=5)
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["Bath", "Ely", "York"]
+    titles = [axis.get_title(loc="left") for axis in fitted.plot_worm(input="town")]
+    assert titles == ["town: Bath", "town: Ely", "town: York"]
+    assert "when: 2022-" in fitted.plot_worm(input="when", panels=2)[0].get_title(loc="left")
     names = [axis.get_xlabel() for axis in fitted.plot_components()]
     assert "town" in names
     pyplot.close("all")
