@@ -275,6 +275,12 @@ def brier_score(
         )
     G = Censoring(*((y, censored, entry) if train is None else train))
     at_y, at_t = G(y), G(times)
+    if (at_t == 0.0).any():
+        last = times[at_t > 0.0][-1:]
+        raise InputError(
+            f"nothing is known of rows at t = {times[at_t == 0.0][0]:g}: all of them were censored "
+            f"or had their event before. Give times up to {last[0] if last.size else y.max():g}."
+        )
     at_y[at_y == 0.0] = at_t[at_t == 0.0] = np.inf  # Nothing is known there: no weight.
     died = (y[:, None] <= times) & ~censored[:, None]
     alive = y[:, None] > times

@@ -119,7 +119,8 @@ def check_numbers(value: object, name: str, remedy: str) -> None:
     elif hasattr(value, "columns"):
         columns = ((key, frame[key]) for key in value.columns)
     else:
-        columns = [(None, value)] if type(value).__name__ == "Series" else []
+        kind_of_value = type(value).__name__  # pandas' dates may come as an Index, too
+        columns = [(None, value)] if kind_of_value.endswith(("Series", "Index")) else []
     if isinstance(value, np.ndarray) and value.dtype.kind in "Mm":
         raise InputError(
             f"{name} holds dates or times; expected numbers. Give the time since a start in a unit "
@@ -149,10 +150,13 @@ def check_numbers(value: object, name: str, remedy: str) -> None:
                 f"{it}.dt.hour() + {it}.dt.minute() / 60."
             )
         if held.dtype.kind in "Mm":
+            frame_of = (
+                f"A data frame is read with its dates: {it}.to_frame(). " if key is None else ""
+            )
             raise InputError(
-                f"{owner} holds dates or times; expected numbers. Give the time since a start in a "
-                f"unit of your choice: ({it} - {it}.min()) / pandas.Timedelta('1D'), in polars "
-                f"({it} - {it}.min()).dt.total_days(fractional=True)."
+                f"{owner} holds dates or times; expected numbers. {frame_of}Or give the time since "
+                f"a start in a unit of your choice: ({it} - {it}.min()) / pandas.Timedelta('1D'), "
+                f"in polars ({it} - {it}.min()).dt.total_days(fractional=True)."
             )
 
 

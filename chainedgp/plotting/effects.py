@@ -85,7 +85,7 @@ def plot_effects(
     style.legend_above(ax)
     label = style.words(quantity.name)
     if quantity.name in ("mean", "median"):
-        label = f"{quantity.name} of {grids.target_name(model)}"
+        label = f"{quantity.name} of {grids.target_label(model, scene.population.metadata)}"
     return style.tidy(ax, scene.population.names[place], label)
 
 

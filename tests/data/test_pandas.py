@@ -295,3 +295,14 @@ def test_figures_refuse_other_columns(frame):
     for call in (lambda: m.plot_survival(other[:2]), lambda: m.plot_pit(other, times)):
         with pytest.raises(InputError, match="columns"):
             call()
+
+
+def test_an_index_of_dates_is_refused_with_the_way_out():
+    dates = pd.date_range("2024-01-01", periods=20, freq="MS")
+    y = np.arange(20.0)
+    with pytest.raises(InputError, match=r"X holds dates or times.*X\.to_frame\(\)"):
+        cgp.ChainedGP(dates, y, cgp.likelihoods.Gaussian())
+    m = cgp.ChainedGP(dates.to_frame(name="month"), y, cgp.likelihoods.Gaussian(), num_inducing=5)
+    with pytest.raises(InputError, match=r"Xnew holds dates or times.*Xnew\.to_frame\(\)"):
+        m.predict(dates[:3])
+    assert np.isfinite(m.predict(dates[:3].to_frame(name="month"))[0]).all()
