@@ -5,12 +5,12 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from chainedgp.baselines import LaplaceGP, collapsed_bound
 from paths import ROOT
 from scipy import integrate, optimize, stats
 
 import chainedgp as cgp
 from chainedgp import ChainedGP, kernels, likelihoods, means
+from chainedgp.baselines import LaplaceGP, collapsed_bound
 from chainedgp.errors import InputError
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import pytest
-from chainedgp.persistence import FORMAT, FileFormatError, load, save
 from fake_gpy import FakeGPyRBF
 from paramz import Param
 from paramz.transformations import Exponent, Logexp, Square
@@ -31,6 +30,7 @@ from chainedgp.data.columns import Columns
 from chainedgp.errors import InputError, MomentWarning
 from chainedgp.inference.result import OptimizationResult, TracePoint
 from chainedgp.model.files import archive
+from chainedgp.persistence import FORMAT, FileFormatError, load, save
 
 N, D, M = 23, 2, 4
 XNEW = np.random.default_rng(5).uniform(-2, 2, (7, D))
