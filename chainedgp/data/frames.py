@@ -119,8 +119,9 @@ def check_numbers(value: object, name: str, remedy: str) -> None:
     elif hasattr(value, "columns"):
         columns = ((key, frame[key]) for key in value.columns)
     else:
-        kind_of_value = type(value).__name__  # pandas' dates may come as an Index, too
-        columns = [(None, value)] if kind_of_value.endswith(("Series", "Index")) else []
+        # Dates of pandas come as a Series or as an Index; numpy would read both as raw counts.
+        one_column = type(value).__name__.endswith(("Series", "Index"))
+        columns = [(None, value)] if one_column else []
     if isinstance(value, np.ndarray) and value.dtype.kind in "Mm":
         raise InputError(
             f"{name} holds dates or times; expected numbers. Give the time since a start in a unit "

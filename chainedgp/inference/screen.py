@@ -79,9 +79,11 @@ def screen_inputs(
         one_input(column, weights, levels=d in unordered) for d, column in enumerate((X / spread).T)
     ]
     gains, lengthscales, means = _tried(inputs, targets)
-    gain, length, _ = all_inputs(X / spread, weights, unordered).fit(targets)
-    more = (gain > gains.max(axis=1) + LEAST_GAIN) & (X.shape[1] > 1)
-    together = np.where(more, length, np.nan)[:, None] * spread
+    together = np.full(gains.shape, np.nan)
+    if X.shape[1] > 1:
+        gain, length, _ = all_inputs(X / spread, weights, unordered).fit(targets)
+        more = gain > gains.max(axis=1) + LEAST_GAIN
+        together = np.where(more, length, np.nan)[:, None] * spread
     every = np.arange(len(targets))
     left, taken = targets.copy(), np.zeros(gains.shape, dtype=bool)
     now, now_means = gains, means
