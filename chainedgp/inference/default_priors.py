@@ -27,8 +27,8 @@ COMMON_SD, OWN_SD = 1.5, 1.0
 # its latent varies: the prior sd of the latent is within a factor of e of the scale, mostly.
 VARIANCE_SD = 2.0
 # The level of each of several latents that play the same role has this standard deviation, in units
-# of their common scale. Without it one of two rates that add up may vanish at no cost: its logarithm
-# falls without end, and its bands are those of a function that no data speak of.
+# of their scale. Without it one of two rates that add up may vanish at no cost: its logarithm falls
+# without end, and its bands are those of a function that no data speak of.
 LEVEL_SD = 1.5
 # Mean variances are taken over about so many rows.
 ROWS = 1000
