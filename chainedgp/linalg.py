@@ -37,7 +37,8 @@ __all__ = [
     "weighted_gram",
 ]
 
-BLOCK = 48  # rows multiplied at once: larger blocks meet more zeros, smaller ones need more calls
+# So many rows are multiplied at once: larger blocks meet more zeros, smaller ones need more calls.
+BLOCK = 48
 
 
 def cholesky(K: Array, what: str) -> Array:

@@ -61,8 +61,9 @@ SYNONYMS = {
     "y_train": ("Y",),
     "y": ("Y", "Ynew"),
 }
+# These belong into metadata; KEYS has the names that metadata use for those of other libraries.
 IN_METADATA = ("censored", "censoring", "exposure", "sample_weight", "weights")
-KEYS = {"censoring": "censored", "sample_weight": "weights"}  # other names of such values
+KEYS = {"censoring": "censored", "sample_weight": "weights"}
 
 
 def meant(name: str, known: Collection[str]) -> str | None:

@@ -20,6 +20,8 @@ FEW = 30.0
 """From this concentration on the cdf is a short sum of incomplete gamma functions."""
 TERMS = 16  # The sum has so many terms: the next is below 1e-16.
 ASYMPTOTIC = 100.0
+"""Above this concentration κ (1 − I₁/I₀) is its asymptotic series in 1/κ, with the coefficients
+below: the terms that are left out are less than 4e-12."""
 _SLOPES = (0.5, 1 / 8, 1 / 8, 25 / 128, 13 / 32, 1073 / 1024)
 HARMONICS = 80  # Fourier series for moments have so many terms: up to FEW the next is below 1e-40.
 STEPS = 60  # A quantile is searched for in at most so many steps.

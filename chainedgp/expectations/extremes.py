@@ -44,8 +44,8 @@ BOTTOM = 4.0
 """The pivot of ξ > 0 is −BOTTOM: an extreme value is below it with probability exp(−e⁴) = 2e-24."""
 LOWEST, HIGHEST = -0.5, 1.0
 """Shapes lie between: below −½ maximum likelihood is not regular, from 1 on there is no mean."""
-FARTHEST = 1e100  # |z| above this is taken for this: squares stay finite.
-SMALL = 0.05  # Power series are used for arguments below this size.
+FARTHEST = 1e100  # A larger |z| is taken for this one: squares stay finite.
+SMALL = 0.05  # Power series of 14 terms are used for arguments below this size.
 _TERMS = np.arange(14)
 _INNER = (-1.0) ** (_TERMS + 1) * (_TERMS + 1.0) / (_TERMS + 2.0)
 _OUTER = 1.0 / (np.cumprod(np.maximum(_TERMS, 1.0)) * (_TERMS + 2.0))

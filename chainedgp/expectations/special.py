@@ -13,7 +13,7 @@ from ..linalg import Array
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 HALF_LOG_2PI = 0.5 * LOG_2PI
-_CHUNK = 8192  # points are evaluated so many at a time, so that temporaries stay in cache
+_CHUNK = 8192  # So many points are evaluated at a time: temporaries stay in the cache.
 
 
 def softplus(x: Array) -> Array:

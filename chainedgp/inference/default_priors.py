@@ -32,6 +32,8 @@ VARIANCE_SD = 2.0
 LEVEL_SD = 1.5
 # Mean variances are taken over about so many rows.
 ROWS = 1000
+# All trends of a latent together have this share of its variance at the median: most of what a
+# latent does is taken for curves.
 TREND_SHARE = 0.3
 
 

@@ -35,6 +35,7 @@ SAMPLES, PARTS = (1000, 4000), 4
 SAFE = 0.7
 # The sites of new rows are found to this share of the tolerance.
 SHARE = 0.01
+# Sites are searched for in at most so many steps.
 MOST_STEPS = 500
 
 

@@ -27,7 +27,8 @@ SCREEN_ROWS = 1000
 INDUCING = 40
 # A GP of all inputs together has at most so many.
 TOGETHER = 300
-# Lengthscales are, in standard deviations of the input, and the share of noise in the variance.
+# These lengthscales, in standard deviations of the input, and these shares of noise in the variance
+# of the targets are tried.
 LENGTHSCALES = (0.1, 0.22, 0.5, 1.1, 2.5)
 NOISE_SHARES = (0.03, 0.15, 0.4, 0.7, 0.9)
 # An input matters where its GP is better than noise alone by so many nats, and by this share of

@@ -17,7 +17,7 @@ from .family import Family
 
 __all__ = ["Bernoulli", "HetProbit", "Ordinal", "Softmax"]
 
-FAR = 1e9  # this number stands for the infinite ends of the first and the last ordered class
+FAR = 1e9  # This stands for the infinite ends of the first and the last ordered class.
 
 
 class Bernoulli(Family):

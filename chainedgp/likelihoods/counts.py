@@ -17,7 +17,7 @@ from .family import Family
 
 __all__ = ["AdditivePoisson", "BetaBinomial", "Binomial", "NegativeBinomial", "Poisson"]
 
-MAX_RATE = 1e18  # numpy draws from no larger rate: those that are larger count as this one
+MAX_RATE = 1e18  # Larger rates count as this one: numpy draws from no larger ones.
 
 
 class Poisson(Family):

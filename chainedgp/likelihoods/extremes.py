@@ -28,6 +28,7 @@ CAP = extremes.BOTTOM
 FIRST, LAST = -0.1, 0.2
 """A shape starts between these: that of all targets together mixes places with others."""
 SHAPE_PRIOR = Normal(0.0, 0.25)
+"""Shapes of measured extremes are between −½ and ½ nearly always: few targets say little of one."""
 
 
 class _Extreme(Likelihood):

@@ -21,6 +21,7 @@ __all__ = ["Between", "ends_of"]
 NEGLIGIBLE = 600.0
 """A log-density this far below its maximum may end anywhere: exp rounds it to 0."""
 FARTHEST = 700.0
+"""Coordinates v of y between its ends go no farther: e^700 is still a number."""
 
 
 def ends_of(

@@ -31,7 +31,7 @@ EXACT, RIGHT, LEFT, INTERVAL = 0, 1, -1, 2
 OBSERVATION = ("censored", "y_upper", "entry")
 """Metadata that say how y was observed; they do not change the distribution of y itself."""
 
-TINY = np.finfo(float).tiny
+TINY = np.finfo(float).tiny  # Times of 0 are taken for this one, whose logarithm is finite.
 
 
 def codes(censored: Value | None) -> Array:

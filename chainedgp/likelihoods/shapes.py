@@ -26,7 +26,7 @@ LATENT = "latent"
 """A shape given by this word is a latent function; given by a number it is a learnt constant."""
 MOST_SKEW = 150.0  # Beyond this one tail has no length at all to rounding.
 FARTHEST = 230.0  # Where |asinh z| is larger, p underflows however it is written.
-LARGEST = 1e150
+LARGEST = 1e150  # A larger standardised residual is taken for this one: squares stay finite.
 
 
 class Constant(NamedTuple):

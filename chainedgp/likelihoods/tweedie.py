@@ -24,7 +24,7 @@ FEW, SOME, MANY = 4.0, 45.0, 24
 else MANY on either side of the mode, at steps of half its width: it is smooth in j there."""
 NEGLIGIBLE = 1e-18
 """A term of a sum counts where it is larger than this part of the largest."""
-MOST = 1e18  # numpy draws from no larger rate.
+MOST = 1e18  # Larger rates count as this one: numpy draws from no larger ones.
 EDGE = 0.01  # A power closer to 1 or 2 counts as one that is so far away: amounts stay countable.
 
 

@@ -42,7 +42,8 @@ from .chained_gp import JITTER, ChainedGP
 __all__ = ["LaplaceGP", "collapsed_bound"]
 
 NEWTON_STEPS = 200  # The mode is found in a dozen; more steps mean that there is none.
-DECREMENT = 1e-9  # Newton stops after a step of this relative gain: its error is squared once more
+# Newton stops after a step of this relative gain: that step has squared the error once more.
+DECREMENT = 1e-9
 
 
 class LaplaceGP(ParamzModel):

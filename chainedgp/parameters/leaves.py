@@ -87,7 +87,7 @@ class InputParam(Leaf):
 class LargeParam(Param):
     """A parameter array that prints as its shape and range when it has many entries."""
 
-    _PRINTED = 100
+    _PRINTED = 100  # An array of more entries prints as its shape.
 
     @property
     def is_large(self) -> bool:

@@ -45,13 +45,13 @@ Place: TypeAlias = Data | Mapping[int, object] | Mapping[str, object] | None
 categories the most frequent levels."""
 Limit: TypeAlias = float | str | np.datetime64 | datetime.date
 """The end of an axis: a number, or a date."""
-MARGIN = 0.02  # a grid reaches so far beyond the data on either side, in ranges of the data
-SAMPLE_ROWS = 60  # rows of the data, at most, by which the input to draw along is chosen
-LEAST_POINTS, MOST_POINTS = 200, 2000  # A curve has so many points, at least and at most,
-POINTS_PER_SCALE = 16  # and within those so many for each of the shortest lengths of its functions.
-MOST_NAMED = 4  # inputs at rest, at most, that are named on an axis
+MARGIN = 0.02  # A grid reaches this share of the data's range beyond them, on either side.
+SAMPLE_ROWS = 60  # The input to draw along is chosen by at most so many rows of the data.
+LEAST_POINTS, MOST_POINTS = 200, 2000  # A curve has so many points, at least and at most.
+POINTS_PER_SCALE = 16  # Between those, each of the shortest lengths of its functions has so many.
+MOST_NAMED = 4  # An axis names at most so many inputs at rest.
 HALF = 0.35  # A level of a category is drawn so far to both sides of its tick.
-LINE_LENGTH = 55  # characters, at most, on a line below an axis
+LINE_LENGTH = 55  # A line below an axis has at most so many characters.
 
 
 def target_name(model: FittedModel) -> str:

@@ -21,7 +21,7 @@ __all__ = ["AveragedPredictive", "mixture_quantiles", "normal_mixture_quantiles"
 HALVINGS = 60  # A quantile is searched for in at most so many steps.
 CLOSE = 1e-7  # It is found to within this share of where it may lie.
 LEVELS = 32  # Parameters of each distribution are represented by so many of their quantiles.
-INNER = tuple(100.0 * (np.arange(LEVELS) + 0.5) / LEVELS)  # in percent
+INNER = tuple(100.0 * (np.arange(LEVELS) + 0.5) / LEVELS)  # These are their levels, in percent.
 
 
 class AveragedPredictive:

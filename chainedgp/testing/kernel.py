@@ -16,9 +16,9 @@ from .report import Report
 
 __all__ = ["check_kernel"]
 
-EXACT = 1e-9  # two ways to the same number must agree to this, relative to its size
-GRADIENT = 1e-6  # a gradient must agree with differences to this, relative to its size
-STEP = 1e-4  # the relative step of fourth-order differences: rounding adds 1e-12, truncation less
+EXACT = 1e-9  # Two ways to the same number must agree to this, relative to its size.
+GRADIENT = 1e-6  # A gradient must agree with differences to this, relative to its size.
+STEP = 1e-4  # Fourth-order differences have this relative step: rounding adds 1e-12 to them.
 
 
 def check_kernel(

@@ -25,14 +25,15 @@ __all__ = [
     "table_of",
 ]
 
-# so many kernels, means and likelihoods may be in one file, and nested so deeply: the time that
-# paramz takes grows with the square of the one and the cube of the other
+# So many kernels, means and likelihoods may be in one file, and nested so deeply: the time that
+# paramz takes grows with the square of the one and the cube of the other.
 MOST_PARTS, MOST_LEVELS = 300, 20
-MOST_LEAVES = 1000  # parameter arrays of a model; its time, too, grows with the square
+MOST_LEAVES = 1000  # A model has at most so many parameter arrays, for the same reason.
 
-# classes by kind and name
+# Classes by kind and name.
 Classes = dict[tuple[str, str], type]
 
+# A class is of the first kind whose base it has.
 KINDS: dict[str, type] = {
     "likelihood": Likelihood,
     "kernel": Kernel,
@@ -41,6 +42,7 @@ KINDS: dict[str, type] = {
     "prior": priors.Prior,
     "part": Parameterized,  # anything else, for example a kernel of GPy inside its adapter
 }
+# A file may name these constraints.
 CONSTRAINTS = (
     domains.AboveOne,
     tf.Exponent,
