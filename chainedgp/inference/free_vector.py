@@ -308,8 +308,7 @@ def _scales(
         unit = unit if np.isfinite(unit) and unit > 0 else 1.0
         slopes = {id(leaf) for leaf in mean.leaves_with(Role.SLOPE)}
         for leaf in leaves_below(mean):
-            per_column = id(leaf) in slopes and leaf.size == spread.size
-            scales[id(leaf)] = unit / spread if per_column else unit
+            scales[id(leaf)] = unit / spread if id(leaf) in slopes else unit
     for part in (part for kernel in parts.kernels for part in kernel.simple_parts):
         for leaf in part.leaves_with(Role.PERIOD):
             scales[id(leaf)] = np.minimum(1.0, leaf.values / spread[part.columns].max())

@@ -74,7 +74,11 @@ SHIPPED = table_of([*_exported(), *CONSTRAINTS])
 
 
 def signature_of(cls: type) -> dict[str, inspect.Parameter]:
-    """Arguments of the constructor, with those of the parents that it passes on by *args, **kw."""
+    """Arguments of the constructor, with those that it passes on to its parent's by *args, **kw.
+
+    Python gives such arguments to the next class in order of inheritance that has a constructor, so
+    their names are those of that one: a user's subclass of RBF need not repeat them.
+    """
     found: dict[str, inspect.Parameter] = {}
     for parent in cls.__mro__:
         if parent is Parameterized:
