@@ -136,5 +136,5 @@ def test_slopes_are_known_by_their_role():
     """The role of one slope for each column is refused for other numbers of them."""
     FirstColumn().check_columns(3)
     FirstSlope().check_columns(1)
-    with pytest.raises(InputError, match="trend has the role SLOPE.*got 1 for 3 columns"):
+    with pytest.raises(InputError, match=r"trend has the role SLOPE.*got 1 for 3 columns"):
         FirstSlope().check_columns(3)

@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 from ..errors import ArgumentError
 
-__all__ = ["checks_names", "meant"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 # What others, or habit, call the arguments here. The first that a function has is meant.
 SYNONYMS = {

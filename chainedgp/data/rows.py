@@ -25,20 +25,6 @@ from .frames import (
 from .labels import coded
 from .types import Data, Keywords, Metadata
 
-__all__ = [
-    "WEIGHTS",
-    "Expected",
-    "Rows",
-    "Selection",
-    "TakesRows",
-    "as_inputs",
-    "as_metadata",
-    "as_row_values",
-    "as_targets",
-    "is_dask",
-    "rows_of",
-]
-
 WEIGHTS = "weights"
 BLOCK = 2**16  # So many rows are searched for NaN at a time: a memmap stays on disk.
 MOST_ROWS = 5  # Messages name so many rows of a column at most.

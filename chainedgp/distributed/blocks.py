@@ -16,16 +16,6 @@ if TYPE_CHECKING:
     import dask.array as da
     from dask.delayed import Delayed
 
-__all__ = [
-    "Predict",
-    "as_dask",
-    "blocks_of",
-    "map_blocks",
-    "row_values",
-    "split_rows",
-    "with_checked_blocks",
-]
-
 Predict = Callable[..., Array | list[Array] | tuple[Array, ...]]  # at the rows X of a block
 
 

@@ -7,15 +7,6 @@ from scipy.special import gamma, gammainc, i0e, i1e, ndtri
 
 from ..linalg import Array
 
-__all__ = [
-    "centred_cdf",
-    "centred_quantile",
-    "linear_moments",
-    "log_i0e",
-    "resultant_length",
-    "wrapped",
-]
-
 FEW = 30.0
 """From this concentration on the cdf is a short sum of incomplete gamma functions."""
 TERMS = 16  # The sum has so many terms: the next is below 1e-16.

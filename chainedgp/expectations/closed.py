@@ -17,8 +17,6 @@ from scipy.special import ndtr
 
 from ..linalg import Array
 
-__all__ = ["expected_log1p_square", "expected_softplus"]
-
 _SQRT_PI = float(np.sqrt(np.pi))
 _SQRT_2PI = float(np.sqrt(2.0 * np.pi))
 _CHUNK = 8192  # So many points are evaluated at a time: temporaries stay in the cache.

@@ -12,8 +12,6 @@ from ..data.types import Keywords, Value
 from ..linalg import Array, Booleans, Indices
 from . import quadrature
 
-__all__ = ["Expected", "merged", "packed"]
-
 Arrays = tuple[Array, ...]
 Averages = tuple[Array, Array, Array, Array]
 

@@ -24,19 +24,6 @@ from scipy.special import expit, gammaln, logit, zeta
 
 from ..linalg import Array
 
-__all__ = [
-    "BOTTOM",
-    "HIGHEST",
-    "LOWEST",
-    "TOP",
-    "Variate",
-    "gev_moments",
-    "linked_shape",
-    "quantile",
-    "shape_latent",
-    "variate",
-]
-
 TOP = 14.0
 """The pivot of ξ < 0. An extreme value exceeds it with probability e^{−14} = 8.3e-7, at most once
 in 1.2 million years if it is the largest of a year."""

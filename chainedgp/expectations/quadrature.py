@@ -16,26 +16,6 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy.special import ndtri
 
-__all__ = [
-    "LEVELS",
-    "Rule",
-    "all_fail",
-    "cholesky_factors",
-    "choose",
-    "expectation",
-    "expectation_exact_in_last",
-    "gauss_hermite",
-    "monte_carlo_rule",
-    "product_rule",
-    "rotated_expectation",
-    "row_blocks",
-    "rule_for",
-    "sobol_rule",
-    "tried",
-    "weighted_sums",
-    "widened",
-]
-
 LEVELS: tuple[int, ...] = (5, 8, 12, 20, 32, 48, 64)
 """The numbers of nodes per dimension among which `Likelihood.required_nodes` chooses."""
 

@@ -23,22 +23,6 @@ from ..linalg import Array, Indices
 from . import quadrature, special
 from .closed import expected_log1p_square, expected_softplus
 
-__all__ = [
-    "LOG_SUM_LIMITS",
-    "Conditional",
-    "expected_hazard_sum",
-    "expected_log_sum",
-    "expected_log_sum_exp",
-    "expected_log_tail",
-    "expected_of_exp",
-    "expected_stirling_sum",
-    "gumbel_hazard",
-    "lean",
-    "log_sum_score",
-    "logistic_hazard",
-    "widest_of_sum",
-]
-
 Arrays = tuple[Array, ...]
 Moments = tuple[Array, Array, Array]
 STEP = np.log(4.0) / 3.0  # Points are so far apart in u: over three steps t grows four times.

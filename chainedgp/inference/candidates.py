@@ -25,8 +25,6 @@ from .screen import Screen, screen_inputs
 from .starts import input_spread
 from .theta_and_q import leaves_below
 
-__all__ = ["choose_start"]
-
 # A rough fit has at most so many iterations.
 ROUGH_ITERATIONS = 12
 # A fit that may take fewer iterations than this begins where the model is.
@@ -48,7 +46,8 @@ class RoughFit(Protocol):
 
     def __call__(
         self, problem: Problem, monitor: Monitor, max_iters: int, held: Collection[Param]
-    ) -> Outcome: ...
+    ) -> Outcome:
+        """How the search ended, and the value there."""
 
 
 def choose_start(problem: Problem, monitor: Monitor, max_iters: int, fit: RoughFit) -> None:

@@ -15,8 +15,6 @@ from ..parameters.roles import Role
 from .starts import input_spread
 from .theta_and_q import Parts
 
-__all__ = ["default_priors"]
-
 # The median lengthscale, in units of √D standard deviations of its input: typical distances of rows
 # grow with √D.
 LENGTHSCALE = 1.0

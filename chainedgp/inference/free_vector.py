@@ -16,8 +16,6 @@ from ..parameters.roles import Role
 from .starts import input_spread
 from .theta_and_q import Parts, leaves_below
 
-__all__ = ["FreeVector"]
-
 # Logarithms stay within ±300: e^300 is as good as infinite, and still a number.
 FARTHEST = 300.0
 STEP = 1e-4  # By differences over this step a transformation of any kind tells its curvature.

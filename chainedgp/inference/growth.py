@@ -24,8 +24,6 @@ from .profile import fit_profile
 from .rescue import begin_again_if_astray
 from .result import Monitor
 
-__all__ = ["FIRST", "fit_growing", "go_on", "grows", "most_inducing"]
-
 # A fit begins with so many inducing inputs, and ends with at most so many.
 FIRST, MOST = 100, 400
 # A pass over n rows has about n M² products for each latent, or n (b M)² where q joins b latents:

@@ -18,15 +18,6 @@ from ..posterior.evaluator import Evaluator, State
 from ..posterior.gaussian import Gaussian, symmetric_kl
 from ..posterior.sums import Gram
 
-__all__ = [
-    "InnerResult",
-    "anderson_weights",
-    "find_q",
-    "fisher_vector",
-    "predicted_gap",
-    "start_from_q",
-]
-
 # Steps are halved down to this length ρ; where that does not raise the bound, no step does.
 SHORTEST_STEP = 2.0**-12
 # Below this bound no search can start: squares of its terms would overflow.

@@ -13,8 +13,6 @@ from .problem import Problem
 from .rescue import NO_LIMIT, grows_without_limit
 from .result import Monitor
 
-__all__ = ["BoundObjective"]
-
 # Slopes may be as many nats for each nat of the tolerance.
 STEEP_GAIN = 200.0
 

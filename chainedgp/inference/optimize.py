@@ -24,8 +24,6 @@ from .result import INTERRUPTED, Monitor, OptimizationResult, TracePoint
 from .step_rules import RULES
 from .stochastic import BatchArguments, Settings, fit_batches
 
-__all__ = ["METHODS", "optimize", "optimize_restarts"]
-
 METHODS = ("profile", "lbfgsb", "natgrad", *RULES)
 # The default method goes on while 10 iterations gain so many nats a row: a prediction that is off
 # by a hundredth of its sd costs a row ½ · 0.01² nats.

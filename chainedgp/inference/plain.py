@@ -11,8 +11,6 @@ from .objective import BoundObjective
 from .problem import Problem
 from .result import Monitor
 
-__all__ = ["PlainBound", "fit_plain"]
-
 
 class PlainBound(BoundObjective):
     """−(L(θ, q) + log prior) as an objective of the free vector of all parameters, q included."""

@@ -25,8 +25,6 @@ from .interrupts import interrupts_wait
 from .starts import Starts, farthest, input_spread
 from .theta_and_q import Parts
 
-__all__ = ["Best", "Problem"]
-
 
 class Problem:
     """The bound of some rows as a function of the parameters of a model.

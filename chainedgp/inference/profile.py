@@ -26,8 +26,6 @@ from .rescue import shrink_variances
 from .result import INTERRUPTED, Monitor
 from .subsets import begin_on_subsets
 
-__all__ = ["ProfiledBound", "fit_profile", "fit_variational", "start_sites"]
-
 # q is found to within so many nats of its optimum at a θ: loosely at first, ever more tightly as
 # the gains of θ become smaller, best at the end; and roughly where starts are only compared.
 LOOSEST, TIGHTEST, FINAL_TOLERANCE, ROUGH = 1.0, 1e-6, 1e-7, 0.01

@@ -15,8 +15,6 @@ from .problem import Problem
 from .profile import fit_profile
 from .result import INTERRUPTED, Monitor
 
-__all__ = ["Restart", "fit_restarts"]
-
 # Logarithms of positive parameters are perturbed by this standard deviation.
 SPREAD = 1.0
 

@@ -15,17 +15,6 @@ from ..errors import ConvergenceWarning
 from ..linalg import Array
 from .lbfgs import Outcome
 
-__all__ = [
-    "FINISHED",
-    "INTERRUPTED",
-    "OUT_OF_PATIENCE",
-    "Monitor",
-    "OptimizationResult",
-    "Stage",
-    "TracePoint",
-]
-
-
 # A stochastic method cannot tell whether it converged: these are its reasons to end.
 FINISHED = "all epochs are done"
 OUT_OF_PATIENCE = "no better held-out score"

@@ -19,8 +19,6 @@ from ..likelihoods import Likelihood
 from ..linalg import Array
 from .starts import input_spread
 
-__all__ = ["Screen", "Trial", "all_inputs", "one_input", "screen_inputs", "working_targets"]
-
 # At most about so many rows are screened, evenly taken from larger data.
 SCREEN_ROWS = 1000
 # A one-dimensional GP has at most so many inducing inputs, quantiles of its column.

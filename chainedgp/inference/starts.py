@@ -19,22 +19,6 @@ from ..likelihoods.ties import Ties, log_density
 from ..linalg import Array, Booleans
 from ..means import Constant, MeanFunction
 
-__all__ = [
-    "NUMBERS",
-    "Inputs",
-    "Starts",
-    "default_kernels",
-    "default_means",
-    "farthest",
-    "input_spread",
-    "is_location",
-    "latent_scales",
-    "start_latents",
-    "start_parameters",
-    "starts_from",
-    "warn_of_scaling",
-]
-
 # Starting values are made from about so many rows, evenly taken from larger data.
 SPREAD_ROWS = 10_000
 # The linear part of a default kernel begins with this share of the scale of its latent.

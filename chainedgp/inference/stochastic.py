@@ -30,8 +30,6 @@ from .profile import fit_profile, start_sites
 from .result import FINISHED, OUT_OF_PATIENCE, Monitor, Stage
 from .step_rules import RULES, Adam
 
-__all__ = ["BatchArguments", "Settings", "fit_batches"]
-
 # A batch moves the natural parameters of q by this share ρ of the way to its own.
 NATURAL_STEP = 0.05
 # Adam moves θ at this learning rate where the user gives none.

@@ -18,8 +18,6 @@ from .lbfgs import Memory, new_memory
 from .problem import Problem
 from .result import Monitor, Stage
 
-__all__ = ["begin_on_subsets", "sizes_of_subsets"]
-
 # From so many rows on a fit begins on some of them: the first subset has so many rows, and so many
 # for each inducing input; every next one so many times more, as long as it is at most this share
 # of all rows.

@@ -13,8 +13,6 @@ from ..linalg import Array
 from ..parameters.roles import Role
 from .base import Indices, Kernel, Pullback, PullbackDiag
 
-__all__ = ["GPyKernel", "as_kernel"]
-
 #: A kernel of GPy is an object with these methods.
 GPY_METHODS = ("K", "Kdiag", "update_gradients_full", "update_gradients_diag", "gradients_X")
 #: GPy's kernels declare no roles: the names that GPy gives to parameters say what these are.

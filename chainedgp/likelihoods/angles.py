@@ -10,8 +10,6 @@ from ..expectations.special import LOG_2PI
 from .contract import Array, Arrays, Likelihood
 from .support import Interval
 
-__all__ = ["VonMises"]
-
 ANGLES = Interval(
     "angles in radians, from −π to π",
     (-np.pi, np.pi),

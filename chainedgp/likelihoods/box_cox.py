@@ -14,8 +14,6 @@ from ..parameters.priors import Gamma, Normal
 from .contract import Arrays, Averages
 from .shapes import Constant, _Shaped, checks_shapes
 
-__all__ = ["BoxCoxNormal", "BoxCoxT"]
-
 TINY = 5e-324  # The least positive number stands for y = 0, whose logarithm stays finite.
 FARTHEST = 1e150  # A larger |z| is taken for this one: squares stay finite.
 POWER = Constant("power", "real", 0.5)

@@ -16,8 +16,6 @@ from .contract import Array, Arrays
 from .family import Family
 from .shapes import is_number
 
-__all__ = ["AsymmetricLaplace", "HetGamma", "HetLaplace"]
-
 
 class HetLaplace(OneForm, Family):
     """y ~ Laplace(f, e^g): latents location f and log_scale g, **scale** e^g = E|y − f|.

@@ -15,8 +15,6 @@ from ..linalg import Booleans
 from .contract import Array, Arrays, Averages, packed
 from .family import Family
 
-__all__ = ["AdditivePoisson", "BetaBinomial", "Binomial", "NegativeBinomial", "Poisson"]
-
 MAX_RATE = 1e18  # Larger rates count as this one: numpy draws from no larger ones.
 
 

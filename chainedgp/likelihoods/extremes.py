@@ -21,8 +21,6 @@ from ..parameters.priors import Normal
 from .contract import Array, Arrays, Averages, Likelihood
 from .support import Above
 
-__all__ = ["GEV", "GEVShape", "GeneralisedPareto", "GeneralisedParetoShape"]
-
 CAP = extremes.BOTTOM
 """Below w = −CAP, −log F = e^{−w} of an extreme value goes on as a straight line in w."""
 FIRST, LAST = -0.1, 0.2

@@ -21,8 +21,6 @@ from .wrappers.atoms import WithAtoms
 if TYPE_CHECKING:
     from .contract import Likelihood
 
-__all__ = ["constant_fit", "tabulate"]
-
 # Panels lie in t of the map u = c + s sinh(π/2 sinh t): |t| ≤ 4.6 reaches s·1e33, far enough for
 # algebraic tails. Each panel is integrated by Gauss–Legendre of order 10.
 LAST_T = 4.6

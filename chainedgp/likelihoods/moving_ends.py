@@ -16,8 +16,6 @@ from scipy.special import expit, logit
 from ..linalg import Array, Booleans
 from .support import Continuum
 
-__all__ = ["Between", "ends_of"]
-
 NEGLIGIBLE = 600.0
 """A log-density this far below its maximum may end anywhere: exp rounds it to 0."""
 FARTHEST = 700.0

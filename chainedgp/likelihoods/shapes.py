@@ -18,8 +18,6 @@ from ..expectations.special import HALF_LOG_2PI
 from ..parameters.priors import LogNormal, Normal
 from .contract import Array, Arrays, Averages, Likelihood
 
-__all__ = ["LATENT", "SHASH", "Constant", "checks_shapes", "is_number"]
-
 Function = TypeVar("Function", bound=Callable[..., None])
 
 LATENT = "latent"

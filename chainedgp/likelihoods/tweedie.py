@@ -17,8 +17,6 @@ from ..parameters.priors import Normal
 from .box_cox import _log_slope
 from .contract import Array, Arrays, Likelihood
 
-__all__ = ["Tweedie"]
-
 FEW, SOME, MANY = 4.0, 45.0, 24
 """A sum over the number j of amounts has 40 terms where its mode is below FEW, 130 below SOME, and
 else MANY on either side of the mode, at steps of half its width: it is smooth in j there."""

@@ -92,8 +92,6 @@ from .variational import fix_levels, variational_leaves
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ChainedGP"]
-
 PRIORS = ("auto", "default")  # Beside None these are the choices of default priors.
 TIES = ("auto", "spread")  # Beside None these are the choices for repeated targets.
 UNCERTAIN = ("auto", "uncertain", "fixed")  # How predictions take the hyperparameters.

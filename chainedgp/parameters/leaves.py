@@ -11,8 +11,6 @@ from paramz.transformations import Exponent, Logexp, Logistic
 
 from ..errors import InputError
 
-__all__ = ["InputParam", "LargeParam", "Leaf", "Searchable", "Selection", "named_leaves"]
-
 
 class Leaf(Param):
     """A parameter that refuses what its constraint forbids, where paramz takes any number.

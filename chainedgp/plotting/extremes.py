@@ -20,8 +20,6 @@ from . import grids, style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_mean_excess", "plot_return_levels"]
-
 SHORTEST = 1.05  # A curve begins at this many times the mean time between two targets.
 LONGEST = 3.0  # Without given periods it ends at so many times the time that the data span.
 POINTS = 60  # A curve has so many points.

@@ -21,24 +21,15 @@ from ..predictive.fitted import FittedModel
 from ..predictive.inputs import (
     column_index,
     column_of,
-    grouped,
     input_names,
-    metadata_at_rest,
     need_rows,
+)
+from ..predictive.inputs import (
+    metadata_at_rest as metadata_at_rest,  # Plots find it here, with the rest of their grid.
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = [
-    "column_index",
-    "column_of",
-    "grouped",
-    "input_names",
-    "metadata_at_rest",
-    "need_rows",
-    "target_name",
-]
 
 Place: TypeAlias = Data | Mapping[int, object] | Mapping[str, object] | None
 """Where inputs that are not drawn are held: a row, or values of some; None is the medians, and of

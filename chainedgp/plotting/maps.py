@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
 
-__all__ = ["plot_map"]
-
 MARKERS = "os^Dv<"  # Rows of the classes have these in turn.
 SIZE = (4.6, 3.6)  # A map with its colour bar has this size in inches.
 

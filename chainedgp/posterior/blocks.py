@@ -36,8 +36,6 @@ from .gaussian import Gaussian
 from .sparse import InducingPrior, KernelGradient, Projection, pull, reverse_prior
 from .sums import Gram
 
-__all__ = ["VARIANCE_FLOOR", "Blocks", "reverse_chunk", "reverse_sites"]
-
 # Rounding can make a variance negative: it is raised to this share of the row's prior variance.
 VARIANCE_FLOOR = 1e-12
 # Rounding can make a correlation exceed 1: at most it is this much below.

@@ -23,8 +23,6 @@ from .sites import Sites
 from .sparse import InducingPrior, KernelGradient, make_prior, reverse_prior
 from .sums import Evaluation, Gradients, Gram, Request, S, Setting, Task
 
-__all__ = ["Evaluator", "Gradient", "Hyperparameters", "State", "bound"]
-
 # Where tr(Kuu⁻¹) times the mean of diag(Kuu) is below this, products with Kuu⁻¹ have rounding
 # errors of about 1e-12, and rows need no whitening by L⁻¹.
 WELL_CONDITIONED = 1e5

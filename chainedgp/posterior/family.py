@@ -22,16 +22,6 @@ from .gaussian import Gaussian, root_of
 from .sparse import InducingPrior, KernelGradient, Projection
 from .sums import Gram
 
-__all__ = [
-    "Arrays",
-    "Chunks",
-    "Marginals",
-    "PosteriorFamily",
-    "Priors",
-    "Q",
-    "SiteFactors",
-]
-
 T = TypeVar("T")
 Arrays = Sequence[Array]
 Chunks = Sequence[Projection]  # of some rows, for each latent

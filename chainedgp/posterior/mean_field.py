@@ -17,8 +17,6 @@ from ..linalg import Array, Booleans
 from .blocks import Blocks, T
 from .family import Chunks, Marginals, Q
 
-__all__ = ["MEAN_FIELD", "MeanField"]
-
 CAVITY_FLOOR = 1e-6  # Where 1 − λ2 s is less, q without a site is no distribution.
 
 

@@ -25,8 +25,6 @@ from .sparse import Projection, project
 from .sums import Evaluation, Gradients, Gram, S, Task
 from .threads import Threads
 
-__all__ = ["Shard"]
-
 # A chunk has at most so many rows: the arrays of longer ones leave the cache of the processor, and
 # in shorter ones threads wait for the GIL.
 CHUNK_ROWS = 2560

@@ -16,8 +16,6 @@ from ..linalg import Array
 from .distribution import Predictive
 from .return_levels import ReturnLevels, as_exceedance, band_percentages
 
-__all__ = ["AveragedPredictive", "mixture_quantiles", "normal_mixture_quantiles"]
-
 HALVINGS = 60  # A quantile is searched for in at most so many steps.
 CLOSE = 1e-7  # It is found to within this share of where it may lie.
 LEVELS = 32  # Parameters of each distribution are represented by so many of their quantiles.

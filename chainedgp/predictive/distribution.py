@@ -30,8 +30,6 @@ from .return_levels import ReturnLevels, as_exceedance, band_percentages
 from .survival import BAND_NODES, SurvivalCurves
 from .tables import DensityTables
 
-__all__ = ["Predictive"]
-
 LatentFunction = Callable[..., np.ndarray]
 _At = Callable[[GaussianLatents, np.ndarray, np.ndarray], np.ndarray]
 

@@ -27,8 +27,6 @@ from .classes import check_mean, class_columns, class_probabilities, num_classes
 from .distribution import Predictive
 from .latents import covariances_at, cross_covariances_at, draws_at, marginals_at
 
-__all__ = ["Predictor"]
-
 
 @dataclass(frozen=True)
 class Predictor:

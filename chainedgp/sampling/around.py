@@ -26,8 +26,6 @@ from .averaged import Averaged, Columns, Point
 from .hyper import jacobian_leaves
 from .pareto import smoothed_weights
 
-__all__ = ["Around", "LogPosterior", "around_the_fit", "curvature_root"]
-
 STEP = 0.01  # Second derivatives are differences of gradients over this share of a reach in x.
 TOLERANCE = 1e-6  # At every point q is found to within so many nats.
 FREEDOM = 5.0  # Points are of a Student-t with these degrees of freedom: tails are reached.

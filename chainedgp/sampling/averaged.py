@@ -25,8 +25,6 @@ from ..predictive.distribution import Predictive
 from ..predictive.latents import marginals_at
 from ..predictive.predictor import Predictor
 
-__all__ = ["Averaged", "Columns", "Point"]
-
 Columns = Expected  # what is known of the columns of new inputs
 
 

@@ -26,8 +26,6 @@ from .hyper import HyperJoint, check_proper, scales_near
 if TYPE_CHECKING:
     from arviz import InferenceData
 
-__all__ = ["Sampled", "sample"]
-
 PREDICTIVE_DRAWS = 200  # Predictions average over so many of the draws, evenly spaced.
 MIXED = 1.01  # Chains whose largest R-hat is above this have not met.
 

@@ -19,8 +19,9 @@ from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import likelihoods
-from ..data.columns import SET_UNSEEN, Boolean, Category, Columns, Number
+from ..data.columns import Boolean, Category, Columns, Number
 from ..data.frames import check_numbers, frame_like, in_order
+from ..data.kinds import SET_UNSEEN
 from ..data.rows import WEIGHTS
 from ..data.types import Data
 from ..errors import CensoringWarning, ConvergenceWarning, InputError
@@ -31,15 +32,6 @@ from ..model import ChainedGP
 from ..model.arguments import Kernels, Means, kinds_of_inputs
 from ..posterior.choice import PosteriorName
 from ..predictive.distribution import Predictive
-
-__all__ = [
-    "BESIDE",
-    "ChainedGPEstimator",
-    "WithQuantiles",
-    "estimator",
-    "named_likelihood",
-    "rows_of_weight",
-]
 
 Estimator = TypeVar("Estimator", bound="ChainedGPEstimator")
 

@@ -31,8 +31,6 @@ from .incidence import Incidences, TimePanels
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["CompetingRisks"]
-
 DRAWS = 512
 """The percentiles of a band are those of so many draws (Sobol points) of the latents."""
 NODES, MANY, WIDE = {1: 40, 2: 14}, 7, 0.5

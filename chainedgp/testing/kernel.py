@@ -14,8 +14,6 @@ from ..linalg import Array
 from ..parameters import Role
 from .report import Report
 
-__all__ = ["check_kernel"]
-
 EXACT = 1e-9  # Two ways to the same number must agree to this, relative to its size.
 GRADIENT = 1e-6  # A gradient must agree with differences to this, relative to its size.
 STEP = 1e-4  # Fourth-order differences have this relative step: rounding adds 1e-12 to them.

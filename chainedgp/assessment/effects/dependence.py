@@ -29,8 +29,6 @@ from ...sampling.averaged import Averaged
 from .population import Population
 from .quantities import Quantity, at_latents, keywords_of, predicted
 
-__all__ = ["Dependence", "averaged_dependence", "individual_curves", "partial_dependence"]
-
 DRAWS = 400  # Bands come from so many joint draws of the latents.
 
 

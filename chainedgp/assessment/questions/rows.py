@@ -10,8 +10,6 @@ from ...predictive.distribution import Predictive
 from ..loo import influence
 from .evidence import Evidence, Finding, graded, listed
 
-__all__ = ["calibration", "noise", "outliers", "pareto_k"]
-
 DRAWS = 2000  # The Pareto k of a row is found from so many draws from q.
 HIGH_K = 0.7  # Importance weights are not to be trusted where Pareto k is above this.
 # The PIT is counted in BINS bins over at most PIT_ROWS rows: a cdf may take many milliseconds.

@@ -20,16 +20,6 @@ from ...linalg import Array, Booleans, Indices
 if TYPE_CHECKING:
     from ..contract import Likelihood
 
-__all__ = [
-    "GivenLatents",
-    "Law",
-    "WithAtoms",
-    "ZeroTruncated",
-    "alike",
-    "expected_share",
-    "expected_total",
-]
-
 
 class Law(Protocol):
     """Distributions of y, one for each element of a shape that y and q broadcast against."""

@@ -14,8 +14,6 @@ from ...expectations.forms import OneForm
 from ...linalg import Booleans, Indices
 from ..contract import Array, Arrays, Averages, Likelihood, makers
 
-__all__ = ["ConstantLatent", "Wrapper"]
-
 
 def _of_base(
     pick: Callable[[Any], Callable[..., Any]], leading: int = 0, per_latent: bool = False

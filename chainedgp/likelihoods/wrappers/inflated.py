@@ -22,14 +22,6 @@ from ..observation import TINY, Event, of_event
 from .atoms import GivenLatents, WithAtoms, ZeroTruncated, alike, expected_share, expected_total
 from .constant import Wrapper
 
-__all__ = [
-    "Hurdle",
-    "Inflated",
-    "ZeroInflatedNegativeBinomial",
-    "ZeroInflatedPoisson",
-    "ZeroOneInflatedBeta",
-]
-
 
 class Inflated(OneForm, Wrapper):
     """p(y) = (p_base(y) + Σ_k e^{h_k} [y = a_k]) / Z, Z = 1 + Σ_k e^{h_k}: point masses at a_k.

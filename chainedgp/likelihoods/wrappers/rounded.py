@@ -17,8 +17,6 @@ from ..contract import Array, Arrays, Averages, Likelihood
 from ..observation import EXACT, INTERVAL, LEFT
 from .constant import Wrapper
 
-__all__ = ["ROUNDING", "Rounded"]
-
 ROUNDING = "rounding"
 """Name of the metadata that hold the width of each row."""
 DIGITS = 1e-11

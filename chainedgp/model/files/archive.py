@@ -33,8 +33,6 @@ try:
 except ImportError:  # Windows has no such locks: what a killed save leaves stays there
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["FileFormatError", "Header", "Json", "read_archive", "shortened", "write_archive"]
-
 HEADER, SUFFIX = "header", ".npy"  # The first entry has this name, and all names have this end.
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 Header: TypeAlias = dict[str, Json]

@@ -14,17 +14,6 @@ from ...likelihoods import Likelihood
 from ...means import MeanFunction
 from ...parameters import domains, priors
 
-__all__ = [
-    "MOST_LEAVES",
-    "MOST_LEVELS",
-    "MOST_PARTS",
-    "SHIPPED",
-    "Classes",
-    "kind_of",
-    "signature_of",
-    "table_of",
-]
-
 # So many kernels, means and likelihoods may be in one file, and nested so deeply: the time that
 # paramz takes grows with the square of the one and the cube of the other.
 MOST_PARTS, MOST_LEVELS = 300, 20

@@ -21,8 +21,6 @@ from ...parameters.priors import Prior
 from ...posterior.choice import PosteriorName
 from .archive import FileFormatError
 
-__all__ = ["Contents", "StoredLeaf", "StoredRows", "leaves_of", "restore_leaves"]
-
 
 class StoredLeaf(NamedTuple):
     """One parameter array: its name below the root, its values, and its constraints.

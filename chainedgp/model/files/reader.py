@@ -22,8 +22,6 @@ from .archive import FileFormatError, Header, Json
 from .classes import MOST_LEAVES, MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, signature_of
 from .contents import Contents, StoredLeaf, StoredRows, restore_leaves
 
-__all__ = ["Reader"]
-
 # Values of parameters beyond it are refused: no fit has them, and their squares overflow.
 LARGEST_VALUE = 1e150
 
