@@ -84,12 +84,12 @@ def problem(name, seed, n=24):
     ("name", "seed", "posterior"),
     [
         ("HetGaussian", 0, "mean_field"),
-        ("HetGaussian", 3, "mean_field"),
-        ("HetStudentT", 1, "mean_field"),
-        ("LogLogisticSurvival", 0, "mean_field"),
+        pytest.param("HetGaussian", 3, "mean_field", marks=pytest.mark.long),
+        pytest.param("HetStudentT", 1, "mean_field", marks=pytest.mark.long),
+        pytest.param("LogLogisticSurvival", 0, "mean_field", marks=pytest.mark.long),
         ("Poisson", 0, "mean_field"),
         ("HetGaussian", 0, "joint"),
-        ("Beta", 0, "joint"),
+        pytest.param("Beta", 0, "joint", marks=pytest.mark.long),
         pytest.param("LogLogisticSurvival", 0, "joint", marks=pytest.mark.slow),
     ],
 )

@@ -288,6 +288,7 @@ def test_scores_of_censored_rows_are_those_of_a_naive_loop():
     assert metrics.mae(plain, y) == pytest.approx(np.abs(plain.ppf(0.5)[:, 0] - y).mean())
 
 
+@pytest.mark.long
 def test_the_true_model_scores_best_under_heavy_censoring():
     """With 77 % censored: a sixth of the true median must not score better."""
     told, y, censored, _ = right_censored(1000, rate=1.2)

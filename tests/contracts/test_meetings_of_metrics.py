@@ -493,7 +493,13 @@ SAMPLE = [
 ]
 
 
-@pytest.mark.parametrize("pair", SAMPLE, ids=named)
+@pytest.mark.parametrize(
+    "pair",
+    [
+        pytest.param(pair, id=named(pair), marks=[] if chosen(*pair, 150) else pytest.mark.long)
+        for pair in SAMPLE
+    ],
+)
 def test_a_sample_of_meetings(pair):
     law, case = pair
     law(case, 100 if law is calibrated else 30)

@@ -157,7 +157,10 @@ def lose_all_workers(client):
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("away", [1.0, pytest.param(15.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "away",
+    [pytest.param(1.0, marks=pytest.mark.long), pytest.param(15.0, marks=pytest.mark.slow)],
+)
 def test_a_fit_goes_on_when_workers_come_back(client, monkeypatch, away):
     """All are lost and nobody is there for a while; the restored model goes on with others."""
     if away < 5.0:  # Longer ones are waited for as users wait.
@@ -184,6 +187,7 @@ def test_a_fit_goes_on_when_workers_come_back(client, monkeypatch, away):
         client.wait_for_workers(2, timeout=60)
 
 
+@pytest.mark.long
 def test_workers_that_are_gone_for_good_are_told_of(client, monkeypatch):
     monkeypatch.setattr(head, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(head, "ABSENT_SECONDS", 0.5)

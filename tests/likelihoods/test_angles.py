@@ -85,6 +85,7 @@ def test_a_direction_that_passes_pi_has_no_jump():
     assert np.sqrt(np.mean(off**2)) < 0.15
 
 
+@pytest.mark.long
 def test_a_direction_that_turns_on_is_found_with_a_slope():
     """The bound with a rough slope is about that of the data turned back by the true one."""
     rng = np.random.default_rng(0)

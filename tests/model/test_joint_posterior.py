@@ -203,6 +203,7 @@ def test_an_estimator_takes_the_posterior():
     assert fitted.get_params()["posterior"] == "joint" and fitted.model_.posterior == "joint"
 
 
+@pytest.mark.long
 def test_the_default_posterior_of_coupled_latents_is_checked_and_left_out():
     X = inputs(40, D=1)
     rng = np.random.default_rng(2)
