@@ -19,8 +19,8 @@ from ..likelihoods.density_check import row_numbers
 from ..linalg import Array
 from ..parameters.roles import Role
 from .lbfgs import Outcome
+from .monitor import Monitor
 from .problem import Best, Problem
-from .result import Monitor
 from .screen import Screen, screen_inputs
 from .starts import input_spread
 from .theta_and_q import leaves_below

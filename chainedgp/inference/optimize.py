@@ -15,12 +15,13 @@ from ..linalg import one_blas_thread
 from .growth import fit_growing, go_on, grows
 from .inducing import left_open
 from .lbfgs import TOLERANCE, Outcome
+from .monitor import Monitor
 from .plain import fit_plain
 from .problem import Problem
 from .profile import fit_profile, fit_variational
 from .rescue import begin_again_if_astray
 from .restarts import fit_restarts
-from .result import INTERRUPTED, Monitor, OptimizationResult, TracePoint
+from .result import INTERRUPTED, OptimizationResult, TracePoint
 from .step_rules import RULES
 from .stochastic import BatchArguments, Settings, fit_batches
 

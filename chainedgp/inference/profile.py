@@ -19,11 +19,12 @@ from ..posterior.evaluator import State
 from ..posterior.sums import Gram
 from .candidates import choose_start
 from .lbfgs import TOLERANCE, Memory, Outcome, new_memory
+from .monitor import Monitor
 from .natural_gradients import InnerResult, find_q, start_from_q
 from .objective import BoundObjective
 from .problem import Problem
 from .rescue import shrink_variances
-from .result import INTERRUPTED, Monitor
+from .result import INTERRUPTED
 from .subsets import begin_on_subsets
 
 # q is found to within so many nats of its optimum at a θ: loosely at first, ever more tightly as

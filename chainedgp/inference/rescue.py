@@ -13,8 +13,8 @@ import numpy as np
 
 from ..errors import NumericalError
 from .lbfgs import Outcome
+from .monitor import Monitor
 from .problem import Best, Problem
-from .result import Monitor
 
 # A fit has gone astray where it is more than this many nats a row below constant latents.
 SLACK = 0.02

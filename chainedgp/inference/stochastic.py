@@ -24,10 +24,11 @@ from ..posterior.shards import Shard
 from ..posterior.sums import Gram
 from ..predictive.distribution import Predictive
 from .lbfgs import Outcome
+from .monitor import Monitor, Stage
 from .natural_gradients import find_q, start_from_q
 from .problem import Best, Problem
 from .profile import fit_profile, start_sites
-from .result import FINISHED, OUT_OF_PATIENCE, Monitor, Stage
+from .result import FINISHED, OUT_OF_PATIENCE
 from .step_rules import RULES, Adam
 
 # A batch moves the natural parameters of q by this share ρ of the way to its own.

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from ..data.rows import rows_of
 from ..data.types import Keywords
-from .moving_ends import Between, ends_of
+from .moving_ends import MovingEnds, ends_of
 from .observation import of_event
 from .support import Continuum
 from .wrappers.atoms import WithAtoms
@@ -266,7 +266,7 @@ def _continuous(
         ends = ends_of(table._log_q, table.centre, support)
         if ends is None:
             return table
-        between = Between(support, *ends)
+        between = MovingEnds(support, *ends)
         middle = np.nan_to_num(between.from_u(table.centre), posinf=30.0, neginf=-30.0)
         return Continuous(log_p, shape, between, middle[None], panels)
 

@@ -55,7 +55,7 @@ def _end(
     return np.where(found, inside, np.sign(steps.flat[0]) * np.inf)
 
 
-class Between(Continuum):
+class MovingEnds(Continuum):
     """The part of a continuum between ends in its u, arrays S, infinite where there is none."""
 
     def __init__(self, whole: Continuum, first: Array, last: Array) -> None:

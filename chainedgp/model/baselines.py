@@ -17,7 +17,8 @@ from ..data.types import Data, Keywords, Metadata
 from ..errors import InputError, NumericalError
 from ..inference.free_vector import FreeVector
 from ..inference.lbfgs import minimise
-from ..inference.result import Monitor, OptimizationResult
+from ..inference.monitor import Monitor
+from ..inference.result import OptimizationResult
 from ..inference.starts import default_kernels, default_means, start_latents, start_parameters
 from ..inference.theta_and_q import Parts
 from ..kernels import as_kernel

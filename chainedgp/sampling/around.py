@@ -17,9 +17,9 @@ import numpy as np
 from ..data.arguments import as_generator, positive_int
 from ..data.types import Seed
 from ..errors import ChainedGPWarning, InputError
+from ..inference.monitor import Monitor
 from ..inference.problem import Problem
 from ..inference.profile import ProfiledBound, start_sites
-from ..inference.result import Monitor
 from ..linalg import Array
 from ..posterior.gaussian import Gaussian
 from .averaged import Averaged, Columns, Point

@@ -99,7 +99,7 @@ def sample(
             running.cancel()
             raise
         rhat, ess = _diagnosed(arviz, data, chains)
-    result = Sampled(_points(problem, columns, data), data, rhat, ess)
+    result = Sampled(_averaged_over_draws(problem, columns, data), data, rhat, ess)
     if not rhat <= MIXED and chains > 1:
         warnings.warn(
             f"the chains have not mixed: the largest R-hat is {rhat:.3f}. Take more draws "
@@ -194,7 +194,7 @@ def _diagnosed(arviz: Any, data: InferenceData, chains: int) -> tuple[float, flo
     return max(rhat), min(float(part.min()) for part in arviz.ess(data).values())
 
 
-def _points(problem: Problem, columns: Columns, data: InferenceData) -> Averaged:
+def _averaged_over_draws(problem: Problem, columns: Columns, data: InferenceData) -> Averaged:
     """Some of the draws, evenly spaced, each with all of q at its v."""
     posterior = data["posterior"]
     v = np.asarray(posterior["v"])

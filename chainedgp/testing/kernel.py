@@ -66,7 +66,7 @@ def check_kernel(
             _check_columns,
             _check_copies,
             _check_wrappers,
-            _check_roles,
+            _check_kernel_roles,
         ):
             with report.guard("evaluate"):
                 law(kernel, X, Z, rng, report)
@@ -335,7 +335,7 @@ def _check_wrappers(
         report.close(method, "disagrees with evaluate_diag", got, expected, EXACT, atol)
 
 
-def _check_roles(
+def _check_kernel_roles(
     kernel: Kernel, X: Array, Z: Array, rng: np.random.Generator, report: Report
 ) -> None:
     """Leaves behave as their declared roles say; the names of leaves do not matter."""

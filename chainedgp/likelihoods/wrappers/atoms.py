@@ -186,7 +186,7 @@ def expected_total(
     return value, *(d[1:] for d in slopes)
 
 
-def expected_share(
+def expected_log_with_atoms(
     rest: Likelihood, y: Array, means: Array, variances: Array, nodes: int, kw: Keywords
 ) -> tuple[Array, ...]:
     """E log(p(y | f) + Σ_k e^{h_k}), p of the likelihood `rest`, for one h_k or more.
