@@ -28,7 +28,7 @@ class _BoxCox(_Shaped):
 
     support = "positive"
 
-    def _law(self, quantities: Arrays) -> _Normal | _StudentT:
+    def _law(self, quantities: Arrays) -> _NormalLaw | _StudentTLaw:
         """The law of z, from all quantities."""
         raise NotImplementedError
 
@@ -158,8 +158,8 @@ class BoxCoxNormal(OneForm, _BoxCox):
             # Without correlations no standard deviation is below 0.92 of the posterior's.
             self.coupled = False
 
-    def _law(self, quantities: Arrays) -> _Normal:
-        return _Normal()
+    def _law(self, quantities: Arrays) -> _NormalLaw:
+        return _NormalLaw()
 
     @property
     def own_expectation(self) -> bool:
@@ -240,8 +240,8 @@ class BoxCoxT(_BoxCox):
     ) -> None:
         super().__init__(name, {"power": power, "nu": nu})
 
-    def _law(self, quantities: Arrays) -> _StudentT:
-        return _StudentT(np.exp(np.clip(quantities[3], -7.0, 20.0)))
+    def _law(self, quantities: Arrays) -> _StudentTLaw:
+        return _StudentTLaw(np.exp(np.clip(quantities[3], -7.0, 20.0)))
 
     def _quadrature(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
@@ -279,7 +279,7 @@ class BoxCoxT(_BoxCox):
         return spread * (1.0 + kw["power"] ** 2 * v_f) * (1.0 + 0.05 * z * z) ** 0.25
 
 
-class _Normal:
+class _NormalLaw:
     """The standard normal law of z = x (e^w − 1)/w e^{−g}."""
 
     def log_density(self, x: Array, w: Array, g: Array) -> Array:
@@ -311,7 +311,7 @@ class _Normal:
         return ndtri(q)
 
 
-class _StudentT:
+class _StudentTLaw:
     """The Student-t law of z with ν degrees of freedom."""
 
     def __init__(self, nu: Array) -> None:
