@@ -478,7 +478,12 @@ MOVING = {
 }
 
 
-@pytest.mark.parametrize("name", MOVING)
+def long_if(name, which):
+    """The name as a parameter of a test, left to .ci/run where it takes more than a second."""
+    return pytest.param(name, marks=pytest.mark.long) if name == which else name
+
+
+@pytest.mark.parametrize("name", [long_if(name, "beta") for name in MOVING])
 def test_densities_whose_ends_move_with_the_latents_keep_the_contract(name):
     check_likelihood(Likelihood.from_scipy(name, **MOVING[name]))
 
@@ -732,7 +737,7 @@ STEEP = {
 }
 
 
-@pytest.mark.parametrize("name", STEEP)
+@pytest.mark.parametrize("name", [long_if(name, "BoxCoxT") for name in STEEP])
 def test_a_density_that_falls_steeply_at_its_end_keeps_the_contract(name):
     check_likelihood(STEEP[name])
 

@@ -38,6 +38,7 @@ def run(path, monkeypatch):
 SLOW = {
     "README.md",
     "choosing.md",
+    "classification.md",
     "coming_from.md",
     "distributed.md",
     "effects.md",
@@ -45,11 +46,13 @@ SLOW = {
     "growth_curves.md",
     "inference_truth.md",
     "posteriors.md",
+    "quickstart.md",
     "scikit_learn.md",
     "starts.md",
     "survival.md",
     "tables.md",
     "time_series.md",
+    "troubleshooting.md",
     "writing_a_likelihood.md",
 }
 

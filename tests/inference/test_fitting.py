@@ -781,7 +781,9 @@ HARD = {
 
 
 @pytest.mark.parametrize("name", HARD)
-@pytest.mark.parametrize("likelihood", ["HetGaussian", "HetStudentT"])
+@pytest.mark.parametrize(
+    "likelihood", ["HetGaussian", pytest.param("HetStudentT", marks=pytest.mark.long)]
+)
 def test_hard_data_fit_no_worse_than_constant_latents(name, likelihood):
     X, y = HARD[name](*data(100))
     lik = getattr(likelihoods, likelihood)()
