@@ -246,10 +246,11 @@ def inject(name, where, fault, at, path):
 
 
 def some_kinds():
-    """In the default suite every fit has one or two faults, others in turn; .ci/run has all."""
-    for k, kind in enumerate(KINDS):
-        turn = (k + list(FITS).index(kind[0])) % 4 == 0
-        yield pytest.param(*kind, marks=[] if turn else pytest.mark.long)
+    """In the default suite every fit has one fault, another in turn; .ci/run has all of them."""
+    for turn, name in enumerate(FITS):
+        own = [kind for kind in KINDS if kind[0] == name]
+        for k, kind in enumerate(own):
+            yield pytest.param(*kind, marks=[] if k == turn % len(own) else pytest.mark.long)
 
 
 @pytest.mark.parametrize(("name", "where", "fault"), list(some_kinds()))

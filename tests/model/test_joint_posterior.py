@@ -107,7 +107,9 @@ def correlated(n=120):
     return X, rng.poisson(np.exp(1.0 + np.sin(X[:, 0])) + 2.0).astype(float)
 
 
-@pytest.mark.parametrize("method", ["lbfgsb", "adam", "natgrad"])
+@pytest.mark.parametrize(
+    "method", ["natgrad", *(pytest.param(x, marks=pytest.mark.long) for x in ("lbfgsb", "adam"))]
+)
 def test_every_method_climbs_towards_the_profiled_optimum(method):
     X, y = correlated()
     make = {"num_inducing": 6, "num_threads": 1, "posterior": "joint", "num_nodes": 12}

@@ -28,7 +28,7 @@ SMALL = (0, 3, 7, 9, 19, 22, 24, 25, 30, 34, 35, 37, 40, 41, 44, 50, 51, 57,
          59)  # fmt: skip  # those of less than a second
 
 
-@pytest.mark.parametrize("seeds", [SMALL[::4], pytest.param(SMALL, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seeds", [SMALL[::6], pytest.param(SMALL, marks=pytest.mark.long)])
 def test_small_cases(seeds):
     outcomes = [torture.run_case(torture.make_case(seed, 30)) for seed in seeds]
     assert not [o for o in outcomes if o.failed], torture.report(outcomes)
