@@ -85,6 +85,10 @@ def row_values(metadata: Metadata, rows: int | None) -> dict[str, Data]:
         if is_dask(value) or np.ndim(value):
             name = f"Y_metadata[{key!r}]"
             value = with_checked_blocks(as_dask(value, name, rows), name)
+            if value.ndim == 2 and value.shape[1] != 1:
+                raise InputError(
+                    f"{name} must be a scalar or have one value per row; got shape {value.shape}."
+                )
             value = value[:, 0] if value.ndim == 2 else value
         values[key] = value
     return values

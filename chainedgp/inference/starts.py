@@ -27,6 +27,7 @@ __all__ = [
     "default_means",
     "farthest",
     "input_spread",
+    "inputs_that_count",
     "is_location",
     "latent_scales",
     "start_latents",
@@ -88,6 +89,14 @@ def input_spread(X: Array, unordered: Sequence[int] | np.ndarray = ()) -> Array:
     spread = np.where(constant, 1.0, spread)
     spread[list(unordered)] = LEVEL_SPREAD
     return spread
+
+
+def inputs_that_count(rows: Rows) -> Array:
+    """Inputs (n, D) by which units are chosen: a row of weight 2 is there twice, of 0 not at all.
+
+    Without weights they are all of the inputs.
+    """
+    return rows.X if rows.weights is None else rows.counted(SPREAD_ROWS).X
 
 
 def farthest(
