@@ -8,7 +8,6 @@ the order of rows is nothing, in batches, in scores of held-out rows, in folds, 
 starts and in `update`; a file brings back log-densities and what is left out.
 """
 
-import logging
 import warnings
 import zlib
 from itertools import islice
@@ -79,7 +78,8 @@ def a_cluster_is_one_process(m):
 
     local = off_the_prior(model_of(m, weights=WEIGHTS))
     lazy = {
-        key: da.from_array(value, chunks=4) for key, value in metadata_of(m, weights=WEIGHTS).items()
+        key: da.from_array(value, chunks=4)
+        for key, value in metadata_of(m, weights=WEIGHTS).items()
     }
     far = cgp.ChainedGP(
         da.from_array(X, chunks=(2, 1)),
@@ -310,23 +310,6 @@ def check(pair, tmp_path):
     m = Meeting(*case)
     m.stack = case[:-1]
     law(m, tmp_path / "model.npz") if law is files_know_rows else law(m)
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """Two workers in this process: what is sent to them is pickled as on any cluster."""
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=False,
-            dashboard_address=None,
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
 
 
 def sample_of(laws, one_in):
