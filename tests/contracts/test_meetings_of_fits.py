@@ -264,6 +264,29 @@ def estimators_know_weights(m):
     assert score == pytest.approx(two.score(*repeated, **metadata_of(m, MANY)), rel=1e-7, abs=1e-9)
 
 
+def units_are_nothing_to_estimators(m):
+    """In standardised units 100 y has the score of y, less log 100 for every density."""
+    from chainedgp.sklearn import ChainedGPRegressor
+
+    line = m.lik.target_support
+    if m.lik.atoms or not line.continuous or line.bounded or "rounding" in m.lik.metadata_names:
+        return  # Atoms, widths and ends of the support would have to move.
+    scores = []
+    for unit in (1.0, 100.0):
+        lik = build(*m.stack)
+        parts = {
+            "kernels": [cgp.kernels.RBF(1, 0.3, 1.0) for _ in lik.latents],
+            "mean_functions": [cgp.means.Constant(0.1) for _ in lik.latents],
+        }
+        own = ChainedGPRegressor(lik, **parts, max_iter=2, num_threads=1, standardize=True)
+        times = ("y_upper", "entry")
+        given = {k: unit * v if k in times else v for k, v in metadata_of(m).items()}
+        quietly(lambda own=own, unit=unit, given=given: own.fit(unit * X, unit * m.y, **given))
+        scores.append(own.score(unit * X, unit * m.y, **given))
+    exact = np.mean(m.seen.get("censored", np.zeros(ROWS)) == 0.0)
+    assert scores[1] + exact * np.log(100.0) == pytest.approx(scores[0], rel=1e-5, abs=1e-5)
+
+
 def new_rows_are_rows(m):
     """`update` has the bound of a model that had all rows; of weight 2 it is two rows."""
     first, last = np.arange(4), np.arange(4, ROWS)
@@ -288,6 +311,7 @@ LAWS = (
     left_out_rows_know_weights,
     folds_know_weights,
     estimators_know_weights,
+    units_are_nothing_to_estimators,
     new_rows_are_rows,
 )
 DEEP = (a_cluster_is_one_process, batches_have_the_bound_as_their_mean, a_batch_knows_weights)

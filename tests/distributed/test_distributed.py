@@ -267,7 +267,7 @@ def test_blocks_of_metadata_that_are_not_what_their_array_says_are_refused(clien
     weights = da.from_array(np.ones((200, 1)), chunks=50).map_blocks(
         wrong, dtype=float, meta=np.empty((0, 1))
     )
-    with pytest.raises(InputError, match="row 100|rows 100 to 199"):
+    with pytest.raises(InputError, match=r"row 100|rows 100 to 199"):
         cgp.ChainedGP(
             da.from_array(X, chunks=(50, 2)),
             y,
