@@ -355,3 +355,27 @@ def test_a_sample_of_meetings_on_a_cluster(pair, tmp_path, cluster):
 @pytest.mark.parametrize("pair", PAIRS, ids=named)
 def test_all_meetings(pair, tmp_path, cluster):
     check(pair, tmp_path)
+
+
+def test_a_q_without_slopes_is_no_place_to_go(tmp_path):
+    """With ten nodes a step from the prior reaches a finite bound whose derivatives are none."""
+    check((new_rows_are_rows, ("WeibullSurvival", "Hurdle", "entry")), tmp_path)
+
+
+def test_the_laws_reject_what_is_wrong(monkeypatch, tmp_path):
+    """Held-out scores and batches that forget weights, or scale a batch by a wrong number."""
+    case = ("Poisson", "exposure")
+    plain = Batches.held_out_score
+    monkeypatch.setattr(
+        Batches,
+        "held_out_score",
+        lambda self: plain(self) + 0.01 * self.held.size,
+    )
+    with pytest.raises(AssertionError):
+        check((held_out_rows_know_weights, case), tmp_path)
+    monkeypatch.setattr(Batches, "scale", lambda self, rows: self.rows.size / self.size)
+    with pytest.raises(AssertionError):
+        check((batches_have_the_bound_as_their_mean, case), tmp_path)
+    monkeypatch.undo()
+    check((held_out_rows_know_weights, case), tmp_path)
+    check((batches_have_the_bound_as_their_mean, case), tmp_path)
