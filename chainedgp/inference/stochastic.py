@@ -300,8 +300,8 @@ def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Setti
             _settle(problem)
     else:
         lost = _keep_better(run, settles)
-        rows = problem.num_rows * problem.starts.mean_weight
-        if run.best_step == 0 and lost > WORTH_TELLING * rows:
+        total = problem.num_rows * problem.starts.mean_weight
+        if run.best_step == 0 and lost > WORTH_TELLING * total:
             text = (
                 f"{monitor.method}: no epoch was better than the start; the last step was "
                 f"{lost:.3g} nats worse, and the model is back at the start. Use a smaller "
