@@ -22,7 +22,7 @@ from .lbfgs import Outcome
 from .monitor import Monitor
 from .problem import Best, Problem
 from .screen import Screen, screen_inputs
-from .starts import input_spread
+from .starts import input_spread, inputs_that_count
 from .theta_and_q import leaves_below
 
 # A rough fit has at most so many iterations.
@@ -171,7 +171,8 @@ def _set_lengthscales(problem: Problem, screen: Screen) -> None:
     The lengthscales of k inputs that matter are √k times those of one: distances grow like that. A
     latent of which no input tells anything keeps what it has.
     """
-    spread = input_spread(problem.sample.X, problem.parts.unordered_columns)
+    X = inputs_that_count(problem.sample)
+    spread = input_spread(X, problem.parts.unordered_columns)
     found = zip(screen.relevant, screen.lengthscales, strict=True)
     _write_lengthscales(problem, [
         np.where(relevant, np.sqrt(relevant.sum()) * lengths, LONG * spread)

@@ -121,10 +121,16 @@ def _start(evaluator: Evaluator) -> State:
             state = evaluator.evaluate(evaluator.gaussians(gram), gram)
         except NumericalError:
             continue
-        if state.bound > LOWEST:
+        if state.bound > LOWEST and _has_slopes(state):
             evaluator.accept(0.0)
             return state
     raise NumericalError(NOT_FINITE)
+
+
+def _has_slopes(state: State) -> bool:
+    """Whether a step can start here: far out derivatives overflow before the density does."""
+    slopes = (*state.evaluation.G, *state.evaluation.A_gm)
+    return all(np.isfinite(part).all() for part in slopes)
 
 
 def predicted_gap(evaluator: Evaluator, state: State) -> float:
@@ -155,7 +161,8 @@ def _try(
     except NumericalError:
         return None
     new = evaluator.evaluate(q, target)
-    if np.isfinite(new.bound) and new.bound >= state.bound - slack(evaluator, state):
+    better = np.isfinite(new.bound) and new.bound >= state.bound - slack(evaluator, state)
+    if better and _has_slopes(new):
         return new
     return None
 

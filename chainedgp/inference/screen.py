@@ -17,7 +17,7 @@ from ..data.rows import Rows
 from ..kernels.base import LEVEL_SPREAD
 from ..likelihoods import Likelihood
 from ..linalg import Array
-from .starts import input_spread
+from .starts import input_spread, inputs_that_count
 
 # At most about so many rows are screened, evenly taken from larger data.
 SCREEN_ROWS = 1000
@@ -71,7 +71,7 @@ def screen_inputs(
     unordered : columns of codes of levels, any two of which are as far from each other.
     """
     rows = rows.thinned(SCREEN_ROWS)
-    X, spread = rows.inputs(), input_spread(rows.X, unordered)
+    X, spread = rows.inputs(), input_spread(inputs_that_count(rows), unordered)
     weights = np.ones(len(X)) if rows.weights is None else np.asarray(rows.weights, dtype=float)
     targets = working_targets(likelihood, rows, constants, weights)
     inputs = [

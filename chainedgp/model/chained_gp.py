@@ -47,6 +47,7 @@ from ..inference.starts import (
     Inputs,
     default_kernels,
     default_means,
+    inputs_that_count,
     start_parameters,
     starts_from,
     warn_of_scaling,
@@ -242,7 +243,7 @@ class ChainedGP(ParamzModel):
         own_kernels, own_means = self._make_parts(kernels, mean_functions, inputs)
         M = FIRST if num_inducing is None else positive_int(num_inducing, "num_inducing")
         inducing = (
-            select_inducing(own_kernels[0], self._sample.X, M, np.random.default_rng(0))
+            select_inducing(own_kernels[0], self._sample.counting().X, M, np.random.default_rng(0))
             if Z is None
             else checked_inducing(Z, len(self.latents), self._expected)
         )
@@ -251,7 +252,8 @@ class ChainedGP(ParamzModel):
         self._link(own_kernels, own_means, inducing, jitter)
         self._parts.open_inducing = Z is None and num_inducing is None
         if with_priors:
-            for leaf, prior in default_priors(self._parts, self._sample.X, self._starts.scales):
+            X = inputs_that_count(self._sample)
+            for leaf, prior in default_priors(self._parts, X, self._starts.scales):
                 self.set_prior(leaf, prior)
         self._problem = self._make_problem(evaluator)
         self._problem.begun = self._problem.snapshot()
@@ -308,7 +310,7 @@ class ChainedGP(ParamzModel):
         self, kernels: Kernels, means: Means, inputs: Inputs
     ) -> tuple[list[Kernel], list[MeanFunction]]:
         """Kernels and means as given, or started from the rows; and the likelihood's parameters."""
-        b, X = len(self.latents), self._sample.X
+        b, X = len(self.latents), inputs_that_count(self._sample)
         given_kernels = one_per_latent(kernels, b, "kernels", "a kernel", as_kernel)
         given_means = one_per_latent(means, b, "mean_functions", "a mean function", as_mean)
         start_parameters(self.likelihood, self._sample)
@@ -327,7 +329,7 @@ class ChainedGP(ParamzModel):
             kernel.name_columns(self.input_names)
         for part in (*own_kernels, *own_means):
             part.check_columns(X.shape[1])
-        check_levels(own_kernels, X, self.input_names, read=self.columns)
+        check_levels(own_kernels, self._sample.X, self.input_names, read=self.columns)
         return own_kernels, own_means
 
     def _start(self) -> None:

@@ -40,9 +40,9 @@ class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning)
     """The warning of this package and that of scikit-learn: filters of either know it."""
 
 
-TIMES = ("y_upper", "entry")  # These metadata are in the units of y, and are scaled with it.
+IN_UNITS_OF_Y = ("y_upper", "entry", "rounding")  # These metadata are scaled with y.
 # Shipped likelihoods take these metadata; scikit-learn can be told to hand them to the methods.
-BESIDE = dict.fromkeys(("censored", "entry", "exposure", "trials", "y_upper"))
+BESIDE = dict.fromkeys(("censored", "entry", "exposure", "rounding", "trials", "y_upper"))
 UNSCALED = (Category, Boolean)  # Columns that `standardize` leaves as they are.
 STANDARDISED = " (standardised)"  # Names of columns in other units end so.
 ROUTING = (
@@ -279,7 +279,7 @@ class ChainedGPEstimator(BaseEstimator):
 
     def _scaled_metadata(self, metadata: Mapping[str, Data]) -> dict[str, Data]:
         return {
-            key: np.asarray(value) / self._scale if key in TIMES else value
+            key: np.asarray(value) / self._scale if key in IN_UNITS_OF_Y else value
             for key, value in metadata.items()
         }
 
