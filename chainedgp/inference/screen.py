@@ -19,7 +19,15 @@ from ..likelihoods import Likelihood
 from ..linalg import Array
 from .starts import input_spread
 
-__all__ = ["Screen", "Trial", "all_inputs", "one_input", "screen_inputs", "working_targets"]
+__all__ = [
+    "Screen",
+    "Trial",
+    "all_inputs",
+    "one_input",
+    "screen_inputs",
+    "screen_targets",
+    "working_targets",
+]
 
 # At most about so many rows are screened, evenly taken from larger data.
 SCREEN_ROWS = 1000
@@ -72,9 +80,16 @@ def screen_inputs(
     unordered : columns of codes of levels, any two of which are as far from each other.
     """
     rows = rows.thinned(SCREEN_ROWS)
-    X, spread = rows.inputs(), input_spread(rows.X, unordered)
-    weights = np.ones(len(X)) if rows.weights is None else np.asarray(rows.weights, dtype=float)
+    weights = np.ones(len(rows.X)) if rows.weights is None else np.asarray(rows.weights, float)
     targets = working_targets(likelihood, rows, constants, weights)
+    return screen_targets(rows.inputs(), targets, weights, unordered)
+
+
+def screen_targets(
+    X: Array, targets: Array, weights: Array, unordered: Sequence[int] | np.ndarray = ()
+) -> Screen:
+    """As `screen_inputs`, for targets (b, n) of mean 0 at rows X (n, D) of weights (n,)."""
+    spread = input_spread(X, unordered)
     inputs = [
         one_input(column, weights, levels=d in unordered) for d, column in enumerate((X / spread).T)
     ]

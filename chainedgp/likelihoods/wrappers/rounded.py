@@ -239,6 +239,11 @@ class Rounded(Wrapper):
         width, kw = self.ends(y, kw)[2], self.of_target(kw)
         return self.base.initial_parameters(self._spread(y, width), **_doubled(kw, y))
 
+    def initial_functions(self, X: Array, y: Array, **kw: Value) -> Array | None:
+        """The base's, at the middles of the intervals."""
+        width, kw = self.ends(y, kw)[2], self.of_target(kw)
+        return self.base.initial_functions(X, self._inside(y, width), **kw)
+
     def _spread(self, y: Array, width: Array) -> Array:
         """Each target twice, a standard deviation of its interval below and above it, (2n,)."""
         step = np.sqrt(1.0 / 12.0) * width
