@@ -86,6 +86,14 @@ class VonMises(OneForm, Likelihood):
         k, centre = np.exp(np.minimum(g, 700.0)), circular.wrapped(f)
         return np.clip(_turns(y - centre, k) - _turns(-np.pi - centre, k), 0.0, 1.0)
 
+    def quantile_slopes(self, y: Array, f: Array, g: Array) -> Arrays:
+        """1 − p(−π)/p(y) in f, since the lower end stays; −(∂F(y) − ∂F(−π))/p(y) in g."""
+        k, centre = np.exp(np.minimum(g, 700.0)), circular.wrapped(f)
+        log_p, end = self.log_density(y, f, g), self.log_density(np.asarray(-np.pi), f, g)
+        with np.errstate(over="ignore"):
+            moved = _turned(y - centre, k)[1] - _turned(-np.pi - centre, k)[1]
+            return -np.expm1(end - log_p), -moved * np.exp(np.minimum(-log_p, 700.0))
+
     def ppf(self, q: Array, f: Array, g: Array) -> Array:
         """The angle y with P(−π ≤ Y ≤ y) = q."""
         k, centre = np.exp(np.minimum(g, 700.0)), circular.wrapped(f)
@@ -147,5 +155,11 @@ def _log_concentration(length: float) -> float:
 
 def _turns(angle: Array, k: Array) -> Array:
     """The centred cdf of any angle: 1 more with each turn."""
+    return _turned(angle, k)[0]
+
+
+def _turned(angle: Array, k: Array) -> tuple[Array, Array]:
+    """The centred cdf of any angle, 1 more with each turn, and k times its derivative in k."""
     whole = np.round(np.asarray(angle) / (2.0 * np.pi))
-    return whole + circular.centred_cdf(angle - 2.0 * np.pi * whole, k)
+    value, slope = circular.centred_cdf_and_slope(angle - 2.0 * np.pi * whole, k)
+    return whole + value, slope

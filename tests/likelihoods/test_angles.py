@@ -181,6 +181,51 @@ def test_functions_of_a_wrong_shape_are_refused():
         m.optimize()
 
 
+@pytest.mark.parametrize("k", [1e-8, 0.5, 12.0, 29.9, 30.1, 300.0])
+def test_the_slope_of_the_cdf_in_the_concentration(k):
+    angles = np.array([-3.1, -1.0, -1e-10, 0.0, 0.3, 2.0])
+
+    def exact(t, k):
+        return mp.quad(lambda u: mp.exp(k * (mp.cos(u) - 1)), [0, t]) / mp.besseli(0, k) * mp.exp(k)
+
+    with mp.workdps(30):
+        step = mp.mpf(k) * mp.mpf(10) ** -8
+        differences = [
+            k * (exact(t, mp.mpf(k) + step) - exact(t, mp.mpf(k) - step)) / (4 * mp.pi * step)
+            for t in angles
+        ]
+    slopes = circular.centred_cdf_and_slope(angles, np.full(6, k))[1]
+    np.testing.assert_allclose(slopes, np.array(differences, dtype=float), atol=1e-13)
+
+
+def test_quantile_slopes_are_those_of_the_quantiles():
+    q, step = np.array([0.1, 0.35, 0.9])[:, None], 1e-5
+    y = LIK.ppf(q, F[1:5], G[1:5])
+    slopes = LIK.quantile_slopes(y, F[1:5], G[1:5])
+    for j, (df, dg) in enumerate(((step, 0.0), (0.0, step))):
+        up, down = (LIK.ppf(q, F[1:5] + s * df, G[1:5] + s * dg) for s in (1.0, -1.0))
+        np.testing.assert_allclose(slopes[j], (up - down) / (2.0 * step), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("y", [-3.0, 0.4, np.pi, -np.pi])
+@pytest.mark.parametrize("k", [2.0, 25.0, 200.0])
+def test_rounded_angles_go_on_beyond_pi(y, k):
+    """The probability of an interval has 9 digits also opposite to the direction."""
+    lik, width, f = likelihoods.Rounded(LIK, 0.2), 0.2, 0.3
+    with mp.workdps(25):
+        density = lambda t: mp.exp(k * mp.cos(t - f)) / (2 * mp.pi * mp.besseli(0, k))  # noqa: E731
+        exact = float(mp.log(mp.quad(density, [y - width / 2, y, y + width / 2]) / width))
+    g = np.log(k)
+    assert lik.log_density(np.array(y), np.array(f), np.array(g)) == pytest.approx(exact, rel=1e-9)
+    slopes = lik.dlog_density(np.array(y), np.array(f), np.array(g))
+    for slope, (df, dg) in zip(slopes, ((1e-5, 0.0), (0.0, 1e-5)), strict=True):
+        up, down = (
+            lik.log_density(np.array(y), np.array(f + s * df), np.array(g + s * dg))
+            for s in (1.0, -1.0)
+        )
+        assert slope == pytest.approx(float(up - down) / 2e-5, rel=1e-4, abs=1e-4)
+
+
 def test_targets_that_are_no_angles_are_refused():
     with pytest.raises(InputError, match="radians, from −π to π; 2 of 3 are not"):
         cgp.ChainedGP(np.arange(3.0), [0.0, 90.0, 350.0], VonMises())
