@@ -126,8 +126,8 @@ def quantile(w: Array, xi: Array) -> Array:
     xi = np.asarray(xi, dtype=float)
     p = _pivot(xi)
     inner = np.where(xi < 0.0, np.minimum(w, p), np.maximum(w, p))
-    x, rest = xi * inner, w - inner
     with np.errstate(all="ignore"):
+        x, rest = xi * inner, np.where(np.equal(w, inner), 0.0, w - inner)  # Both may be infinite.
         # Of w − p = u − ½ ξ u² the root that is small where w is near p.
         root = np.sqrt(1.0 - 2.0 * xi * rest)
         u = np.where(np.isinf(rest), rest, 2.0 * rest / (1.0 + root))

@@ -135,6 +135,13 @@ def rising_excess(a: Array, k: Array | float) -> tuple[Array, Array]:
     return value, a * step - k + (0.5 * k + a * far_slope) / total - near_slope
 
 
+def scaled(log_scale: Array, z: Array) -> Array:
+    """e^log_scale z; 0 and infinite z stay what they are, where the factor is infinite or 0."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = np.exp(log_scale) * z
+    return np.where(np.equal(z, 0.0) | np.isinf(z), z, product)
+
+
 def minus(a: Array, b: Array) -> Array:
     """a − b for logarithms of densities: −inf where a is, whatever b."""
     with np.errstate(invalid="ignore"):

@@ -18,10 +18,11 @@ from ..kernels import Kernel
 from ..likelihoods.density_check import row_numbers
 from ..linalg import Array
 from ..parameters.roles import Role
+from .functions import Functions, follow, found_functions
 from .lbfgs import Outcome
 from .monitor import Monitor
 from .problem import Best, Problem
-from .screen import Screen, screen_inputs
+from .screen import Screen, screen_inputs, screen_targets
 from .starts import input_spread, inputs_that_count
 from .theta_and_q import leaves_below
 
@@ -39,6 +40,9 @@ LONG = 10.0
 # Where the latents of a likelihood play the same role, local optima differ by which latent takes
 # which part: lengthscales of the first latent and of all others are multiplied by such factors.
 FACTORS = ((0.5, 0.2), (1.5, 0.1), (0.15, 0.2), (4.0, 0.5))
+
+# The name of a start whose q, not only its hyperparameters, is kept.
+FOLLOWED = "functions followed"
 
 
 class RoughFit(Protocol):
@@ -63,7 +67,9 @@ def choose_start(problem: Problem, monitor: Monitor, max_iters: int, fit: RoughF
     given, best = small.snapshot(), Best(small)
     chosen = ""
     values: dict[str, float] = {}
-    ideas = list(_ideas(small, values))
+    ideas, functions = list(_ideas(small, values)), found_functions(problem)
+    if functions is not None:
+        ideas.append((FOLLOWED, partial(_followed, small, functions)))
     if len(ideas) == 1:
         return
 
@@ -84,6 +90,8 @@ def choose_start(problem: Problem, monitor: Monitor, max_iters: int, fit: RoughF
     monitor.say(monitor.method)
     small.restore(given)
     best.restore()
+    if functions is not None and chosen == FOLLOWED:
+        follow(problem, functions)  # Hyperparameters alone would not lead back there.
     monitor.choose(chosen, values, small.counts[0] * small.num_rows / problem.num_rows)
     passes, settings = small.counts
     problem.evaluator.num_likelihood += passes * small.num_rows / problem.num_rows
@@ -125,6 +133,23 @@ def _screened(problem: Problem, screen: Screen, rough: Callable[..., Outcome]) -
 def _together(problem: Problem, screen: Screen, rough: Callable[..., Outcome]) -> Outcome:
     """Lengthscales of a GP of all inputs, where that tells more than the best input alone."""
     _set_together(problem, screen)
+    return rough()
+
+
+def _followed(problem: Problem, found: Functions, rough: Callable[..., Outcome]) -> Outcome:
+    """Latents follow functions that the likelihood has found; kernels suit these."""
+    if not problem.parts.given_kernels:
+        centred = found.values - found.values.mean(axis=1, keepdims=True)
+        X, weights = found.rows.inputs(), np.ones(found.rows.num_rows)
+        unordered = problem.parts.unordered_columns
+        spread = input_spread(inputs_that_count(problem.sample), unordered)
+        screen = screen_targets(X, centred, weights, spread, unordered)
+        _set_lengthscales(problem, screen)
+        spreads = zip(problem.parts.kernels, problem.starts.scales, centred.std(1), strict=True)
+        for kernel, scale, sd in spreads:
+            if sd > scale:
+                _set_spread(problem, kernel, float(sd))
+    follow(problem, found)
     return rough()
 
 

@@ -71,9 +71,23 @@ def screen_inputs(
     unordered : columns of codes of levels, any two of which are as far from each other.
     """
     rows = rows.thinned(SCREEN_ROWS)
-    X, spread = rows.inputs(), input_spread(inputs_that_count(rows), unordered)
-    weights = np.ones(len(X)) if rows.weights is None else np.asarray(rows.weights, dtype=float)
+    spread = input_spread(inputs_that_count(rows), unordered)
+    weights = np.ones(len(rows.X)) if rows.weights is None else np.asarray(rows.weights, float)
     targets = working_targets(likelihood, rows, constants, weights)
+    return screen_targets(rows.inputs(), targets, weights, spread, unordered)
+
+
+def screen_targets(
+    X: Array,
+    targets: Array,
+    weights: Array,
+    spread: Array,
+    unordered: Sequence[int] | np.ndarray = (),
+) -> Screen:
+    """As `screen_inputs`, for targets (b, n) of mean 0 at rows X (n, D) of weights (n,).
+
+    spread : (D,) the units of the inputs.
+    """
     inputs = [
         one_input(column, weights, levels=d in unordered) for d, column in enumerate((X / spread).T)
     ]

@@ -106,8 +106,8 @@ class _BoxCox(_Shaped):
             below = np.where(above, end, 0.0) + q * whole
             beyond = np.where(above, 0.0, end) + (1.0 - np.asarray(q)) * whole
             z = np.where(below < 0.5, law.ppf(below), -law.ppf(beyond))
-            step = np.exp(np.minimum(g, 700.0)) * z
-            w = power * step
+            step = special.scaled(np.minimum(g, 700.0), z)
+            w = np.where(np.equal(power, 0.0), 0.0, power * step)  # The step may be infinite.
             grown = np.where(np.abs(w) < 1e-8, step * (1.0 - 0.5 * w), np.log1p(w) / power)
             return np.exp(f + np.where(w <= -1.0, np.where(power > 0.0, -np.inf, np.inf), grown))
 

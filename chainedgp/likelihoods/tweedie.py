@@ -367,7 +367,7 @@ def _entropy(gap: Array, j: Array, size: Array) -> Array:
 
 def _over_counts(rate: Array, alpha: Array, scaled: Array) -> Array:
     """Σ_{j ≥ 1} Poisson(j; rate) P(jα, scaled)."""
-    rate, alpha, scaled = np.broadcast_arrays(rate, alpha, scaled)
+    rate, alpha, scaled = np.broadcast_arrays(np.maximum(rate, 1e-300), alpha, scaled)
     shape, (rates, shapes, x) = rate.shape, (a.reshape(-1) for a in (rate, alpha, scaled))
     result = np.empty(rates.size)
     for own in np.unique(shapes):

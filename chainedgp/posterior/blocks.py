@@ -85,6 +85,15 @@ class Blocks(PosteriorFamily):
                 np.multiply(self.entry(g_V, j, k), -2.0, out=self.precision(sites, j, k))
         self.linear(sites)[:] = g_m + self._times(sites, m)
 
+    def measured(self, values: Array, precisions: Array) -> Array:
+        """Λ = diag(precisions) and λ1 = Λ values: a normal density of each latent at each row."""
+        b, n = values.shape
+        sites = np.zeros((*self.site_shape(b), n))
+        for j, precision in enumerate(precisions):
+            self.precision(sites, j, j)[:] = precision
+        self.linear(sites)[:] = precisions[:, None] * values
+        return sites
+
     def _times(self, sites: Array, x: Array) -> Array:
         """Λ x of every row, (b, n) as x is."""
         product = np.empty(x.shape)

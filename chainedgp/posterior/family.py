@@ -122,6 +122,10 @@ class PosteriorFamily(ABC):
         """Set sites to those that have these slopes at means m (b, n)."""
 
     @abstractmethod
+    def measured(self, values: Array, precisions: Array) -> Array:
+        """Sites of rows at which latents were measured: values (b, n), of precisions (b,)."""
+
+    @abstractmethod
     def slopes(self, chunks: Chunks, q: Q, sites: Array) -> tuple[Array, Array]:
         """g_m and g_V, from which sites were written at this q."""
 
