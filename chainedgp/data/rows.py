@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from .frames import (
 )
 from .labels import coded
 from .types import Data, Keywords, Metadata
+from .unsaid import telling
 
 __all__ = [
     "WEIGHTS",
@@ -175,6 +177,11 @@ class Rows:
     def Y_metadata(self) -> dict[str, Array]:
         """The metadata as a user gives them, weights among them."""
         return {**self.metadata, **({} if self.weights is None else {WEIGHTS: self.weights})}
+
+    @cached_property
+    def telling(self) -> tuple[str, ...]:
+        """Names of the metadata that say something of the rows; see `unsaid.telling`."""
+        return telling(self.metadata)
 
     def __getitem__(self, rows: Selection) -> Rows:
         """Some of the rows, by a slice, numbers or booleans; a slice of a memmap is a memmap."""

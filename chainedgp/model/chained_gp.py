@@ -174,6 +174,7 @@ class ChainedGP(ParamzModel):
     _given_kernels: bool = False  # Their values are where a fit begins.
     _ties: Ties | None  # what stands for targets that several rows share
     _left_out: int = 0  # Rows with gaps, which missing="drop" leaves out.
+    _told_once: tuple[str, ...] = ()  # Metadata of the rows, where a file has none of these.
     _warned_unfitted: bool = False  # Each of these warnings comes once for a model.
     _warned_censoring: bool = False
 
@@ -439,6 +440,11 @@ class ChainedGP(ParamzModel):
         return known or self._expected
 
     @property
+    def _told(self) -> tuple[str, ...]:
+        """Names of the metadata that say something of the rows, also of those not in a file."""
+        return self._data.telling if self._data.num_rows else self._told_once
+
+    @property
     def posterior(self) -> PosteriorName:
         """The family of q: "mean_field" or "joint"."""
         return self._family.name
@@ -490,6 +496,7 @@ class ChainedGP(ParamzModel):
             leaves=leaves_of(self),
             hyperpriors=self.hyperpriors,
             rows=StoredRows(self.X, self._data.y, self.Y_metadata) if data else None,
+            told=() if data else self._told,
             sites=np.concatenate([shard.sites.current for shard in shards], axis=-1)
             if data and all(shard.has_sites for shard in shards)
             else None,
@@ -524,6 +531,7 @@ class ChainedGP(ParamzModel):
         self.columns = stored.columns
         self.target_name = stored.target_name
         self._data = self._sample = Rows(np.empty((0, D)), np.empty(0))
+        self._told_once = stored.told
         self._problem = None
         names = [part.name for part in stored.parts]
         for part in (*stored.kernels, *stored.means):
@@ -955,7 +963,9 @@ class ChainedGP(ParamzModel):
                 for kernel, mean, Z in zip(theta.kernels, theta.means, theta.Z, strict=True)
             ]
         q = self._parts.q()
-        return Predictor(self.likelihood, tuple(priors), q, self._expected, self._family)
+        return Predictor(
+            self.likelihood, tuple(priors), q, self._expected, self._family, self._told
+        )
 
     # ---- the posterior itself -------------------------------------------------------------------
 

@@ -59,6 +59,7 @@ class Predictive(SurvivalCurves):
     variances: (n, b), or the covariances (n, b, b) of latents that are correlated under q.
     metadata: dict name -> (n,), as the likelihood's `log_density` takes them. `censored`,
         `y_upper` and `entry` enter `logpdf` and `pdf` alone.
+    unsaid: names of metadata that the rows of the fit had and these have not: `metrics` warn.
     """
 
     def __init__(
@@ -67,7 +68,9 @@ class Predictive(SurvivalCurves):
         means: np.ndarray,
         variances: np.ndarray,
         metadata: Mapping[str, np.ndarray] | None = None,
+        unsaid: Sequence[str] = (),
     ) -> None:
+        self.unsaid = tuple(unsaid)
         means, V = np.array(means, dtype=float), np.array(variances, dtype=float)
         _check_moments(means, V, likelihood.latents)
         if V.ndim == 3 and np.array_equal(V, np.eye(V.shape[1]) * V):
