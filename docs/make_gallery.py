@@ -159,7 +159,6 @@ def forecast_figure():
     model, x, y = demand()
     ax = model.plot(levels=(50, 90), limits=(0.0, 25.0))
     ax.plot(x, y, ".", ms=3, color="#D55E00", label="not fitted")
-    ax.axvline(20.0, color="0.4", lw=0.8, ls="--")
     ax.legend(loc="upper left", fontsize=8, frameon=False, ncols=3)
     ax.set_ylim(25.0, 90.0)
     ax.figure.set_size_inches(7.5, 3.2)

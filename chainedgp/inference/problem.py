@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 from paramz import Param
+from paramz.transformations import __fixed__
 
 from ..data.rows import Rows, Selection, is_dask
 from ..errors import NOT_FINITE, NumericalError
@@ -114,9 +115,17 @@ class Problem:
 
     @property
     def has_open_inducing(self) -> bool:
-        """Whether nobody said how many inducing inputs there are, or fixed or constrained any."""
+        """Whether nobody said how many inducing inputs there are, or fixed or constrained any.
+
+        Codes of levels among them are fixed in every model, and say nothing.
+        """
         leaves = [*self.parts.Z, *self.parts.q_mu, *self.parts.q_root]
-        touched = any(entries.size for leaf in leaves for _, entries in leaf.constraints.items())
+        codes = {id(leaf): self.parts.level_entries(leaf) for leaf in self.parts.Z}
+        touched = any(
+            np.setdiff1d(entries, codes.get(id(leaf), ()) if what == __fixed__ else ()).size
+            for leaf in leaves
+            for what, entries in leaf.constraints.items()
+        )
         priors = any(leaf.name in self.parameters.hyperpriors for leaf in leaves)
         return self.parts.open_inducing and len(leaves) == 3 and not (touched or priors)
 
@@ -129,8 +138,14 @@ class Problem:
         means, roots = (np.stack(part, axis=1) for part in parts.family.packed(q, sizes))
         old = [*parts.Z, *parts.q_mu, *parts.q_root]
         with interrupts_wait():
+            for leaf in parts.Z:
+                leaf.constraints.clear()  # Only codes of levels are fixed, anew below.
             new = self.parameters.replace_leaves(old, [Z, means, roots])
             parts.Z, parts.q_mu, parts.q_root = ([leaf] for leaf in new)
+            codes = parts.level_entries(new[0])
+            if codes.size:
+                new[0].constraints.add(__fixed__, codes)
+                new[0]._highest_parent_._connect_fixes()
         self.forget()
 
     # ---- rows -----------------------------------------------------------------------------------

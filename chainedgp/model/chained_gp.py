@@ -143,9 +143,10 @@ class ChainedGP(ParamzModel):
     missing : "raise", or "drop" to leave out the rows whose target or an input is missing.
     unseen : "raise", or "prior": levels of a category that were not in the frame are predicted
         from what the others have in common. `m.unseen = "prior"` does so later.
-    periodic : seasons, {column: period}, each a part of the default kernels of every latent, such
-        as {"month": 12}. A column has one period or a list of them, in its unit; for dates also
-        "day", "week", "month" or "year", or a duration.
+    periodic : seasons, each a part of the default kernels of every latent. "year", or ["week",
+        "year"], are of the only column of dates. {column: period} says which column, such as
+        {"month": 12}; a column has one period or a list of them: a number in its unit, for dates
+        "hour", "day", "week", "month", "year" or a duration.
     priors : "auto" puts weakly informative priors on the parameters of default kernels, and then
         also on some parameters of the likelihood, such as ν of a Student-t. A model whose kernels
         are given gets no priors. "default" puts the same priors on given kernels too, and None puts

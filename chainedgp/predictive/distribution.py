@@ -248,7 +248,9 @@ class Predictive(SurvivalCurves):
     ) -> dict[str, np.ndarray]:
         """Quantiles (percent) under q of the likelihood's natural parameters: name -> (n, k).
 
-        For example the noise scale e^{g/2} or a rate e^f + e^g. Exact for a monotone function of
+        For example the noise scale e^{g/2} or a rate e^f + e^g. Of counts with an exposure the
+        "rate" is of one unit, and the "mean" is of the exposure that was given, as in `mean`, or of
+        one unit where none was. Exact for a monotone function of
         one latent, else from 2,048 Sobol nodes of q(f), with its correlations.
 
         functions : other functions of the latents instead, called with arrays of each latent, as
