@@ -100,17 +100,15 @@ def _write_at_risk(ax: Axes, check: SurvivalCheck) -> None:
     ticks = [t for t in ax.get_xticks() if low <= t <= high]
     ax.set_xticks(ticks)
     look: Any = {"textcoords": "offset points", "fontsize": style.SMALL, "annotation_clip": False}
-    place: Any = ("data", "axes fraction")
-    if len(check.groups) > 1:
-        ax.annotate(
-            "at risk", (low, 0.0), (-14, AT_RISK + LINE), ha="right", xycoords=place, **look
-        )
-    for g, (name, curve) in enumerate(zip(check.groups, check.observed, strict=True)):
-        colour, y = style.SEQUENCE[g % len(style.SEQUENCE)], AT_RISK - LINE * g
-        word = name if len(check.groups) > 1 else "at risk"
-        ax.annotate(word, (low, 0.0), (-14, y), ha="right", xycoords=place, color=colour, **look)
+    look |= {"xycoords": ("data", "axes fraction")}
+    ax.annotate("at risk", (low, 0.0), (-14, AT_RISK), ha="right", **look)
+    for g, curve in enumerate(check.observed):
+        # Lines are in the order and the colours of the legend, whose names may be long.
+        y, colour = AT_RISK - LINE * g, "black"
+        if len(check.groups) > 1:
+            colour = style.SEQUENCE[g % len(style.SEQUENCE)]
         for t, number in zip(ticks, curve.number_at_risk(ticks), strict=True):
-            ax.annotate(f"{number:.0f}", (t, 0.0), (0, y), ha="center", xycoords=place, **look)
+            ax.annotate(f"{number:.0f}", (t, 0.0), (0, y), ha="center", color=colour, **look)
 
 
 def plot_survival_calibration(
