@@ -16,6 +16,7 @@ from ..errors import InputError
 from ..linalg import Array
 from .columns import Columns
 from .frames import (
+    BESIDE,
     CLASSES,
     COLUMNS,
     check_numbers,
@@ -370,7 +371,7 @@ def as_metadata(
 
 def as_row_values(value: Data, name: str, rows: int, unbounded: bool = False) -> Array:
     """One value per row (n,), a scalar repeated; infinite ones only where `unbounded`."""
-    array = _as_float(value, name)
+    array = _as_float(value, name, BESIDE)
     if array.ndim == 0:
         array = np.full(rows, float(array))
     if array.ndim == 2 and array.shape[1] == 1:

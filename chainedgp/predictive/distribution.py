@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -35,6 +36,29 @@ __all__ = ["Predictive"]
 LatentFunction = Callable[..., np.ndarray]
 _At = Callable[[GaussianLatents, np.ndarray, np.ndarray], np.ndarray]
 
+HABITS = {
+    "survival": "sf(t)",
+    "survival_function": "sf(t)",
+    "quantile": "ppf(q)",
+    "quantiles": "ppf(q)",
+    "percentile": "ppf(q)",
+    "log_prob": "logpdf(y)",
+    "log_density": "logpdf(y)",
+    "prob": "pdf(y)",
+    "density": "pdf(y)",
+    "pmf": "pdf(y)",
+    "logpmf": "logpdf(y)",
+    "var": "variance",
+    "stddev": "variance ** 0.5",
+    "sd": "variance ** 0.5",
+    "std": "variance ** 0.5",
+    "rvs": "sample(size)",
+    "draw": "sample(size)",
+    "draws": "sample(size)",
+    "rmst": "restricted_mean(horizon)",
+    "predict_proba": "m.predict_proba(Xnew)",
+}
+"""What other libraries call what is here under another name."""
 ROUNDING = 0.01
 """Covariances may differ from their transposes, and exceed what the variances allow, by this share:
 where little variance is left, rounding does that."""
@@ -87,6 +111,13 @@ class Predictive(SurvivalCurves):
 
     def __len__(self) -> int:
         return len(self._means)
+
+    def __getattr__(self, name: str) -> Any:
+        """Names of other libraries are an error with ours; all others are Python's usual error."""
+        words = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name in HABITS:
+            words = f"a predictive distribution has no {name!r}: it is {HABITS[name]} here."
+        raise AttributeError(words)
 
     def __repr__(self) -> str:
         return f"<Predictive of {len(self)} rows, {type(self._likelihood).__name__}>"
