@@ -138,14 +138,9 @@ class Problem:
         means, roots = (np.stack(part, axis=1) for part in parts.family.packed(q, sizes))
         old = [*parts.Z, *parts.q_mu, *parts.q_root]
         with interrupts_wait():
-            for leaf in parts.Z:
-                leaf.constraints.clear()  # Only codes of levels are fixed, anew below.
-            new = self.parameters.replace_leaves(old, [Z, means, roots])
+            fixed = [parts.level_entries(Z), *([np.empty(0, dtype=int)] * (len(old) - 1))]
+            new = self.parameters.replace_leaves(old, [Z, means, roots], fixed)
             parts.Z, parts.q_mu, parts.q_root = ([leaf] for leaf in new)
-            codes = parts.level_entries(new[0])
-            if codes.size:
-                new[0].constraints.add(__fixed__, codes)
-                new[0]._highest_parent_._connect_fixes()
         self.forget()
 
     # ---- rows -----------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ class Parts:
         """Number of inducing inputs M_j of each latent."""
         return tuple(mu.size for mu in _columns(self.q_mu))
 
-    def level_entries(self, Z: Param) -> np.ndarray:
+    def level_entries(self, Z: Param | Array) -> np.ndarray:
         """Entries of inducing inputs of all latents that kernels read as codes of levels, (k,).
 
         Between two codes there is nothing, so that no gradient may move them: they are fixed.

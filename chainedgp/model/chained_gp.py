@@ -22,7 +22,7 @@ from ..data.arguments import as_name, one_of, positive_float, positive_int, thre
 from ..data.columns import Category, Columns
 from ..data.frames import as_column_names, column_names
 from ..data.labels import class_names_of
-from ..data.names import checks_names, meant
+from ..data.names import OF_MODELS, checks_names, meant
 from ..data.rows import Expected, Rows, is_dask
 from ..data.tables import Table
 from ..data.types import Data, FilePath, Frame, Metadata, Seed
@@ -369,6 +369,20 @@ class ChainedGP(ParamzModel):
         if type(self) is ChainedGP and not self._may_be_set(attribute):
             raise InputError(self._not_to_be_set(attribute))
         super().__setattr__(attribute, value)
+
+    if not TYPE_CHECKING:  # A checker of types would take any name for one that it has.
+
+        def __getattr__(self, name: str) -> Any:
+            """Names of other libraries are an error with ours; others are Python's usual error."""
+            words = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in OF_MODELS:
+                words = f"a model has no {name!r}: it is {OF_MODELS[name]} here."
+            kernels = self.__dict__.get("kernels", ()) if name[0] != "_" else ()
+            for latent, kernel in zip(self.latents if kernels else (), kernels, strict=False):
+                if any(part.name == name for part in (kernel, *kernel.parts)):
+                    words = f"{words}; each latent has kernels of its own: m.kernels.{latent}."
+                    break
+            raise AttributeError(words)
 
     def _may_be_set(self, attribute: str) -> bool:
         """Whether a name is one that a model has, or private; while it is built all may be set."""
@@ -826,6 +840,7 @@ class ChainedGP(ParamzModel):
         """The predictive distributions p(y* | x*) of the targets at Xnew, one for each row."""
         return self._predictor().distribution(Xnew, Y_metadata)
 
+    @checks_names
     def predict(self, Xnew: Data, Y_metadata: Metadata = None) -> tuple[Array, Array]:
         """Mean and variance of the targets at Xnew, each (n, 1).
 
@@ -834,6 +849,7 @@ class ChainedGP(ParamzModel):
         """
         return self._predictor().moments(Xnew, Y_metadata)
 
+    @checks_names
     def predict_frame(
         self,
         Xnew: Data,
@@ -865,6 +881,7 @@ class ChainedGP(ParamzModel):
         """
         return self._predictor().probabilities(Xnew, Y_metadata)
 
+    @checks_names
     def predict_quantiles(
         self, Xnew: Data, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Metadata = None
     ) -> list[Array]:

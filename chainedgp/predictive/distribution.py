@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
 
 from ..data.arguments import as_fractions, as_generator, as_percent, fraction, positive_int
+from ..data.names import OF_PREDICTIVES
 from ..data.types import Data
 from ..errors import InputError, MomentWarning
 from ..expectations import quadrature
@@ -36,29 +37,6 @@ __all__ = ["Predictive"]
 LatentFunction = Callable[..., np.ndarray]
 _At = Callable[[GaussianLatents, np.ndarray, np.ndarray], np.ndarray]
 
-HABITS = {
-    "survival": "sf(t)",
-    "survival_function": "sf(t)",
-    "quantile": "ppf(q)",
-    "quantiles": "ppf(q)",
-    "percentile": "ppf(q)",
-    "log_prob": "logpdf(y)",
-    "log_density": "logpdf(y)",
-    "prob": "pdf(y)",
-    "density": "pdf(y)",
-    "pmf": "pdf(y)",
-    "logpmf": "logpdf(y)",
-    "var": "variance",
-    "stddev": "variance ** 0.5",
-    "sd": "variance ** 0.5",
-    "std": "variance ** 0.5",
-    "rvs": "sample(size)",
-    "draw": "sample(size)",
-    "draws": "sample(size)",
-    "rmst": "restricted_mean(horizon)",
-    "predict_proba": "m.predict_proba(Xnew)",
-}
-"""What other libraries call what is here under another name."""
 ROUNDING = 0.01
 """Covariances may differ from their transposes, and exceed what the variances allow, by this share:
 where little variance is left, rounding does that."""
@@ -112,12 +90,14 @@ class Predictive(SurvivalCurves):
     def __len__(self) -> int:
         return len(self._means)
 
-    def __getattr__(self, name: str) -> Any:
-        """Names of other libraries are an error with ours; all others are Python's usual error."""
-        words = f"{type(self).__name__!r} object has no attribute {name!r}"
-        if name in HABITS:
-            words = f"a predictive distribution has no {name!r}: it is {HABITS[name]} here."
-        raise AttributeError(words)
+    if not TYPE_CHECKING:  # A checker of types would take any name for one that it has.
+
+        def __getattr__(self, name: str) -> Any:
+            """Names of other libraries are an error with ours; others are Python's usual error."""
+            words = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in OF_PREDICTIVES:
+                words = f"a predictive distribution has no {name!r}: it is {OF_PREDICTIVES[name]}."
+            raise AttributeError(words)
 
     def __repr__(self) -> str:
         return f"<Predictive of {len(self)} rows, {type(self._likelihood).__name__}>"

@@ -177,8 +177,26 @@ def test_a_predictive_knows_the_words_of_others():
     np.testing.assert_allclose(p.sf([0.0, 2.0]), 1.0 - p.cdf([0.0, 2.0]))  # as scipy has it
     with pytest.raises(InputError, match="sf is for survival likelihoods"):
         p.sf([1.0], bands=(5, 95))
-    with pytest.raises(AttributeError, match=r"no 'survival': it is sf\(t\) here"):
+    with pytest.raises(AttributeError, match=r"no 'survival': it is sf\(t\)"):
         p.survival([1.0])
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         p.nonsense  # noqa: B018
     assert pickle.loads(pickle.dumps(p)).mean[0, 0] == p.mean[0, 0]
+
+
+def test_a_model_knows_the_words_of_others():
+    m = cgp.ChainedGP(np.arange(6.0), np.arange(6.0), HetGaussian(), RBF(1) + Linear(1))
+    for name, way in (
+        ("kern", "kernels, which has one for each latent"),
+        ("predict_noiseless", r"predict_latents\(Xnew\)"),
+        ("score", r"log_predictive_density\(Xnew, Ynew\)\.mean\(\)"),
+        ("rbf", r"m\.kernels\.mean"),
+        ("nonsense", "'ChainedGP' object has no attribute 'nonsense'"),
+    ):
+        with pytest.raises(AttributeError, match=way):
+            getattr(m, name)
+    assert not hasattr(m, "fit")
+    with pytest.raises(ArgumentError, match="predict has no argument 'full_cov'"):
+        m.predict([[0.0]], full_cov=True)
+    assert pickle.loads(pickle.dumps(m)).log_likelihood() == m.log_likelihood()
+    assert m.copy().log_likelihood() == m.log_likelihood()
