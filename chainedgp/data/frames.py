@@ -20,7 +20,11 @@ CLASSES = (
     "Code two classes as 0 and 1, more as 0, 1, 2, …: numpy.unique({it}, return_inverse=True)[1] "
     "does it in their sorted order"
 )
-"""What to do with text and categories, among the inputs and as targets."""
+BESIDE = (
+    "Give numbers; words by comparing them, 1.0 * ({it} == 'alive') for rows that ended without "
+    "their event"
+)
+"""What to do with text and categories, among the inputs, as targets and in the metadata."""
 
 
 def column_names(X: object) -> tuple[str, ...] | None:

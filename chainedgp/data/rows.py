@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from ..errors import InputError
 from ..linalg import Array
 from .columns import Columns
 from .frames import (
+    BESIDE,
     CLASSES,
     COLUMNS,
     check_numbers,
@@ -24,6 +26,7 @@ from .frames import (
 )
 from .labels import coded
 from .types import Data, Keywords, Metadata
+from .unsaid import telling
 
 WEIGHTS = "weights"
 BLOCK = 2**16  # So many rows are searched for NaN at a time: a memmap stays on disk.
@@ -161,6 +164,11 @@ class Rows:
     def Y_metadata(self) -> dict[str, Array]:
         """The metadata as a user gives them, weights among them."""
         return {**self.metadata, **({} if self.weights is None else {WEIGHTS: self.weights})}
+
+    @cached_property
+    def telling(self) -> tuple[str, ...]:
+        """Names of the metadata that say something of the rows; see `unsaid.telling`."""
+        return telling(self.metadata)
 
     def __getitem__(self, rows: Selection) -> Rows:
         """Some of the rows, by a slice, numbers or booleans; a slice of a memmap is a memmap."""
@@ -356,7 +364,7 @@ def as_metadata(
 
 def as_row_values(value: Data, name: str, rows: int, unbounded: bool = False) -> Array:
     """One value per row (n,), a scalar repeated; infinite ones only where `unbounded`."""
-    array = _as_float(value, name)
+    array = _as_float(value, name, BESIDE)
     if array.ndim == 0:
         array = np.full(rows, float(array))
     if array.ndim == 2 and array.shape[1] == 1:

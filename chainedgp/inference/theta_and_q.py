@@ -82,6 +82,14 @@ class Parts:
         """Number of inducing inputs M_j of each latent."""
         return tuple(mu.size for mu in _columns(self.q_mu))
 
+    def level_entries(self, Z: Param | Array) -> np.ndarray:
+        """Entries of inducing inputs of all latents that kernels read as codes of levels, (k,).
+
+        Between two codes there is nothing, so that no gradient may move them: they are fixed.
+        """
+        columns = np.unique(np.concatenate([kernel.level_columns for kernel in self.kernels]))
+        return np.arange(Z.size).reshape(Z.shape)[:, columns.astype(int)].ravel()
+
     @property
     def unordered_columns(self) -> np.ndarray:
         """Columns of X that some kernel reads as codes of levels without an order."""

@@ -488,7 +488,7 @@ class Likelihood(Part, Expected):
             if name not in known:
                 raise InputError(
                     f"Y_metadata has {name!r}, which {type(self).__name__} does not use; "
-                    f"it takes {', '.join([*known, 'weights'])}."
+                    f"it takes {', '.join([*known, 'weights'])}.{_meant_by(name, known)}"
                 )
         missing = [name for name, required in known.items() if required and name not in names]
         if missing:
@@ -507,6 +507,26 @@ class Likelihood(Part, Expected):
 
     def _domain(self, key: str) -> str:
         return self._declarations()[1].get(key, "positive")
+
+
+def _meant_by(name: str, known: Iterable[str]) -> str:
+    """What stands here for metadata that other libraries have; no words where that is not known."""
+    for own, (others, words) in OTHER_METADATA.items():
+        if own in known and name.lower() in others:
+            return f" {words.format(name=name)}"
+    return ""
+
+
+OTHER_METADATA = {
+    "censored": (
+        ("event", "events", "event_observed", "observed", "status", "dead", "died", "death"),
+        "Here 1 is a row without its event: {{'censored': 1 - {name}}} where {name} is 1 for one "
+        "that had it.",
+    ),
+    "exposure": (("offset", "log_exposure"), "Of a log-offset give {{'exposure': exp({name})}}."),
+    "trials": (("n", "size", "count", "num_trials"), "Give {{'trials': {name}}}."),
+}
+"""What others call metadata, by our name for them: their names, and what to do."""
 
 
 def _where_it_exists(value: Array) -> Array:

@@ -162,6 +162,11 @@ class NegativeBinomial(Family):
         alone = near - (0.5 * y + r * far) / (r + y) - r * np.log1p(y * np.exp(g))
         return slope, slope + r * special.softplus(t) + alone
 
+    def natural_parameters(self, f: Array, g: Array, *, exposure: Value = 1.0) -> dict[str, Array]:
+        """The mean exposure · e^f, that of the exposure which is given, and the dispersion e^g."""
+        with np.errstate(over="ignore"):
+            return {"mean": exposure * np.exp(f), "dispersion": np.exp(g)}
+
 
 class Binomial(Family):
     """y ~ Binomial(trials, 1/(1 + e^{−f})): latent logit f, metadata trials (required).

@@ -246,10 +246,10 @@ class Tweedie(OneForm, Likelihood):
     def natural_parameters(
         self, f: Array, g: Array, *, power: Value, exposure: Value = 1.0
     ) -> dict[str, Array]:
-        """Mean and dispersion (per unit of exposure), and P(y = 0) at the given exposure."""
+        """The mean and P(y = 0) of the given exposure, and the dispersion of a unit of it."""
         f, g = np.broadcast_arrays(f, g)
         none = np.exp(-self._amounts(f, g, power, exposure)[0])
-        return {"mean": np.exp(f), "dispersion": np.exp(g), "probability_0": none}
+        return {"mean": exposure * np.exp(f), "dispersion": np.exp(g), "probability_0": none}
 
     def check_targets(self, y: Array) -> None:
         """Refuse numbers below 0; 0 is a target."""

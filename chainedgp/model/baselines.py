@@ -147,7 +147,8 @@ class LaplaceGP(ParamzModel):
         mode = self._mode()
         q = Gaussian(mode.v, mode.S, -mode.log_det)
         columns = self._column_names or self.X.shape[1]
-        return Predictor(self.likelihood, (mode.prior,), (q,), columns)
+        told = self._data.telling
+        return Predictor(self.likelihood, (mode.prior,), (q,), columns, told=told)
 
     # Each of these methods only calls `self._predictor()`, so it serves this class as it stands.
     predict_latents = ChainedGP.predict_latents

@@ -11,6 +11,7 @@ from ..data.frames import check_order
 from ..data.labels import coded
 from ..data.rows import as_metadata, as_targets
 from ..data.types import Data, Metadata, Seed
+from ..data.unsaid import warn_of_unsaid
 from ..errors import InputError
 from ..inference.result import OptimizationResult
 from ..linalg import Array
@@ -194,7 +195,9 @@ def _judged(
     y = as_targets(coded(Y, model.likelihood.class_names, "Y"), len(X))
     given, _ = as_metadata(Y_metadata, model.likelihood, len(X))
     model.likelihood.check_rows(y, **given)
-    return model.predictive(X, given), y
+    predictive = model.predictive(X, given)
+    warn_of_unsaid(predictive.unsaid)
+    return predictive, y
 
 
 def _transform(

@@ -36,6 +36,7 @@ Place: TypeAlias = Data | Mapping[int, object] | Mapping[str, object] | None
 categories the most frequent levels."""
 Limit: TypeAlias = float | str | np.datetime64 | datetime.date
 """The end of an axis: a number, or a date."""
+BEYOND = 0.05  # Ends of the data are marked where a figure goes on for this share of its width.
 MARGIN = 0.02  # A grid reaches this share of the data's range beyond them, on either side.
 SAMPLE_ROWS = 60  # The input to draw along is chosen by at most so many rows of the data.
 LEAST_POINTS, MOST_POINTS = 200, 2000  # A curve has so many points, at least and at most.
@@ -182,11 +183,27 @@ def dress_axis(ax: Axes, model: FittedModel, column: int, values: Array, axis: s
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
         (ax.xaxis_date if axis == "x" else ax.yaxis_date)()
-        locator = AutoDateLocator(minticks=3, maxticks=7)
+        locator = AutoDateLocator(read.time_zone, minticks=3, maxticks=7)
         own.set_major_locator(locator)
-        own.set_major_formatter(ConciseDateFormatter(locator))
+        own.set_major_formatter(ConciseDateFormatter(locator, read.time_zone))
     ends = positions(model, column, values[[0, -1]])
     set_limits(float(ends[0]), float(ends[1]))
+
+
+def mark_ends(ax: Axes, model: FittedModel, column: int, values: Array) -> None:
+    """Dashed lines at the first and the last row where a grid goes on well beyond them.
+
+    values : the grid, in the unit of the model. Levels of a category have no such ends.
+    """
+    if isinstance(column_of(model, column), Category) or not len(model.X):
+        return
+    x = np.asarray(model.X[:, column], dtype=float)
+    low, high = float(x.min()), float(x.max())
+    margin = BEYOND * float(values[-1] - values[0])
+    ends = [end for end, far in ((low, low - values[0]), (high, values[-1] - high)) if far > margin]
+    for k, end in enumerate(positions(model, column, np.array(ends)) if ends else ()):
+        label = "end of the data" if k == 0 else None
+        ax.axvline(float(end), color="0.4", lw=0.8, ls="--", zorder=0.9, label=label)
 
 
 def most_relevant(model: FittedModel) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
 
 from ..data.arguments import as_fractions, as_generator, as_percent, fraction, positive_int
+from ..data.names import OF_PREDICTIVES
 from ..data.types import Data
 from ..errors import InputError, MomentWarning
 from ..expectations import quadrature
@@ -59,6 +61,7 @@ class Predictive(SurvivalCurves):
     variances: (n, b), or the covariances (n, b, b) of latents that are correlated under q.
     metadata: dict name -> (n,), as the likelihood's `log_density` takes them. `censored`,
         `y_upper` and `entry` enter `logpdf` and `pdf` alone.
+    unsaid: names of metadata that the rows of the fit had and these have not: `metrics` warn.
     """
 
     def __init__(
@@ -67,7 +70,9 @@ class Predictive(SurvivalCurves):
         means: np.ndarray,
         variances: np.ndarray,
         metadata: Mapping[str, np.ndarray] | None = None,
+        unsaid: Sequence[str] = (),
     ) -> None:
+        self.unsaid = tuple(unsaid)
         means, V = np.array(means, dtype=float), np.array(variances, dtype=float)
         _check_moments(means, V, likelihood.latents)
         if V.ndim == 3 and np.array_equal(V, np.eye(V.shape[1]) * V):
@@ -84,6 +89,15 @@ class Predictive(SurvivalCurves):
 
     def __len__(self) -> int:
         return len(self._means)
+
+    if not TYPE_CHECKING:  # A checker of types would take any name for one that it has.
+
+        def __getattr__(self, name: str) -> Any:
+            """Names of other libraries are an error with ours; others are Python's usual error."""
+            words = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in OF_PREDICTIVES:
+                words = f"a predictive distribution has no {name!r}: it is {OF_PREDICTIVES[name]}."
+            raise AttributeError(words)
 
     def __repr__(self) -> str:
         return f"<Predictive of {len(self)} rows, {type(self._likelihood).__name__}>"
@@ -245,7 +259,9 @@ class Predictive(SurvivalCurves):
     ) -> dict[str, np.ndarray]:
         """Quantiles (percent) under q of the likelihood's natural parameters: name -> (n, k).
 
-        For example the noise scale e^{g/2} or a rate e^f + e^g. Exact for a monotone function of
+        For example the noise scale e^{g/2} or a rate e^f + e^g. Of counts with an exposure the
+        "rate" is of one unit, and the "mean" is of the exposure that was given, as in `mean`, or of
+        one unit where none was. Exact for a monotone function of
         one latent, else from 2,048 Sobol nodes of q(f), with its correlations.
 
         functions : other functions of the latents instead, called with arrays of each latent, as

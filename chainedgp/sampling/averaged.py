@@ -11,6 +11,7 @@ from ..data.arguments import as_generator, as_percent, positive_int
 from ..data.frames import check_order, frame_like
 from ..data.rows import Expected, Rows, as_inputs, as_metadata, is_dask
 from ..data.types import Data, Frame, Metadata, Seed
+from ..data.unsaid import unsaid, warn_of_unsaid
 from ..errors import InputError
 from ..inference.problem import Problem
 from ..likelihoods import Likelihood
@@ -208,6 +209,7 @@ class Averaged:
             names=("Xnew", "Ynew"),
             weighted=False,
         )
+        warn_of_unsaid(unsaid(self.problem.rows.telling, rows.metadata))
         return self.predictive(rows.X, rows.metadata).logpdf(rows.targets()[:, None])
 
     def posterior_samples(

@@ -176,10 +176,10 @@ class ChainedGPEstimator(BaseEstimator):
             for name, column in zip(names, each, strict=True)
         ]
 
-    def _periods(self) -> dict[int, list[float]] | None:
-        """Seasons by the number of the column, in the units of the model."""
-        if self.periodic is None:
-            return None
+    def _periods(self) -> Any:
+        """Seasons as given or, of scaled columns, by their numbers in the units of the model."""
+        if self.periodic is None or not self.standardize:
+            return self.periodic
         names = getattr(self, "feature_names_in_", None)
         known = None if names is None else [str(name) for name in names]
         found: dict[int, list[float]] = {}

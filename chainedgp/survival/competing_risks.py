@@ -75,8 +75,8 @@ class CompetingRisks:
     models : as given, to be fitted, checked, plotted and saved like any other.
     """
 
-    def __init__(self, models: Models) -> None:
-        if not isinstance(models, Mapping) or not models:
+    def __init__(self, models: Models, *data: object) -> None:  # Data belong to `from_data`.
+        if data or not isinstance(models, Mapping) or not models:
             raise InputError(
                 "models must be a dict, name of a cause -> ChainedGP of the time to it; "
                 "CompetingRisks.from_data(X, Y, cause, likelihood) builds them from data."

@@ -59,6 +59,7 @@ class Contents:
     hyperparameters : whether predictions count the hyperparameters as uncertain.
     widening : what that adds to q of each group, where it was found; see `sampling.widening`.
     open_inducing : whether a fit may add inducing inputs, since nobody said how many there are.
+    told : names of the metadata that the rows had, where these are not stored.
     rows, sites : None where the model was stored without its data; the last axis of sites are rows.
     result : how the last optimisation ended, if there was one.
     """
@@ -82,6 +83,7 @@ class Contents:
     Z: Array | list[Array]
     leaves: list[StoredLeaf]
     hyperpriors: Mapping[str, Prior]
+    told: tuple[str, ...]
     rows: StoredRows | None
     sites: Array | None
     result: OptimizationResult | None

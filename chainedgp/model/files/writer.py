@@ -118,6 +118,8 @@ class Writer:
             named["class_names"] = list(model.class_names)
         if model.columns is not None:
             named["read"] = [_plain(column) for column in model.columns.stored()]
+        if model.told:
+            named["told"] = list(model.told)
         older = 1 if model.posterior == "mean_field" else 2
         opened = {"open_inducing": True} if model.open_inducing else {}
         uncertain: Header = {}
