@@ -27,11 +27,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,10 +120,13 @@ def fitted(
     tree: Path,
     options: str = "{}",
     limit: float = 3600.0,
+    processor: int | None = None,
 ) -> dict[str, Any]:
     """The scores of a method on a task, fitted in a process of its own, or the error it ended in.
 
     peer : the environment of a rival's method; None for a likelihood of this package.
+    limit, processor : seconds of the clock, and of the processor (on Unix), after which it is
+    stopped.
     """
     environment = os.environ | dict.fromkeys(THREADS, "1")
     if peer is None:
@@ -137,11 +142,19 @@ def fitted(
         command = [python, str(HERE / "peers" / worker), *files, method, options]
         try:
             subprocess.run(
-                command, env=environment, check=True, capture_output=True, text=True, timeout=limit
+                command,
+                env=environment,
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=limit,
+                preexec_fn=None if processor is None else partial(allow, processor),
             )
         except subprocess.TimeoutExpired:
             return {"error": f"longer than {limit:g} seconds"}
         except subprocess.CalledProcessError as failure:
+            if processor and failure.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+                return {"error": f"longer than {processor} seconds of the processor"}
             return {"error": failure.stderr.strip()[-600:]}
         with np.load(files[1]) as arrays:
             answer = dict(arrays)
@@ -149,6 +162,13 @@ def fitted(
         return scores(task, answer) | json.loads(str(answer["facts"]))
     except ValueError as failure:  # The answer has NaN.
         return {"error": str(failure)}
+
+
+def allow(seconds: int) -> None:
+    """Let this process have so many seconds of the processor."""
+    import resource  # Windows does not have it.
+
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
 
 
 def compare(new: Record, old: Record | None) -> list[str]:

@@ -1,14 +1,15 @@
 """Beside today's rivals: heteroscedastic fits of six libraries, and survival on published folds.
 
     python benchmarks/make_environments.py --only gpboost gpflow gpytorch hetgpy ngboost lifelines
-    python benchmarks/rivals.py RECORD.jsonl [--folds 3] [--sets motorcycle,servo] [--limit 120]
+    python benchmarks/rivals.py RECORD.jsonl [--folds 3] [--sets motorcycle,servo] [--limit 60]
     python benchmarks/rivals.py RECORD.jsonl --page
 
 The first call of the script fits and scores; each (set, method, fold) is a process of its own with
 one thread, and a line of RECORD.jsonl. What is there already is not run again, so that the command
 may be stopped and given again. The methods of a fold run one after the other, so that their times
-compare. A method that needs longer than the limit on a fold is not tried on later folds of that
-set. The second call writes the tables and the figure of docs/rivals.md from the record.
+compare. A method that needs more seconds of the processor than the limit is not tried on later
+folds of that set. The second call writes the tables and the figure of docs/rivals.md from the
+record.
 
 The tables are those of the panel (see panel_data.py), and the motorcycle data of this package.
 Every library gets the same training rows and is scored on the same test rows. peers/panel_rivals.py
@@ -105,6 +106,7 @@ class Results:
         return sorted(set.intersection(*[folds for folds in has if folds])) if has[0] else []
 
     def has(self, name: str, method: str) -> set[int]:
+        """The folds of a set that a method has finished."""
         return {
             fold
             for (n, m, fold), entry in self.record.items()
@@ -129,6 +131,7 @@ class Results:
         return any(e.get("error", "").startswith(LONG) for e in entries)
 
     def sets(self, kind: str) -> list[str]:
+        """The sets of a kind that have results."""
         return [n for n in (SETS if kind == "regression" else STUDIES) if self.folds(n)]
 
     def rows(self, name: str) -> int:
@@ -251,9 +254,7 @@ def survival_table(results: Results, published: dict[str, dict[str, dict[str, fl
     return table([*head, "Cox, published", "Cox, our scoring"], lines)
 
 
-def draw(
-    results: Results, published: dict[str, dict[str, dict[str, float]]], path: Path
-) -> None:
+def draw(results: Results, published: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
     """Left: NLPD above ours against time over ours. Right: our place among published learners."""
     import matplotlib
 
@@ -302,7 +303,7 @@ def main() -> None:
     parser.add_argument("record", type=Path, help="a file of JSON lines, made or continued")
     parser.add_argument("--sets", default=",".join(SETS + STUDIES), help="names by commas")
     parser.add_argument("--folds", type=int, default=3, help="the first so many folds of each set")
-    parser.add_argument("--limit", type=float, default=120.0, help="seconds for one fit")
+    parser.add_argument("--limit", type=int, default=60, help="processor seconds for one fit")
     parser.add_argument("--page", action="store_true", help="run nothing, write docs/rivals.md")
     given = parser.parse_args()
     folder = find_folder()
@@ -327,7 +328,7 @@ def main() -> None:
             peer = RIVALS[kind_of(name)].get(method)
             task = task_for(name, fold, folder)
             entry: dict[str, Any] = {"set": name, "method": method, "fold": fold}
-            entry |= fitted(task, method, peer, TREE, limit=given.limit)
+            entry |= fitted(task, method, peer, TREE, processor=given.limit)
             with given.record.open("a") as lines:
                 lines.write(json.dumps(entry) + "\n")
             shown = ("nlpd", "coverage", "harrell", "brier", "processor", "error")

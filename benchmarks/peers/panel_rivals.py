@@ -264,7 +264,9 @@ def hetgpy_joint(task):
 
     X, y, X_new, _ = gp_task(task)
     low, high = X.min(axis=0), X.max(axis=0)
-    X, X_new = ((x - low) / (high - low) for x in (X, X_new))  # Its bounds are for inputs in [0, 1].
+    X, X_new = (
+        (x - low) / (high - low) for x in (X, X_new)
+    )  # Its bounds are for inputs in [0, 1].
     with Clock() as fit:
         model = hetgpy.hetGP()
         model.mle(X=X, Z=y[:, 0], covtype="Gaussian")
