@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from make_environments import find_python
 from panel import TREE, Key, Record, fitted, load
 from panel_data import LEVEL, TABLES, find_folder, held_out, task_of
 from panel_page import number, table, write
@@ -73,13 +74,18 @@ def task_for(name: str, fold: int, folder: Path) -> dict[str, np.ndarray]:
 
 
 def keys(names: list[str], folds: int, folder: Path) -> Iterator[Key]:
-    """Sets, then folds, then methods; ten folds of regressions at most, all of the benchmark's."""
+    """Sets, then folds, then methods; ten folds of regressions at most, all of the benchmark's.
+
+    Rivals without an environment are left out.
+    """
     for name in names:
         kind = kind_of(name)
         most = 10 if kind == "regression" else len(held_out(name, folder))
         for fold in range(min(folds, most)):
             for method in (OURS[kind], *RIVALS[kind]):
-                yield name, method, fold
+                peer = RIVALS[kind].get(method)
+                if peer is None or find_python(peer):
+                    yield name, method, fold
 
 
 def waits(key: Key, record: Record) -> bool:
