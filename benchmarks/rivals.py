@@ -207,9 +207,9 @@ def tally(results: Results) -> str:
                 times = [results.mean(name, m, "processor") for m in (rival, ours)]
                 ratios.append(times[0] / times[1])
         counts = [sum(g > CLOSE for g in gaps), sum(abs(g) <= CLOSE for g in gaps)]
-        lines.append(
-            [rival, *map(str, counts), str(len(gaps) - sum(counts)), number(np.median(ratios), 1)]
-        )
+        if gaps:
+            worse, ratio = len(gaps) - sum(counts), number(float(np.median(ratios)), 1)
+            lines.append([rival, *map(str, counts), str(worse), ratio])
     head = ["rival", "ours better", "draw", "rival better", "median time, times ours"]
     return table(head, lines)
 
