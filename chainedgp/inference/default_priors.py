@@ -10,7 +10,7 @@ from paramz import Param
 from ..kernels import Kernel
 from ..linalg import Array
 from ..parameters.leaves import InputParam
-from ..parameters.priors import LogGaussian, Prior
+from ..parameters.priors import LogGaussian, Normal, Prior
 from ..parameters.roles import Role
 from .starts import input_spread
 from .theta_and_q import Parts
@@ -26,6 +26,10 @@ COMMON_SD, OWN_SD = 1.5, 1.0
 # The logarithm of a kernel's variance has this standard deviation about that of the scale² on which
 # its latent varies: the prior sd of the latent is within a factor of e of the scale, mostly.
 VARIANCE_SD = 2.0
+# The level of each of several latents that play the same role has this standard deviation, in units
+# of their scale. Without it one of two rates that add up may vanish at no cost: its logarithm falls
+# without end, and its bands are those of a function that no data speak of.
+LEVEL_SD = 1.5
 # Mean variances are taken over about so many rows.
 ROWS = 1000
 TREND_SHARE = 0.3
@@ -40,6 +44,8 @@ def default_priors(
         the D inputs that a kernel reads.
     Variances : log(v / scale²) ~ N(0, 2²), where v is the variance that a part of a kernel gives
         to its latent, on average over the rows.
+    Levels of latents that play the same role (`symmetric`) : N(start, (1.5 scale)²), where start
+        is the level at which a fit begins.
     Parameters of the likelihood : as its `default_priors` say.
 
     X : (n, D) rows. scales : (b,) on which the latents vary.
@@ -55,6 +61,10 @@ def default_priors(
                 yield leaf, LogGaussian(medians, OWN_SD, COMMON_SD)
             for leaf in part.leaves_with(Role.VARIANCE):
                 yield leaf, _variances(part, leaf, rows, float(scale), trends)
+    if parts.likelihood.symmetric:
+        for mean, scale in zip(parts.means, scales, strict=True):
+            for leaf in mean.leaves_with(Role.LEVEL):
+                yield leaf, Normal(float(leaf.values.mean()), LEVEL_SD * float(scale))
     for name, prior in parts.likelihood.default_priors.items():
         yield getattr(parts.likelihood, name), prior
 

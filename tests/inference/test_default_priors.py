@@ -286,3 +286,26 @@ def test_every_method_feels_them(options):
     m.kernels.mean.lengthscale[:] = 4.0
     m.optimize(max_iters=30, rng=0, **options)
     np.testing.assert_allclose(m.kernels.mean.lengthscale.values, 4.0, rtol=0.02)
+
+
+# ---- levels of latents that play the same role ----
+
+
+def test_levels_of_rates_that_add_up_have_priors_around_their_start():
+    rng = np.random.default_rng(3)
+    X = rng.uniform(size=(80, 1))
+    y = rng.poisson(np.exp(2.0 + np.sin(6.0 * X[:, 0])) + 3.0).astype(float)
+    m = cgp.ChainedGP(X, y, L.AdditivePoisson(), num_inducing=8, num_threads=1)
+    start = np.array([float(mean.value[0]) for mean in m.mean_functions])
+    found = {name: prior for name, prior in m.hyperpriors.items() if name.startswith("mean_func")}
+    assert len(found) == 2
+    for prior, level in zip(found.values(), start, strict=True):
+        assert prior == priors.Normal(level, 1.5 * m._starts.scales[0])
+    m.optimize(messages=False)
+    # Without a prior the logarithm of the second rate falls without end.
+    rates = np.exp([float(mean.value[0]) for mean in m.mean_functions])
+    assert (rates > 0.01 * y.mean()).all()
+
+
+def test_other_levels_have_none():
+    assert not any(name.startswith("mean_functions") for name in model().hyperpriors)

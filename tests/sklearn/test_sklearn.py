@@ -213,8 +213,8 @@ def test_classifier(likelihood, K):
     p = estimator.predict_proba(X)
     codes = np.searchsorted(estimator.classes_, y)
     direct = estimator.model_.log_predictive_density(X, codes)[:, 0]
-    np.testing.assert_allclose(np.log(p[np.arange(len(y)), codes]), direct, atol=1e-5)
-    assert estimator.score(X, y) == pytest.approx(direct.mean(), abs=1e-5)
+    np.testing.assert_allclose(np.log(p[np.arange(len(y)), codes]), direct, atol=1e-4)
+    assert estimator.score(X, y) == pytest.approx(direct.mean(), abs=1e-4)
     assert (estimator.predict(X) == y).mean() > 0.55
     np.testing.assert_allclose(p.sum(1), 1.0)
 

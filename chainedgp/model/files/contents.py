@@ -58,6 +58,8 @@ class Contents:
     hyperpriors : by name of the leaf.
     posterior : the family of q.
     ties : whether targets that several rows share are spread.
+    hyperparameters : whether predictions count the hyperparameters as uncertain.
+    widening : what that adds to q of each group, where it was found; see `sampling.widening`.
     open_inducing : whether a fit may add inducing inputs, since nobody said how many there are.
     rows, sites : None where the model was stored without its data; the last axis of sites are rows.
     result : how the last optimisation ended, if there was one.
@@ -73,6 +75,8 @@ class Contents:
     num_nodes: int | None
     posterior: PosteriorName
     ties: bool
+    hyperparameters: str
+    widening: Sequence[Array] | None
     open_inducing: bool
     likelihood: Likelihood
     kernels: Sequence[Kernel]

@@ -122,6 +122,11 @@ class Writer:
             named["read"] = [_plain(column) for column in model.columns.stored()]
         older = 1 if model.posterior == "mean_field" else 2
         opened = {"open_inducing": True} if model.open_inducing else {}
+        uncertain: Header = {}
+        if model.hyperparameters != "fixed":
+            uncertain["hyperparameters"] = model.hyperparameters
+        if model.widening is not None:
+            uncertain["widening"] = [self._put(root) for root in model.widening]
         return {
             "format": older if model.columns is None else FORMAT,
             "version": __version__,
@@ -137,6 +142,7 @@ class Writer:
             "posterior": model.posterior,
             "ties": model.ties,
             **opened,
+            **uncertain,
             "likelihood": self._node(model.likelihood),
             "kernels": [self._node(kernel) for kernel in model.kernels],
             "means": [self._node(mean) for mean in model.means],
