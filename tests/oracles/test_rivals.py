@@ -77,7 +77,9 @@ def test_places_among_published_learners(rivals):
         }
     }
     table = rivals.survival_table(rivals.Results(record), published).splitlines()
-    assert table[2] == ("| mgus | 1 | C | 0.700 | 2 of 4 | 0.710 (RFSRC) | 0.690 | 0.690 | 0.720 |")
+    assert table[2] == (
+        "| mgus | 1 | C | 0.700 | 0.720 | −0.020 | 0.690 | +0.020 (RFSRC) | 3 of 4 |"
+    )
     assert table[3] == (
-        "| mgus | 1 | explained | 0.250 | 2 of 4 | 0.300 (RFSRC) | 0.200 | 0.200 | 0.200 |"
+        "| mgus | 1 | explained | 0.250 | 0.200 | +0.050 | 0.200 | +0.100 (RFSRC) | 2 of 4 |"
     )
