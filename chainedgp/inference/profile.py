@@ -236,7 +236,11 @@ def _fit_roughly(
     problem: Problem, monitor: Monitor, max_iters: int, held: Collection[Param]
 ) -> Outcome:
     """A few iterations with a loose q; θ and q of their end are in the leaves."""
-    found = _maximise(problem, monitor, max_iters, 0.3, ROUGH_STEPS, held)
+    problem.evaluator.use_few_nodes(True)
+    try:
+        found = _maximise(problem, monitor, max_iters, 0.3, ROUGH_STEPS, held)
+    finally:
+        problem.evaluator.use_few_nodes(False)
     return _settle(*found, cold=False, tolerance=ROUGH)
 
 

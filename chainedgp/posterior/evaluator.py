@@ -206,6 +206,10 @@ class Evaluator:
         """Keep the numbers of quadrature nodes (within a line search), or choose them afresh."""
         self._each(Shard.freeze_nodes, frozen)
 
+    def use_few_nodes(self, rough: bool) -> None:
+        """Do without trials of nodes for as long as fits are rough, or no more."""
+        self._each(Shard.use_few_nodes, rough)
+
     def raise_nodes(self) -> None:
         """Give every row at least the nodes that it wanted in the last evaluation."""
         self._each(Shard.raise_nodes)
