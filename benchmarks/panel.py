@@ -27,11 +27,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +106,29 @@ def likelihood_of(kind: str, name: str) -> bool:
 
 
 def run(key: Key, folder: Path, tree: Path, options: str, limit: float) -> dict[str, Any]:
-    """One fit in a process of its own, scored."""
+    """One fit of a set of the panel, scored."""
     name, method, fold = key
-    task = task_of(name, fold, folder)
-    environment = os.environ | dict.fromkeys(THREADS, "1")
     peer = RIVALS[TABLES[name].kind].get(method)
+    entry = {"set": name, "method": method, "fold": fold}
+    return entry | fitted(task_of(name, fold, folder), method, peer, tree, options, limit)
+
+
+def fitted(
+    task: dict[str, np.ndarray],
+    method: str,
+    peer: str | None,
+    tree: Path,
+    options: str = "{}",
+    limit: float = 3600.0,
+    processor: int | None = None,
+) -> dict[str, Any]:
+    """The scores of a method on a task, fitted in a process of its own, or the error it ended in.
+
+    peer : the environment of a rival's method; None for a likelihood of this package.
+    limit, processor : seconds of the clock, and of the processor (on Unix), after which it is
+    stopped.
+    """
+    environment = os.environ | dict.fromkeys(THREADS, "1")
     if peer is None:
         python, worker = sys.executable, "panel_ours.py"
         environment["PYTHONPATH"] = str(tree)
@@ -116,25 +136,39 @@ def run(key: Key, folder: Path, tree: Path, options: str, limit: float) -> dict[
         python, worker, options = find_python(peer) or "", "panel_rivals.py", "{}"
         if not python:
             raise SystemExit(f"{method} needs the environment {peer}: see make_environments.py.")
-    entry: dict[str, Any] = {"set": name, "method": method, "fold": fold}
     with tempfile.TemporaryDirectory() as place:
         files = [str(Path(place) / file) for file in ("task.npz", "answer.npz")]
         np.savez(files[0], **task)  # type: ignore[arg-type]
         command = [python, str(HERE / "peers" / worker), *files, method, options]
         try:
             subprocess.run(
-                command, env=environment, check=True, capture_output=True, text=True, timeout=limit
+                command,
+                env=environment,
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=limit,
+                preexec_fn=None if processor is None else partial(allow, processor),
             )
         except subprocess.TimeoutExpired:
-            return entry | {"error": f"longer than {limit:g} seconds"}
+            return {"error": f"longer than {limit:g} seconds"}
         except subprocess.CalledProcessError as failure:
-            return entry | {"error": failure.stderr.strip()[-600:]}
+            if processor and failure.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+                return {"error": f"longer than {processor} seconds of the processor"}
+            return {"error": failure.stderr.strip()[-600:]}
         with np.load(files[1]) as arrays:
             answer = dict(arrays)
     try:
-        return entry | scores(task, answer) | json.loads(str(answer["facts"]))
+        return scores(task, answer) | json.loads(str(answer["facts"]))
     except ValueError as failure:  # The answer has NaN.
-        return entry | {"error": str(failure)}
+        return {"error": str(failure)}
+
+
+def allow(seconds: int) -> None:
+    """Let this process have so many seconds of the processor."""
+    import resource  # Windows does not have it.
+
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
 
 
 def compare(new: Record, old: Record | None) -> list[str]:

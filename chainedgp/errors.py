@@ -28,11 +28,11 @@ NOT_FINITE = (
 
 
 class InputError(ValueError):
-    """An argument cannot be used: names the argument, what was expected, what came, what to do."""
+    """An argument cannot be used: the message says what was expected, what came, and what to do."""
 
 
 class ArgumentError(InputError, TypeError):
-    """An argument has a name that is not known; the message has the name that was meant."""
+    """An argument has an unknown name; the message suggests the name that was probably meant."""
 
 
 class NumericalError(LinAlgError):
@@ -60,7 +60,7 @@ class ScalingWarning(ChainedGPWarning):
 
 
 class TargetWarning(ChainedGPWarning):
-    """Targets are repeated as no density repeats them: they are rounded, or one has a mass."""
+    """Many rows share a target: targets were rounded, or one value has its own probability."""
 
 
 class NoiseWarning(ChainedGPWarning):
@@ -68,11 +68,11 @@ class NoiseWarning(ChainedGPWarning):
 
 
 class UnfittedWarning(ChainedGPWarning):
-    """A model predicts that was never fitted: what comes is its prior, centred by the data."""
+    """A model that was never fitted makes predictions; they are its prior, centred on the data."""
 
 
 class CensoringWarning(ChainedGPWarning):
-    """Times to events are fitted without a word about which of them are censored."""
+    """Times to events are fitted, and nothing was said about which of them are censored."""
 
 
 class MetadataWarning(ChainedGPWarning):

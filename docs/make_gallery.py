@@ -176,6 +176,13 @@ def growth():
 
 # ---- figures ------------------------------------------------------------------------------------
 
+
+def named(ax, **labels):
+    """The axes with other labels, where the figure cannot know the units."""
+    ax.set(**labels)
+    return ax
+
+
 FIGURES = {
     "fit": lambda: motorcycle().plot(),
     "fit_counts": lambda: counts().plot(),
@@ -198,10 +205,15 @@ FIGURES = {
     "survival_calibration": lambda: lifetimes().plot_survival_calibration(6.0, groups=6),
     "survival_along": lambda: lifetimes().plot_survival_along("age (years)", [25.0, 45.0, 65.0]),
     "restricted_mean": lambda: lifetimes().plot_restricted_mean("age (years)", 24.0),
-    "return_levels": lambda: maxima().plot_return_levels(
-        {"year": 2023.0}, average=maxima().over_hyperparameters()
+    "return_levels": lambda: named(
+        maxima().plot_return_levels({"year": 2023.0}, average=maxima().over_hyperparameters()),
+        xlabel="return period (years)",
     ),
-    "mean_excess": lambda: cgp.plotting.plot_mean_excess(daily_rain()),
+    "mean_excess": lambda: named(
+        cgp.plotting.plot_mean_excess(daily_rain()),
+        xlabel="threshold (mm)",
+        ylabel="mean excess (mm)",
+    ),
     "pit": lambda: counts().plot_pit(),
     "calibration": lambda: motorcycle().plot_calibration(),
     "trace": lambda: motorcycle().plot_trace(),

@@ -9,10 +9,11 @@ import warnings
 
 import numpy as np
 from panel_answer import Clock, answer_of, work
-from scipy import stats
+from scipy import special, stats
 
 EXACT_ROWS = 1500  # An exact GP is fitted to at most so many rows, drawn at random.
 ROUNDS, PATIENCE = 2000, 200  # of boosting: at most so many, and so many without a gain end it.
+INDUCING, STEPS = 100, 1000  # of the variational GPs of GPflow and GPyTorch
 NODES = 32  # Gauss–Hermite nodes for a mixture over a normal latent.
 
 
@@ -102,6 +103,177 @@ def gpboost_heteroscedastic(task):
         model.fit(y=(task["y"] - center) / scale)
     law = model.predict(gp_coords_pred=X_new, predict_var=True, predict_response=True)
     return stats.norm(*columns(center + scale * law["mu"], scale * np.sqrt(law["var"]))), fit
+
+
+class Normals:
+    """Normals mixed over a normal log-standard-deviation, by Gauss–Hermite nodes.
+
+    p(y) = Σ_k w_k N(y | mean, variance + e^{2 g_k}), where g_k are the nodes of N(log_sd, spread).
+    """
+
+    def __init__(self, mean, variance, log_sd, spread):
+        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+        self.weights = weights / weights.sum()
+        self.location = mean[:, None]
+        g = log_sd[:, None] + np.sqrt(spread)[:, None] * nodes
+        self.sd = np.sqrt(variance[:, None] + np.exp(2.0 * g))
+
+    def _each(self, function, y):
+        """A function of each normal at y, (n, k, nodes)."""
+        y = np.broadcast_to(np.atleast_2d(y), (len(self.sd), np.atleast_2d(y).shape[1]))
+        law = stats.norm(self.location[:, :, None], self.sd[:, None, :])
+        return getattr(law, function)(y[:, :, None])
+
+    def logpdf(self, y):
+        """log p(y)."""
+        return special.logsumexp(self._each("logpdf", y), b=self.weights, axis=2)
+
+    def cdf(self, y):
+        """P(Y ≤ y)."""
+        return self._each("cdf", y) @ self.weights
+
+    def ppf(self, q):
+        """Quantiles by bisection, between those of the widest normal."""
+        q = np.atleast_1d(q)
+        reach = self.sd.max(axis=1, keepdims=True) * np.abs(stats.norm.ppf(q))
+        lower, upper = self.location - reach, self.location + reach
+        for _ in range(60):
+            middle = 0.5 * (lower + upper)
+            short = self.cdf(middle) < q
+            lower, upper = np.where(short, middle, lower), np.where(short, upper, middle)
+        return 0.5 * (lower + upper)
+
+    def mean(self):
+        """E[Y], (n, 1)."""
+        return self.location
+
+
+def scaled_back(task, mean, variance, log_sd, spread):
+    """The law in the units of the target, of one that was fitted to the standardised target."""
+    center, scale = task["y"].mean(), task["y"].std()
+    return Normals(center + scale * mean, scale**2 * variance, np.log(scale) + log_sd, spread)
+
+
+def gp_task(task):
+    """Standardised inputs, target and new inputs, and at most INDUCING rows to begin Z with."""
+    X, X_new = standardised(task)
+    y = (task["y"] - task["y"].mean()) / task["y"].std()
+    Z = np.unique(X, axis=0)
+    Z = Z[np.random.default_rng(0).permutation(len(Z))[:INDUCING]]
+    return X, y[:, None], X_new, Z
+
+
+def gpflow_two_latents(task):
+    """SVGP with GPs for mean and log-scale; the likelihood and optimisers of its own example."""
+    import os
+
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import gpflow
+    import tensorflow as tf
+    import tensorflow_probability as tfp
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    X, y, X_new, Z = gp_task(task)
+    lengthscales = np.full(X.shape[1], np.sqrt(X.shape[1]))
+    with Clock() as fit:
+        kernels = [gpflow.kernels.SquaredExponential(lengthscales=lengthscales) for _ in range(2)]
+        points = gpflow.inducing_variables.InducingPoints(Z)
+        model = gpflow.models.SVGP(
+            gpflow.kernels.SeparateIndependent(kernels),
+            gpflow.likelihoods.HeteroskedasticTFPConditional(
+                tfp.distributions.Normal, scale_transform=tfp.bijectors.Exp()
+            ),
+            gpflow.inducing_variables.SharedIndependentInducingVariables(points),
+            num_latent_gps=2,
+        )
+        loss = model.training_loss_closure((tf.constant(X), tf.constant(y)))
+        gpflow.set_trainable(model.q_mu, False)
+        gpflow.set_trainable(model.q_sqrt, False)
+        natural, adam = gpflow.optimizers.NaturalGradient(0.1), tf.optimizers.Adam(0.01)
+
+        @tf.function
+        def step():
+            natural.minimize(loss, [(model.q_mu, model.q_sqrt)])
+            with tf.GradientTape() as tape:
+                value = loss()
+            gradients = tape.gradient(value, model.trainable_variables)
+            adam.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+
+        for _ in range(STEPS):
+            step()
+    mean, variance = (f.numpy() for f in model.predict_f(tf.constant(X_new)))
+    return scaled_back(task, mean[:, 0], variance[:, 0], mean[:, 1], variance[:, 1]), fit
+
+
+def gpytorch_two_latents(task):
+    """SVGP with GPs for mean and log-variance; the expectation of the noise model is written here,
+
+    since GPyTorch has no likelihood with two latents of this kind.
+    """
+    import gpytorch
+    import torch
+
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+    torch.manual_seed(0)
+    X, y, X_new, Z = (torch.tensor(a) for a in gp_task(task))
+    two = torch.Size([2])
+
+    class Model(gpytorch.models.ApproximateGP):
+        def __init__(self):
+            q = gpytorch.variational.TrilNaturalVariationalDistribution(len(Z), batch_shape=two)
+            super().__init__(
+                gpytorch.variational.VariationalStrategy(self, Z.repeat(2, 1, 1), q, True)
+            )
+            self.mean_module = gpytorch.means.ConstantMean(batch_shape=two)
+            rbf = gpytorch.kernels.RBFKernel(X.shape[1], batch_shape=two)
+            rbf.lengthscale = np.sqrt(X.shape[1])
+            self.covar_module = gpytorch.kernels.ScaleKernel(rbf, batch_shape=two)
+
+        def forward(self, x):
+            return gpytorch.distributions.MultivariateNormal(
+                self.mean_module(x), self.covar_module(x)
+            )
+
+    with Clock() as fit:
+        model = Model()
+        q = list(model.variational_parameters())
+        natural = gpytorch.optim.NGD(q, num_data=len(X), lr=0.1)
+        adam = torch.optim.Adam(model.hyperparameters(), lr=0.01)
+        for _ in range(STEPS):
+            natural.zero_grad()
+            adam.zero_grad()
+            f = model(X)
+            (m, g), (v, w) = f.mean, f.variance
+            expected = -0.5 * (g + ((y[:, 0] - m) ** 2 + v) * torch.exp(0.5 * w - g))
+            kl = model.variational_strategy.kl_divergence().sum()
+            (-(expected.sum() - kl) / len(X)).backward()
+            natural.step()
+            adam.step()
+    model.eval()
+    with torch.no_grad():
+        f = model(X_new)
+        (m, g), (v, w) = f.mean.numpy(), f.variance.numpy()
+    return scaled_back(task, m, v, g / 2.0, w / 4.0), fit
+
+
+def hetgpy_joint(task):
+    """Its `hetGP`: a GP for the mean and a smoothed log-noise, by maximum likelihood."""
+    import hetgpy
+
+    X, y, X_new, _ = gp_task(task)
+    low, high = X.min(axis=0), X.max(axis=0)
+    X, X_new = (
+        (x - low) / (high - low) for x in (X, X_new)
+    )  # Its bounds are for inputs in [0, 1].
+    with Clock() as fit:
+        model = hetgpy.hetGP()
+        model.mle(X=X, Z=y[:, 0], covtype="Gaussian")
+    law = model.predict(x=X_new)
+    center, scale = task["y"].mean(), task["y"].std()
+    sd = scale * np.sqrt(law["sd2"] + law["nugs"])
+    return stats.norm(*columns(center + scale * law["mean"], sd)), fit
 
 
 # ---- survival ------------------------------------------------------------------------------------
@@ -291,6 +463,9 @@ METHODS = {
     ("regression", "sklearn-GP"): exact_gp,
     ("regression", "boosted-mean"): boosted_mean,
     ("regression", "GPBoost"): gpboost_heteroscedastic,
+    ("regression", "GPflow"): gpflow_two_latents,
+    ("regression", "GPyTorch"): gpytorch_two_latents,
+    ("regression", "hetGPy"): hetgpy_joint,
     ("survival", "Kaplan-Meier"): kaplan_meier,
     ("survival", "Cox"): cox,
     ("survival", "Weibull-AFT"): weibull_aft,

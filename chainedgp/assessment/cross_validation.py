@@ -29,8 +29,6 @@ from ..predictive.distribution import Predictive
 from .censoring import Censoring, Train, codes_of, known_rows
 from .metrics import inside_interval, mean_of, median_of
 
-__all__ = ["CrossValidation", "cross_validate"]
-
 Split = tuple[Array, Array]
 NUMBERS = ("rows", "nlpd", "mae", "rmse", "coverage", "width", "seconds")
 CLASSES = ("rows", "nlpd", "accuracy", "brier", "seconds")

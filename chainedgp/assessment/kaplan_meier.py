@@ -20,8 +20,6 @@ from ..errors import CensoringWarning, InputError
 from ..likelihoods.observation import EXACT, RIGHT
 from ..linalg import Array, Indices
 
-__all__ = ["AalenJohansen", "KaplanMeier", "RiskSets", "events_and_times", "risk_sets"]
-
 NOTHING = 1e-12
 """A survival probability below this is 0: sums of weights are rounded."""
 MISSING = ("<NA>", "NaT")

@@ -33,8 +33,6 @@ from ..predictive.fitted import FittedModel
 from ..predictive.inputs import column_of, need_rows
 from .kaplan_meier import KaplanMeier
 
-__all__ = ["SurvivalCheck", "survival_calibration", "survival_check"]
-
 NODES, MANY = {1: 24, 2: 10}, 6
 """Nodes for each latent in averages over q: for one or two of them, and for more."""
 STEPS = 60

@@ -18,7 +18,6 @@ from ..linalg import Array
 from .frames import column_names
 from .kinds import (
     MOST_NAMED,
-    SET_UNSEEN,
     Boolean,
     Category,
     Column,
@@ -30,8 +29,6 @@ from .kinds import (
 from .labels import labels_of
 from .reading import dates_in, durations_in, is_missing, kind_of, span_of, unit_of, zone_in
 from .types import Data
-
-__all__ = ["SET_UNSEEN", "Boolean", "Category", "Column", "Columns", "Date", "Duration", "Number"]
 
 # Text that differs in more than half of the rows, and has more than so many levels, is no category.
 FEW_LEVELS = 20

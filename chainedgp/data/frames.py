@@ -12,21 +12,6 @@ from ..errors import InputError
 from ..linalg import Array, Indices
 from .types import Data, Frame
 
-__all__ = [
-    "BESIDE",
-    "CLASSES",
-    "COLUMNS",
-    "as_column_names",
-    "check_numbers",
-    "check_one_row",
-    "check_order",
-    "check_target",
-    "column_names",
-    "frame_like",
-    "frame_rows",
-    "in_order",
-]
-
 COLUMNS = (
     "Give a data frame of pandas or polars to a model, which reads categories, text and dates; or "
     "one column for each category (pandas.get_dummies, to_dummies of polars)"

@@ -17,8 +17,6 @@ from .reading import SECONDS, floats_in, kind_of, label_of
 from .times import Date, Duration
 from .types import Data
 
-__all__ = ["Boolean", "Category", "Column", "Date", "Duration", "Number", "column_from"]
-
 WHOLE, NUMBER = r"[-+]?\d+", r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
 """How numbers look among levels."""
 SET_UNSEEN = 'set m.unseen = "prior"'  # Messages say so; an estimator has words of its own.

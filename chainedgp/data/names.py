@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 from ..errors import ArgumentError
 
-__all__ = ["OF_MODELS", "OF_PREDICTIVES", "checks_names", "meant"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 # What others, or habit, call the arguments here. The first that a function has is meant.
 SYNONYMS = {
@@ -109,8 +107,9 @@ OF_PREDICTIVES = {
     "var": "variance",
 }
 """What other libraries call what a predictive distribution has under another name."""
+# These belong into metadata; KEYS has the names that metadata use for those of other libraries.
 IN_METADATA = ("censored", "censoring", "exposure", "sample_weight", "weights")
-KEYS = {"censoring": "censored", "sample_weight": "weights"}  # other names of such values
+KEYS = {"censoring": "censored", "sample_weight": "weights"}
 
 
 def meant(name: str, known: Collection[str]) -> str | None:

@@ -14,20 +14,6 @@ from ..errors import InputError
 from ..linalg import Array
 from .types import Data
 
-__all__ = [
-    "SECONDS",
-    "dates_in",
-    "durations_in",
-    "floats_in",
-    "holds_nothing",
-    "is_missing",
-    "kind_of",
-    "label_of",
-    "since",
-    "span_of",
-    "unit_of",
-]
-
 SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
 """Units of dates and durations."""
 UNITS_SPANNED = 3.0  # The data span so many units at least; smaller ones are taken for less.

@@ -30,20 +30,6 @@ from .labels import coded
 from .types import Data, Keywords, Metadata
 from .unsaid import telling
 
-__all__ = [
-    "WEIGHTS",
-    "Expected",
-    "Rows",
-    "Selection",
-    "TakesRows",
-    "as_inputs",
-    "as_metadata",
-    "as_row_values",
-    "as_targets",
-    "is_dask",
-    "rows_of",
-]
-
 WEIGHTS = "weights"
 BLOCK = 2**16  # So many rows are searched for NaN at a time: a memmap stays on disk.
 MOST_ROWS = 5  # Messages name so many rows of a column at most.
@@ -209,11 +195,18 @@ class Rows:
         if self.weights is None:
             return self.thinned(most)
         weights = np.asarray(self.weights, dtype=float)
+        if not weights.any():  # Only a sample of rows can be so: a whole data set is refused.
+            return self.thinned(most)
         whole = bool(np.all(weights == np.round(weights)))
         count = int(min(most, weights.sum() if whole else 10 * np.count_nonzero(weights)))
         ends = np.cumsum(weights)
         middles = (np.arange(count) + 0.5) * (ends[-1] / count)
         return self[np.minimum(np.searchsorted(ends, middles), self.num_rows - 1)]
+
+    def counting(self) -> Rows:
+        """The rows whose weight is not 0; all, if none has one."""
+        some = None if self.weights is None else np.asarray(self.weights) > 0.0
+        return self if some is None or some.all() or not some.any() else self[some]
 
     def chunks(self, size: int) -> list[slice]:
         """Slices of `size` rows each, the last perhaps shorter, that together are all rows."""

@@ -16,8 +16,6 @@ from .column import Column
 from .reading import SECONDS, dates_in, durations_in, kind_of, since
 from .types import Data
 
-__all__ = ["Date", "Duration"]
-
 SEASONS = {"hour": 3600.0, "day": 86400.0, "week": 7 * 86400.0, "month": 365.25 * 7200.0}
 SEASONS["year"] = 12 * SEASONS["month"]
 """Periods of dates by name, in seconds."""

@@ -17,8 +17,6 @@ import numpy as np
 from ..errors import MetadataWarning
 from ..linalg import Array
 
-__all__ = ["telling", "unsaid", "warn_of_unsaid"]
-
 
 class _Default(NamedTuple):
     """The value that stands for metadata which are not given, and what that means in words."""

@@ -23,10 +23,8 @@ from ..posterior.gaussian import Gaussian, from_root, root_gradient
 from ..posterior.shards import Shard
 from .free_vector import FreeVector
 from .interrupts import interrupts_wait
-from .starts import Starts, farthest, input_spread
+from .starts import Starts, farthest, input_spread, inputs_that_count
 from .theta_and_q import Parts
-
-__all__ = ["Best", "Problem"]
 
 
 class Problem:
@@ -275,7 +273,7 @@ class Problem:
 
         held : leaves that stay as they are, as if they were fixed.
         """
-        given = self.parts, self.sample.X, self.starts.scales
+        given = self.parts, inputs_that_count(self.sample), self.starts.scales
         return FreeVector(*given, with_q=with_q, held=held)
 
     def snapshot(self) -> list[Array]:

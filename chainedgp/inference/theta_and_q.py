@@ -22,8 +22,6 @@ from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian, from_root
 from ..posterior.mean_field import MEAN_FIELD
 
-__all__ = ["Parts", "leaves_below"]
-
 
 def leaves_below(part: Parameterized | Param) -> list[Param]:
     """The leaves below a parameterised object; of a leaf, the leaf itself."""

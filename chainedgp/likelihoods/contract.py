@@ -120,6 +120,7 @@ class Likelihood(Part, Expected):
     Where a fit starts
     ------------------
     initial_latents, initial_parameters: from the data.
+    initial_functions: values of the latents at the rows, where no constants are a good start.
     symmetric: True if the latents play the same role, so that they must start differently.
     trends: True if every latent may follow a linear trend by default, as logits of classes do; else
         only the first does, and others, which often tell how widely targets scatter, do not.
@@ -410,6 +411,15 @@ class Likelihood(Part, Expected):
     def initial_parameters(self, y: Array, **kw: Value) -> dict[str, float]:
         """Data-driven starts of parameters the user left open. Default: none."""
         return {}
+
+    def initial_functions(self, X: Array, y: Array, **kw: Value) -> Array | None:
+        """Values (b, n) of the latents at n rows, from which a fit is tried too. Default: None.
+
+        For a bound with local optima among functions, which the best constants do not tell apart.
+
+        X : (n, D) inputs that are numbers, centred and in standard deviations; D may be 0.
+        """
+        return None
 
     # ---- likelihoods made from this one, and from scipy.stats ------------------------------------
 

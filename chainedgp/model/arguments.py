@@ -19,19 +19,6 @@ from ..linalg import Array
 from ..means import MeanFunction
 from ..parameters.parts import copy_of
 
-__all__ = [
-    "Kernels",
-    "Means",
-    "Periods",
-    "as_mean",
-    "check_levels",
-    "checked_inducing",
-    "checked_jitter",
-    "checked_likelihood",
-    "kinds_of_inputs",
-    "one_per_latent",
-]
-
 Kernels: TypeAlias = Parameterized | Sequence[Parameterized] | None
 Means: TypeAlias = MeanFunction | Sequence[MeanFunction] | None
 """What users give: one for all latents, one for each, or None; kernels may be of GPy."""

@@ -15,8 +15,6 @@ from .leaves import Searchable, named_leaves
 from .parts import copy_of
 from .priors import Prior
 
-__all__ = ["ParamzModel", "add_prior_gradients"]
-
 
 class ParamzModel(Searchable, Model):
     """A paramz model with hyperpriors and named leaves, and with paramz's traps mended."""

@@ -25,8 +25,6 @@ from . import grids, style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_calibration", "plot_pit", "plot_trace"]
-
 SQUARE = (3.6, 3.4)  # Figures whose two axes have the same units have this size in inches.
 CLASS_BINS = 10  # Rows are put into so many bins by the probability of a class.
 # A trace may have these horizontal axes; their values are in these columns of `trace_array`.

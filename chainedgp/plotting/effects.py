@@ -29,8 +29,6 @@ from .grids import Limit, Place
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_components", "plot_effects", "plot_relevance", "plot_variance"]
-
 HATCHES = ("", "////", "....", "xxxx")  # Bars have these in turn, beside their colours.
 MOST_CURVES = 60  # At most so many rows have a curve of their own in a figure.
 KINDS = ("average", "individual")

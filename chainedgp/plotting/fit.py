@@ -22,8 +22,6 @@ from .targets import draw_data, shown_targets, target_limits
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_fit", "plot_latents", "plot_slice"]
-
 LEVELS = (50.0, 95.0)  # By default bands of these probabilities, in percent, are drawn.
 
 

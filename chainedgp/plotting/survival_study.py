@@ -21,13 +21,6 @@ from .survival import band_label, check_event_times, plot_survival
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "plot_restricted_mean",
-    "plot_survival_along",
-    "plot_survival_calibration",
-    "plot_survival_check",
-]
-
 VALUES = (10.0, 50.0, 90.0)  # Curves along an input are drawn at these percentiles of it.
 AT_RISK, LINE = -44, 10  # The numbers at risk begin so many points below the axis, and go on so.
 MOST_VALUES = 4  # An input of at most so many values has a curve at each; so has every level.

@@ -16,8 +16,6 @@ from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import Projector, project
 
-__all__ = ["covariances_at", "cross_covariances_at", "draws_at", "marginals_at"]
-
 BLOCK_ROWS = 4096  # Marginals of so many rows are computed at once: memory stays bounded.
 JOINT_ROWS = 2048  # At most so many rows are drawn jointly given u: that takes an (n, n) matrix.
 

@@ -24,11 +24,10 @@ from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian
 from ..posterior.mean_field import MEAN_FIELD
 from ..posterior.sparse import Projector
+from .centiles import centile_frame
 from .classes import check_mean, class_columns, class_probabilities, num_classes, proba_like
 from .distribution import Predictive
 from .latents import covariances_at, cross_covariances_at, draws_at, marginals_at
-
-__all__ = ["Predictor"]
 
 
 @dataclass(frozen=True)
@@ -152,16 +151,7 @@ class Predictor:
     ) -> Frame:
         """Centiles of the targets given the latents, with bands, as a data frame like `frame`."""
         found = self.distribution(Xnew, Y_metadata).centiles(percent, bands)
-        names = [f"{level:g}%" for level in np.atleast_1d(np.asarray(percent, dtype=float))]
-        if not isinstance(found, tuple):
-            return frame_like(Xnew, dict(zip(names, found.T, strict=True)))
-        sides = ("", " lower", " upper")
-        columns = {
-            name + side: part[:, k]
-            for k, name in enumerate(names)
-            for side, part in zip(sides, found, strict=True)
-        }
-        return frame_like(Xnew, columns)
+        return centile_frame(Xnew, percent, found)
 
     def probabilities(self, Xnew: Data, Y_metadata: Metadata = None) -> Array | Frame:
         """Probabilities of the classes at Xnew, (n, K); a frame where Xnew is one."""

@@ -13,8 +13,6 @@ from ..expectations import quadrature
 from .mixtures import GaussianLatents
 from .nodes import log_expectation
 
-__all__ = ["BAND_NODES", "SurvivalCurves"]
-
 BAND_NODES = 2048
 """The quantiles of a band are those of so many equally weighted draws (Sobol points) of q."""
 PANELS = 14

@@ -17,19 +17,17 @@ import numpy as np
 from ..data.arguments import as_generator, positive_int
 from ..data.types import Seed
 from ..errors import ChainedGPWarning, InputError
+from ..inference.monitor import Monitor
 from ..inference.problem import Problem
 from ..inference.profile import ProfiledBound, start_sites
-from ..inference.result import Monitor
 from ..linalg import Array
 from ..posterior.gaussian import Gaussian
 from .averaged import Averaged, Columns, Point
 from .hyper import jacobian_leaves
 from .pareto import smoothed_weights
 
-__all__ = ["Around", "around_the_fit"]
-
 STEP = 0.01  # Second derivatives are differences of gradients over this share of a reach in x.
-TOLERANCE = 1e-6  # q is found to within so many nats at every point.
+TOLERANCE = 1e-6  # At every point q is found to within so many nats.
 FREEDOM = 5.0  # Points are of a Student-t with these degrees of freedom: tails are reached.
 MOST_MOVES = 5  # The centre is moved uphill by at most so many steps of Newton.
 # Above this Pareto k weights are not to be trusted, if they are also worth fewer than this share
@@ -58,7 +56,7 @@ class Around(Averaged):
         )
 
 
-class _LogPosterior:
+class LogPosterior:
     """L*(x) + log p(θ) + log |∂θ/∂x| of the free hyperparameters x (p,), with its gradient."""
 
     def __init__(self, problem: Problem, monitor: Monitor) -> None:
@@ -105,7 +103,7 @@ def around_the_fit(problem: Problem, columns: Columns, size: int, rng: Seed) -> 
         )
     own = problem.copy()
     with Monitor("hyperparameters") as monitor, np.errstate(all="ignore"):
-        density = _LogPosterior(own, monitor)
+        density = LogPosterior(own, monitor)
         x = density.start[density.chosen]
         top = density.value(x)
         if not np.isfinite(top):
@@ -130,7 +128,16 @@ def around_the_fit(problem: Problem, columns: Columns, size: int, rng: Seed) -> 
     return found
 
 
-def _gaussian(density: _LogPosterior, x: Array, top: float) -> tuple[Array, Array]:
+def curvature_root(H: Array, reach: Array) -> Array:
+    """C (p, p) with C Cᵀ = (−H)⁻¹: the standard deviations of hyperparameters of Hessian H.
+
+    A direction about which nothing is known has the standard deviation of its reach (p,).
+    """
+    values, vectors = np.linalg.eigh(-0.5 * reach[:, None] * (H + H.T) * reach)
+    return reach[:, None] * vectors / np.sqrt(np.maximum(values, 1.0))
+
+
+def _gaussian(density: LogPosterior, x: Array, top: float) -> tuple[Array, Array]:
     """The mode (p,) of the log-density and a root C (p, p) of its inverse curvature there."""
     steps = np.diag(STEP * density.reach)
     for move in range(MOST_MOVES + 1):
@@ -142,11 +149,7 @@ def _gaussian(density: _LogPosterior, x: Array, top: float) -> tuple[Array, Arra
                 density.value(x + sign * steps[k])
                 ends.append(density.gradient())
             H[:, k] = (ends[0] - ends[1]) / (2.0 * steps[k, k])
-        H = np.where(np.isfinite(H), H, 0.0)
-        # A direction about which nothing is known has the standard deviation of its reach.
-        reach = density.reach
-        values, vectors = np.linalg.eigh(-0.5 * reach[:, None] * (H + H.T) * reach)
-        C = reach[:, None] * vectors / np.sqrt(np.maximum(values, 1.0))
+        C = curvature_root(np.where(np.isfinite(H), H, 0.0), density.reach)
         step = C @ (C.T @ gradient)
         if gradient @ step < 0.05 or move == MOST_MOVES:  # It gains half of that in nats.
             return x, C
@@ -162,7 +165,7 @@ def _gaussian(density: _LogPosterior, x: Array, top: float) -> tuple[Array, Arra
 
 
 def _drawn(
-    density: _LogPosterior, centre: Array, C: Array, size: int, rng: np.random.Generator
+    density: LogPosterior, centre: Array, C: Array, size: int, rng: np.random.Generator
 ) -> tuple[list[Point], Array, float]:
     """Points in pairs to either side of the centre, with weights and their Pareto k."""
     pairs, p = -(-size // 2), centre.size

@@ -196,8 +196,6 @@ def test_a_model_knows_the_words_of_others():
         with pytest.raises(AttributeError, match=way):
             getattr(m, name)
     assert not hasattr(m, "fit")
-    with pytest.raises(ArgumentError, match="predict has no argument 'full_cov'"):
-        m.predict([[0.0]], full_cov=True)
     assert pickle.loads(pickle.dumps(m)).log_likelihood() == m.log_likelihood()
     assert m.copy().log_likelihood() == m.log_likelihood()
 

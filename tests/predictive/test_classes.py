@@ -8,7 +8,6 @@ from itertools import pairwise
 import matplotlib
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from scipy.integrate import quad
 from scipy.special import expit, ndtr
@@ -106,6 +105,7 @@ def test_text_labels_are_codes_with_names(model):
 
 
 def test_frames_show_probabilities_and_the_class_and_no_mean(model):
+    pl = pytest.importorskip("polars")
     new = pd.DataFrame({"x": [-1.8, 1.8]}, index=[7, 9])
     table = model.predict_frame(new)
     assert list(table.columns) == ["class", "P(low)", "P(mid)", "P(up)"]
@@ -119,6 +119,7 @@ def test_frames_show_probabilities_and_the_class_and_no_mean(model):
     assert "mean" not in laplace.predict_frame(X[:2])
 
 
+@pytest.mark.long
 def test_averages_over_hyperparameters_have_classes_too(model):
     around = model.over_hyperparameters(size=10)
     p = around.predict_proba(X[:4])
@@ -127,6 +128,7 @@ def test_averages_over_hyperparameters_have_classes_too(model):
 
 
 def test_what_counts_as_labels_and_in_which_order():
+    pl = pytest.importorskip("polars")
     text = ["b", "a", None, "b"]
     enum = pl.Series(text, dtype=pl.Enum(["b", "a"]))
     for Y, names in (

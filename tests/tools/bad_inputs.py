@@ -114,7 +114,7 @@ BAD = {
     "weights short": ({"Y_metadata": {"weights": np.ones(3)}}, ["weights", "20"]),
     "weights all 0": ({"Y_metadata": {"weights": np.zeros(N)}}, ["weights", "all rows"]),
     "weights negative": ({"Y_metadata": {"weights": changed(np.ones(N), 8, -1)}}, ["weights", "8"]),
-    "exposure is 0": (
+    "exposure is negative": (
         {"likelihood": L.Poisson(), "Y": 1.0 + 0 * Y, "Y_metadata": {"exposure": changed(Y, 3, 0)}},
         ["exposure", "positive", "logarithm"],
     ),
@@ -325,9 +325,9 @@ def message(call):
 HEAD = """# Error messages
 
 Arguments that cannot be used are refused before any work is done, by an `InputError` (a
-`ValueError`) that names the argument, what was expected, what came, and what to do. The model stays
-as it was. These are the exact messages for {count} bad inputs, in a model of 20 rows, two inputs
-and the latents `mean` and `log_variance`; the tests provoke each of them.
+`ValueError`) that names the argument, what was expected, what was given, and what to do. The model
+stays as it was. These are the exact messages for {count} bad inputs, in a model of 20 rows, two
+inputs and the latents `mean` and `log_variance`; the tests provoke each of them.
 """
 
 
@@ -336,7 +336,7 @@ def page():
     parts, section, count = [], None, 0
     for title, case, call, _ in refusals():
         if title != section:
-            parts.append(f"\n## {title}\n\n| what came | what the error says |\n|---|---|\n")
+            parts.append(f"\n## {title}\n\n| bad input | what the error says |\n|---|---|\n")
             section = title
         text = message(call).replace("|", "\\|")
         parts.append(f"| {case} | {text} |\n")

@@ -21,8 +21,6 @@ from ...parameters.priors import Prior
 from ...posterior.choice import PosteriorName
 from .archive import FileFormatError
 
-__all__ = ["Contents", "StoredLeaf", "StoredRows", "leaves_of", "restore_leaves"]
-
 
 class StoredLeaf(NamedTuple):
     """One parameter array: its name below the root, its values, and its constraints.
@@ -58,6 +56,8 @@ class Contents:
     hyperpriors : by name of the leaf.
     posterior : the family of q.
     ties : whether targets that several rows share are spread.
+    hyperparameters : whether predictions count the hyperparameters as uncertain.
+    widening : what that adds to q of each group, where it was found; see `sampling.widening`.
     open_inducing : whether a fit may add inducing inputs, since nobody said how many there are.
     told : names of the metadata that the rows had, where these are not stored.
     rows, sites : None where the model was stored without its data; the last axis of sites are rows.
@@ -74,6 +74,8 @@ class Contents:
     num_nodes: int | None
     posterior: PosteriorName
     ties: bool
+    hyperparameters: str
+    widening: Sequence[Array] | None
     open_inducing: bool
     likelihood: Likelihood
     kernels: Sequence[Kernel]

@@ -22,8 +22,6 @@ from .archive import FileFormatError, Header, Json
 from .classes import MOST_LEAVES, MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, signature_of
 from .contents import Contents, StoredLeaf, StoredRows, restore_leaves
 
-__all__ = ["Reader"]
-
 # Values of parameters beyond it are refused: no fit has them, and their squares overflow.
 LARGEST_VALUE = 1e150
 
@@ -88,6 +86,8 @@ class Reader:
             num_nodes=header["num_nodes"],
             posterior=posterior,
             ties=_of_type(header.get("ties", False), bool, "ties"),
+            hyperparameters=_hyperparameters(header.get("hyperparameters", "fixed")),
+            widening=self._widening(header.get("widening"), totals),
             open_inducing=_of_type(header.get("open_inducing", False), bool, "open_inducing"),
             likelihood=likelihood,
             kernels=kernels,
@@ -109,6 +109,17 @@ class Reader:
         if not strings or len(names) != self.columns:
             raise FileFormatError(f"its columns have the names {names!r}.")
         return names
+
+    def _widening(self, stored: Any, totals: list[int]) -> list[Array] | None:
+        """What uncertain hyperparameters add to q of each group, of these many inducing values."""
+        if stored is None:
+            return None
+        roots = [self._array(reference) for reference in stored]
+        for root, M in zip(roots, totals, strict=True):
+            shaped = root.ndim == 2 and root.shape == (M, roots[0].shape[1])
+            if not shaped or not (np.abs(root) <= LARGEST_VALUE).all():  # false for NaN
+                raise FileFormatError("the widening of q is not of q's size, or not finite.")
+        return roots
 
     def _read_columns(self, stored: Any, names: list[str] | None) -> Columns | None:
         """How the columns of frames are read, where some are no numbers."""
@@ -262,6 +273,12 @@ def _identifier(name: Any) -> str:
     if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
         raise FileFormatError(f"a part has the name {name!r}.")
     return name
+
+
+def _hyperparameters(value: Any) -> str:
+    if value not in ("auto", "uncertain", "fixed"):
+        raise FileFormatError(f"its hyperparameters are {value!r}.")
+    return str(value)
 
 
 def _class_names(names: Any, likelihood: Any) -> tuple[str, ...] | None:

@@ -20,8 +20,6 @@ from .archive import Header, Json
 from .classes import MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, kind_of, signature_of
 from .contents import Contents, StoredLeaf, leaves_of
 
-__all__ = ["FORMAT", "Writer"]
-
 # The version of the header: a reader refuses a newer one. Files of a mean field have 1, and every
 # version reads them; a joint posterior needs 2, columns that are no numbers need 3.
 FORMAT = 3
@@ -124,6 +122,11 @@ class Writer:
             named["told"] = list(model.told)
         older = 1 if model.posterior == "mean_field" else 2
         opened = {"open_inducing": True} if model.open_inducing else {}
+        uncertain: Header = {}
+        if model.hyperparameters != "fixed":
+            uncertain["hyperparameters"] = model.hyperparameters
+        if model.widening is not None:
+            uncertain["widening"] = [self._put(root) for root in model.widening]
         return {
             "format": older if model.columns is None else FORMAT,
             "version": __version__,
@@ -139,6 +142,7 @@ class Writer:
             "posterior": model.posterior,
             "ties": model.ties,
             **opened,
+            **uncertain,
             "likelihood": self._node(model.likelihood),
             "kernels": [self._node(kernel) for kernel in model.kernels],
             "means": [self._node(mean) for mean in model.means],

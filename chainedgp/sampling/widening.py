@@ -1,0 +1,118 @@
+"""How much wider q must be because the hyperparameters are uncertain: the default bands.
+
+At fitted hyperparameters x̂ the latents at the rows have means m(x̂) under q. Around the fit x is
+about N(x̂, C Cᵀ), with the curvature of bound and priors, and q is found anew at other x, so that
+the means move by J = ∂m/∂x. To first order the hyperparameters add J C Cᵀ Jᵀ to the covariance of
+the latents, and a Gaussian of the whitened inducing values takes that in:
+
+    q̃(v) = N(μ, S + D Dᵀ),    D_j = argmin |A_jᵀ D − J_j C|² + ε |D|²,
+
+where A_jᵀ v_j are the latents at the rows. Predictions use q̃ in the place of q; the bound, its
+gradients, leave-one-out and the next fit see q alone. An evaluation at a little step along each
+hyperparameter gives its column of J and, by the difference of gradients, of the curvature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import NumericalError
+from ..inference.monitor import Monitor
+from ..inference.problem import Problem
+from ..inference.theta_and_q import Parts
+from ..linalg import Array, one_blas_thread
+from ..posterior.gaussian import Gaussian
+from ..posterior.sparse import project
+from .around import LogPosterior, curvature_root
+
+# Means and gradients are differences over this share of the reach of a hyperparameter, which is
+# about a factor of e for a positive one: large beside the error of q, small beside the curvature.
+STEP = 0.1
+# ε: directions of v that the rows hardly see get no widening. It is relative to the prior, whose
+# covariance is 1.
+RIDGE = 1e-3
+# At each step q is found to within so many nats: bands are then right to about 1 % of their width.
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Widening:
+    """What uncertain hyperparameters add to q at some fitted hyperparameters.
+
+    roots : D (M, p) of each group of latents.
+    theta : the values of all hyperparameters and inducing inputs, for which alone it holds.
+    """
+
+    roots: tuple[Array, ...]
+    theta: Array
+
+    @property
+    def count(self) -> int:
+        """How many hyperparameters are uncertain."""
+        return int(self.roots[0].shape[1])
+
+    @classmethod
+    def at(cls, parts: Parts, roots: Sequence[Array]) -> Widening:
+        """A widening at the current hyperparameters."""
+        return cls(tuple(roots), _theta(parts))
+
+    def holds_for(self, parts: Parts) -> bool:
+        """Whether the hyperparameters are still those that it was found at."""
+        return np.array_equal(self.theta, _theta(parts))
+
+    def widened(self, q: Sequence[Gaussian]) -> tuple[Gaussian, ...]:
+        """q̃ with covariances S + D Dᵀ, of each group."""
+        return tuple(_wider(part, root) for part, root in zip(q, self.roots, strict=True))
+
+
+def _theta(parts: Parts) -> Array:
+    """The values of all hyperparameters and inducing inputs, in one vector."""
+    return np.concatenate([np.ravel(leaf.values) for leaf in (*parts.others, *parts.Z)])
+
+
+def _wider(q: Gaussian, root: Array) -> Gaussian:
+    S = q.S + root @ root.T
+    return Gaussian(q.mu, S, float(np.linalg.slogdet(S)[1]))
+
+
+def widened_by_hyperparameters(problem: Problem) -> tuple[Array, ...] | None:
+    """D (M, p) of each group of latents at the current hyperparameters, on a copy of the problem.
+
+    None where no hyperparameter is free, or where the bound cannot be evaluated around the fit.
+    """
+    own = problem.copy()
+    with Monitor("hyperparameters") as monitor, np.errstate(all="ignore"), one_blas_thread():
+        density = LogPosterior(own, monitor)
+        x = density.start[density.chosen]
+        if not x.size or not np.isfinite(density.value(x)):
+            return None
+        density.commit()
+        density.objective.tolerance = TOLERANCE
+        try:
+            return _responses(own, density, x)
+        except NumericalError:
+            return None
+
+
+def _responses(own: Problem, density: LogPosterior, x: Array) -> tuple[Array, ...]:
+    """D of each group, from differences of means and gradients along every hyperparameter."""
+    evaluator, X = own.evaluator, own.rows.inputs()
+    means, gradient = evaluator.marginals(density.q())[0], density.gradient()  # (n, b) and (p,)
+    A = [project(prior, X).A for prior in evaluator.priors]
+    H, J = np.zeros((x.size, x.size)), np.zeros((x.size, *means.shape))
+    for k, step in enumerate(STEP * density.reach):
+        moved = x.copy()
+        moved[k] += step
+        if np.isfinite(density.value(moved)):
+            H[:, k] = (density.gradient() - gradient) / step
+            J[k] = (evaluator.marginals(density.q())[0] - means) / step
+    H, J = np.nan_to_num(H, posinf=0.0, neginf=0.0), np.nan_to_num(J, posinf=0.0, neginf=0.0)
+    change = np.tensordot(J, curvature_root(H, density.reach), ([0], [0]))  # (n, b, p)
+    D = [
+        np.linalg.solve(A_j @ A_j.T + RIDGE * np.eye(len(A_j)), A_j @ change[:, j])
+        for j, A_j in enumerate(A)
+    ]
+    return tuple(np.concatenate(group) for group in own.parts.family.grouped(D))

@@ -1,0 +1,193 @@
+"""Bands that include the uncertainty of hyperparameters: an exact GP, and what they meet."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import chainedgp as cgp
+from chainedgp.errors import InputError
+from chainedgp.sampling import widening
+
+K, L, P = cgp.kernels, cgp.likelihoods, cgp.priors
+RNG = np.random.default_rng(0)
+X = np.sort(RNG.uniform(0.0, 4.0, 40))[:, None]
+Y = np.sin(2.0 * X[:, 0]) + 0.3 * RNG.standard_normal(40)
+NEW = np.linspace(0.2, 3.8, 9)[:, None]
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """A default fit of two latents; tests that change it take a copy."""
+    m = cgp.ChainedGP(X, Y, L.HetGaussian(), num_threads=1)
+    m.optimize(messages=False)
+    return m
+
+
+@pytest.fixture(scope="module")
+def joint():
+    """A default fit whose posterior has correlations between the latents."""
+    p = 1.0 / (1.0 + np.exp(-Y))
+    m = cgp.ChainedGP(X, p, L.Beta(), num_threads=1)
+    m.optimize(messages=False)
+    assert m.posterior == "joint"
+    return m
+
+
+def log_posterior(u, mean):
+    """The logarithm of the marginal likelihood times the priors of the logarithms u, exactly."""
+    v, s, noise = np.exp(u)
+    C = v * np.exp(-0.5 * ((X - X.T) / s) ** 2) + noise * np.eye(40)
+    r = Y - mean
+    return -0.5 * (r @ np.linalg.solve(C, r) + np.linalg.slogdet(C)[1]) - 0.5 * (u @ u)
+
+
+def posterior_mean(u, mean):
+    """The posterior mean of the function at X."""
+    v, s, noise = np.exp(u)
+    G = v * np.exp(-0.5 * ((X - X.T) / s) ** 2)
+    return mean + G @ np.linalg.solve(G + noise * np.eye(40), Y - mean)
+
+
+def test_it_is_the_delta_method_of_an_exact_gaussian_process(monkeypatch):
+    """J C Cᵀ Jᵀ at the rows, from differences of closed forms that know nothing of inducing inputs.
+
+    The steps and tolerances of the library are made small, so that both take the same limit.
+    """
+    m = cgp.ChainedGP(
+        X, Y, L.Gaussian(variance=0.1), kernels=K.RBF(1), Z=X, num_threads=1,
+        mean_functions=cgp.means.Constant(0.3), hyperparameters="uncertain",
+    )  # fmt: skip
+    m.mean_functions.fix()
+    m.Z.fix()
+    for name in ("kernels.*variance", "kernels.*lengthscale", "likelihood.*variance"):
+        m.set_prior(name, P.LogNormal(0.0, 1.0))
+    for name, value in {"STEP": 1e-3, "TOLERANCE": 1e-10, "RIDGE": 1e-9}.items():
+        monkeypatch.setattr(widening, name, value)
+    m.optimize(messages=False, tolerance=1e-7)
+    kernel = m.kernels[0]
+    u = np.log(
+        [float(kernel.variance[0]), float(kernel.lengthscale[0]), float(m.likelihood.variance[0])]
+    )
+    eye, h = np.eye(3), 1e-3
+    J = np.stack(
+        [(posterior_mean(u + h * e, 0.3) - posterior_mean(u - h * e, 0.3)) / (2 * h) for e in eye]
+    )
+    H = np.empty((3, 3))
+    for i, a in enumerate(eye):
+        for j, b in enumerate(eye):
+            corners = [
+                s * t * log_posterior(u + h * (s * a + t * b), 0.3)
+                for s in (1, -1)
+                for t in (1, -1)
+            ]
+            H[i, j] = sum(corners) / (4 * h * h)
+    expected = np.einsum("in,ij,jn->n", J, np.linalg.inv(-H), J)
+    wide = m.predict_latents(X)[1][:, 0]
+    m.hyperparameters = "fixed"
+    found = wide - m.predict_latents(X)[1][:, 0]
+    np.testing.assert_allclose(found, expected, rtol=0.02, atol=1e-3 * expected.max())
+
+
+def test_default_bands_are_wider_than_at_fixed_hyperparameters(fitted):
+    m = fitted.copy()
+    mean, wide = m.predict_latents(NEW)
+    m.hyperparameters = "fixed"
+    same, narrow = m.predict_latents(NEW)
+    np.testing.assert_array_equal(mean, same)
+    assert (wide >= narrow).all() and (wide > 1.01 * narrow).any(0).all()
+    assert "Bands" not in m.summary().title
+    m.hyperparameters = "auto"
+    assert "uncertainty of 6 hyperparameters" in m.summary().title["Bands"]
+    np.testing.assert_array_equal(m.predict_latents(NEW)[1], wide)
+
+
+def test_the_bound_its_gradient_and_leave_one_out_see_q_alone(fitted):
+    m = fitted.copy()
+    seen = m.log_likelihood(), m.objective_function_gradients(), m.loo().elpd
+    m.hyperparameters = "fixed"
+    assert seen[0] == m.log_likelihood() and seen[2] == m.loo().elpd
+    np.testing.assert_array_equal(seen[1], m.objective_function_gradients())
+
+
+@pytest.mark.parametrize("options", [{"priors": None}, {"kernels": K.RBF(1)}], ids=str)
+def test_models_without_default_priors_are_left_as_they_are(options):
+    m = cgp.ChainedGP(X, Y, L.HetGaussian(), num_threads=1, num_inducing=10, **options)
+    m.optimize(messages=False)
+    assert m.hyperparameters == "fixed" and m._widening is None
+
+
+def test_many_rows_are_taken_as_telling(monkeypatch):
+    monkeypatch.setattr("chainedgp.model.chained_gp.FEW_ROWS", 39)
+    m = cgp.ChainedGP(X, Y, L.HetGaussian(), num_threads=1, num_inducing=10)
+    m.optimize(messages=False)
+    assert m._widening is None
+    m.hyperparameters = "uncertain"
+    m.optimize(messages=False)
+    assert m._widening is not None
+
+
+def test_a_change_of_hyperparameters_takes_it_back(fitted):
+    m = fitted.copy()
+    m.kernels[0].lengthscale[:] = 2.0 * m.kernels[0].lengthscale
+    found = m.predict_latents(NEW)[1]
+    m.hyperparameters = "fixed"
+    np.testing.assert_array_equal(found, m.predict_latents(NEW)[1])
+
+
+def test_another_choice_is_refused():
+    with pytest.raises(InputError, match="hyperparameters"):
+        cgp.ChainedGP(X, Y, L.Gaussian(), hyperparameters="averaged")
+
+
+@pytest.mark.parametrize("which", ["fitted", "joint"])
+@pytest.mark.parametrize("data", [True, False])
+def test_files_copies_and_pickles_keep_it(which, data, tmp_path, request):
+    m = request.getfixturevalue(which)
+    m.save(tmp_path / "model.cgp", data=data)
+    wanted = m.predict_latents(NEW, cross_cov=True)
+    for other in (cgp.load(tmp_path / "model.cgp"), m.copy(), pickle.loads(pickle.dumps(m))):
+        for a, b in zip(wanted, other.predict_latents(NEW, cross_cov=True), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_new_rows_keep_it(fitted):
+    m = fitted.copy()
+    m.update(NEW[:2], np.sin(2.0 * NEW[:2, 0]))
+    wide = m.predict_latents(NEW)[1]
+    m.hyperparameters = "fixed"
+    assert (wide > m.predict_latents(NEW)[1]).any()
+
+
+@pytest.mark.parametrize("which", ["fitted", "joint"])
+def test_every_kind_of_covariance_and_draws_agree(which, request):
+    m = request.getfixturevalue(which)
+    variance = m.predict_latents(NEW)[1]
+    full = m.predict_latents(NEW, full_cov=True)[1]
+    np.testing.assert_allclose(np.einsum("bnn->nb", full), variance, rtol=1e-9)
+    both = m.predict_latents(NEW, full_cov=True, cross_cov=True)[1]
+    cross = m.predict_latents(NEW, cross_cov=True)[1]
+    np.testing.assert_allclose(np.einsum("ijnn->nij", both), cross, rtol=1e-9, atol=1e-12)
+    draws = m.posterior_samples_f(NEW, 4000, 0)
+    np.testing.assert_allclose(draws.var(2), variance, rtol=0.15)
+    C = np.cov(draws[4])
+    np.testing.assert_allclose(C[0, 1], cross[4, 0, 1], atol=0.1 * np.sqrt(C[0, 0] * C[1, 1]))
+
+
+def test_ctrl_c_after_the_fit_keeps_the_fit(monkeypatch):
+    def interrupted(problem):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("chainedgp.model.chained_gp.widened_by_hyperparameters", interrupted)
+    m = cgp.ChainedGP(X, Y, L.HetGaussian(), num_threads=1, num_inducing=10)
+    result = m.optimize(messages=False)
+    assert result.converged and any("bands" in text for text in result.warnings)
+    assert m._widening is None
+
+
+def test_a_bound_that_cannot_be_evaluated_around_the_fit_leaves_q(fitted, monkeypatch):
+    m = fitted.copy()
+    monkeypatch.setattr(widening.LogPosterior, "value", lambda self, x: -np.inf)
+    m._widen()
+    assert m._widening is None
+    assert np.isfinite(m.predict_latents(NEW)[1]).all()
