@@ -42,8 +42,8 @@ from scipy.special import expit
 
 from chainedgp import ChainedGP, Likelihood, likelihoods, metrics
 from chainedgp.errors import ChainedGPWarning
+from chainedgp.inference.monitor import Monitor
 from chainedgp.inference.profile import fit_profile
-from chainedgp.inference.result import Monitor
 
 N, FRESH = 500, 2000
 LENGTHSCALE = {1: 0.2, 2: 0.45}  # by number of inputs, in widths of the unit cube

@@ -9,6 +9,7 @@ __all__ = [
     "ClusterError",
     "ConvergenceWarning",
     "InputError",
+    "MetadataWarning",
     "MomentWarning",
     "NoiseWarning",
     "NumericalError",
@@ -72,6 +73,10 @@ class UnfittedWarning(ChainedGPWarning):
 
 class CensoringWarning(ChainedGPWarning):
     """Times to events are fitted, and nothing was said about which of them are censored."""
+
+
+class MetadataWarning(ChainedGPWarning):
+    """Rows are scored without metadata that the fit had, such as which of them are censored."""
 
 
 class MomentWarning(ChainedGPWarning):

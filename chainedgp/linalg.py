@@ -19,25 +19,8 @@ Array = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 Indices = NDArray[np.integer[Any]]  # or other whole numbers, of any size
 
-__all__ = [
-    "Array",
-    "Booleans",
-    "Indices",
-    "Workspace",
-    "cholesky",
-    "invert_lower",
-    "lower_product",
-    "lower_triangle_product",
-    "mirrored",
-    "one_blas_thread",
-    "pack_lower",
-    "root_gram",
-    "unpack_lower",
-    "upper_product",
-    "weighted_gram",
-]
-
-BLOCK = 48  # rows multiplied at once: larger blocks meet more zeros, smaller ones need more calls
+# So many rows are multiplied at once: larger blocks meet more zeros, smaller ones need more calls.
+BLOCK = 48
 
 
 def cholesky(K: Array, what: str) -> Array:

@@ -34,6 +34,12 @@ class MeanFunction(Part):
 
     def check_columns(self, num_columns: int) -> None:
         """Raise InputError if the mean cannot act on inputs with this number of columns."""
+        for leaf in self.leaves_with(Role.SLOPE):
+            if leaf.size != num_columns:
+                raise InputError(
+                    f"{self.name}: {leaf.name} has the role SLOPE, which is one value for each "
+                    f"column of X; got {leaf.size} for {num_columns} columns. Leave the role out."
+                )
 
     def set_constant(self, value: float) -> None:
         """Make it a constant function, if its free parameters can; else leave it as it is."""

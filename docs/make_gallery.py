@@ -10,6 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from PIL import Image
 
 import chainedgp as cgp
@@ -129,21 +130,19 @@ def many_inputs():
     return fitted(X, y, L.HetGaussian(), names, "yield (t/ha)", num_inducing=50)
 
 
-DISTRICT = {"district": ["harbour", "hill", "old town"]}
-
-
 @cache
 def rents():
     """Rents whose mean is driven by the district above all, and whose scatter by the age."""
     rng = np.random.default_rng(0)
     n = 300
     area, age = 60.0 * np.exp(0.4 * rng.standard_normal(n)), rng.uniform(0.0, 100.0, n)
-    lift, kind = (rng.uniform(size=n) < 0.3).astype(float), rng.integers(3, size=n)
+    lift, kind = rng.uniform(size=n) < 0.3, rng.integers(3, size=n)
     mean = np.array([9.0, 12.0, 16.0])[kind] + 0.8 * lift - 1.5 * np.log(area / 60.0)
     y = mean + np.exp(-0.6 + 0.012 * age) * rng.standard_normal(n)
-    X = np.column_stack([area, age, lift, np.eye(3)[kind]])
-    names = ["area (m²)", "age (years)", "lift", *DISTRICT["district"]]
-    return fitted(X, y, L.HetGaussian(), names, "rent (€/m²)", num_inducing=60)
+    district = np.array(["harbour", "hill", "old town"])[kind]
+    columns = {"area (m²)": area, "age (years)": age, "lift": lift, "district": district}
+    X = pd.DataFrame(columns)
+    return fitted(X, y, L.HetGaussian(), list(columns), "rent (€/m²)", num_inducing=60)
 
 
 @cache
@@ -159,7 +158,6 @@ def forecast_figure():
     model, x, y = demand()
     ax = model.plot(levels=(50, 90), limits=(0.0, 25.0))
     ax.plot(x, y, ".", ms=3, color="#D55E00", label="not fitted")
-    ax.axvline(20.0, color="0.4", lw=0.8, ls="--")
     ax.legend(loc="upper left", fontsize=8, frameon=False, ncols=3)
     ax.set_ylim(25.0, 90.0)
     ax.figure.set_size_inches(7.5, 3.2)
@@ -221,11 +219,13 @@ FIGURES = {
     "trace": lambda: motorcycle().plot_trace(),
     "trace_gap": lambda: motorcycle().plot_trace("seconds", gap=True),
     "relevance": lambda: many_inputs().plot_relevance(),
-    "effects": lambda: rents().plot_effects(groups=DISTRICT),
+    "effects": lambda: rents().plot_effects(),
     "effects_curve": lambda: rents().plot_effects("area (m²)", kind="individual"),
-    "effects_category": lambda: rents().plot_effects("district", groups=DISTRICT),
+    "effects_category": lambda: rents().plot_effects("district"),
     "effects_noise": lambda: rents().plot_effects("age (years)", of="variance"),
-    "variance": lambda: rents().plot_variance("area (m²)", limits=(20.0, 300.0), at={"hill": 1.0}),
+    "variance": lambda: rents().plot_variance(
+        "area (m²)", limits=(20.0, 300.0), at={"district": "hill"}
+    ),
     "forecast": forecast_figure,
     "components": lambda: demand()[0].plot_components(
         "mean", limits=(0.0, 25.0), groups={"trend": ["line", "trend"]}

@@ -89,13 +89,10 @@ def draw(model, x, y, mean, sd, folder):
     late = x > FITTED
     ax = model.plot(levels=(50, 90), limits=(0, ALL))
     ax.plot(x[late], y[late], ".", ms=3, color=TRUTH, label="not fitted")
-    ax.axvline(FITTED, color="0.4", lw=0.8, ls="--")
     ax.legend(*ax.get_legend_handles_labels(), loc="upper left", fontsize=8, frameon=False, ncols=3)
     ax.set_ylim(25, 90)
     ax.figure.set_size_inches(8.0, 3.4)
     axes = model.plot_components("mean", limits=(0, ALL), groups={"trend": ["line", "trend"]})
-    for axis in axes:
-        axis.axvline(FITTED, color="0.4", lw=0.8, ls="--")
     noise = model.plot_latents(limits=(FITTED - 2, FITTED + 2), natural=True)
     late_years = np.abs(x - FITTED) < 2
     for axis, truth in zip(noise, (mean, sd**2), strict=True):

@@ -6,6 +6,7 @@ import pytest
 
 from chainedgp.errors import InputError
 from chainedgp.means import Constant, Linear, MeanFunction, Zero
+from chainedgp.parameters import Role
 
 X = np.random.default_rng(3).normal(size=(6, 3))
 MEANS = [Zero(), Constant(1.7), Linear(3, [0.5, -1.0, 2.0], 0.3)]
@@ -113,3 +114,27 @@ def test_arrays_are_copied_in():
 def test_bad_arguments_are_named(make, words):
     with pytest.raises(InputError, match=words):
         make()
+
+
+class FirstColumn(MeanFunction):
+    """It has one slope, whatever the number of columns is."""
+
+    def __init__(self):
+        super().__init__("first")
+        self.trend = paramz.Param("trend", 1.0)
+        self.link_parameter(self.trend)
+
+    def evaluate(self, X):
+        return X[:, 0] * self.trend.values[0], lambda dL_dm: np.array([dL_dm @ X[:, 0]])
+
+
+class FirstSlope(FirstColumn):
+    roles = {"trend": Role.SLOPE}
+
+
+def test_slopes_are_known_by_their_role():
+    """The role of one slope for each column is refused for other numbers of them."""
+    FirstColumn().check_columns(3)
+    FirstSlope().check_columns(1)
+    with pytest.raises(InputError, match=r"trend has the role SLOPE.*got 1 for 3 columns"):
+        FirstSlope().check_columns(3)

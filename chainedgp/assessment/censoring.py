@@ -21,8 +21,6 @@ from ..linalg import Array
 from ..predictive.distribution import Predictive
 from .kaplan_meier import events_and_times, risk_sets
 
-__all__ = ["Censoring", "Known", "codes_of", "known_rows"]
-
 Entry: TypeAlias = Data | None
 Train: TypeAlias = tuple[Data, Data] | tuple[Data, Data, Entry] | tuple[Data, Data, Entry, Entry]
 """Times, censoring and, where there are any, entries and weights of the rows of a fit."""

@@ -13,8 +13,6 @@ from ..inference.result import OptimizationResult
 from . import questions
 from .questions.evidence import Evidence, Finding
 
-__all__ = ["Check", "Finding", "check"]
-
 ROWS = 1000  # At most so many rows are looked at one by one.
 # Every model is asked the first questions; the others make sense once it is fitted.
 ALWAYS = (questions.convergence, questions.scaling)

@@ -20,15 +20,6 @@ from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import Projector
 from ..predictive.predictor import Predictor
 
-__all__ = [
-    "additive_part",
-    "additive_parts",
-    "centred_component",
-    "component",
-    "contributions",
-    "grouped_parts",
-]
-
 BLOCK_ROWS = 4096  # So many rows are computed at once, so that memory stays bounded.
 
 

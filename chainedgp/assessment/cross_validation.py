@@ -21,14 +21,13 @@ from ..data.labels import coded, labels_of
 from ..data.rows import WEIGHTS, as_inputs, as_row_values, as_targets, rows_of
 from ..data.tables import Table
 from ..data.types import Data, Metadata, Seed
+from ..data.unsaid import warn_of_unsaid
 from ..errors import InputError, MomentWarning
 from ..likelihoods.observation import EXACT, RIGHT
 from ..linalg import Array, one_blas_thread
 from ..predictive.distribution import Predictive
 from .censoring import Censoring, Train, codes_of, known_rows
 from .metrics import inside_interval, mean_of, median_of
-
-__all__ = ["CrossValidation", "cross_validate"]
 
 Split = tuple[Array, Array]
 NUMBERS = ("rows", "nlpd", "mae", "rmse", "coverage", "width", "seconds")
@@ -141,6 +140,7 @@ def cross_validate(
         held = rows_of(metadata, test)
         weights = held.pop(WEIGHTS, np.ones(len(test)))
         predictive = model.predictive(frame_rows(X, test), held)
+        warn_of_unsaid(predictive.unsaid)
         names, number = predictive.class_names, predictive.num_classes
         if labels is not None or (number or 0) > 2:
             codes = y[test] if labels is None else coded(frame_rows(_column(Y), test), names, "Y")

@@ -8,9 +8,7 @@ from ..linalg import Array
 from ..predictive.distribution import Predictive
 from ..predictive.observed import ObservedLaw
 
-__all__ = ["mean_up_to", "ranked_probability_score"]
-
-LOWER = (1e-6, 1e-3, 0.05, 0.25)
+LOWER = (1e-6, 1e-3, 0.05, 0.25)  # Tails are cut more finely: F bends most there.
 LEVELS = (*LOWER, 0.5, *(1.0 - level for level in reversed(LOWER)))
 """Integrals over y are cut into panels at quantiles of these levels."""
 NODES = 8

@@ -20,8 +20,6 @@ from ..errors import CensoringWarning, InputError
 from ..likelihoods.observation import EXACT, RIGHT
 from ..linalg import Array, Indices
 
-__all__ = ["AalenJohansen", "KaplanMeier", "RiskSets", "events_and_times", "risk_sets"]
-
 NOTHING = 1e-12
 """A survival probability below this is 0: sums of weights are rounded."""
 MISSING = ("<NA>", "NaT")
@@ -195,13 +193,21 @@ class KaplanMeier:
         low = np.where((at == 0) & (t > 0.0), self._least_without_event(t, level), low)
         return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
+    def number_at_risk(self, t: Data) -> Array:
+        """How many rows are followed just before t, of the shape of t; weights count as so many.
+
+        They have entered before t, at 0 at the latest for t = 0, and go at t or later.
+        """
+        t, (y, weights) = _at_times(t), self._rows
+        entered = weights.sum()
+        if self._entry is not None:
+            entered = _weight_before(np.where(self._entry > 0.0, self._entry, -1.0), weights, t)
+        return np.maximum(entered - _weight_before(y, weights, t), 0.0)
+
     def _least_without_event(self, t: Array, level: float) -> Array:
         """The lower end of S(t) where no event was seen up to t: 0 where no row is at risk."""
-        y, weights = self._rows
-        entered = weights.sum() if self._entry is None else _weight_before(self._entry, weights, t)
-        at_risk = np.maximum(entered - _weight_before(y, weights, t), 0.0)
         with np.errstate(divide="ignore"):
-            return np.exp(np.log(0.5 * (1.0 - level)) / at_risk)
+            return np.exp(np.log(0.5 * (1.0 - level)) / self.number_at_risk(t))
 
     @property
     def median(self) -> float:

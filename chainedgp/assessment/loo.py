@@ -46,8 +46,6 @@ from ..predictive.distribution import Predictive
 from ..predictive.mixtures import GaussianLatents
 from ..sampling.pareto import tail_shape
 
-__all__ = ["LOO", "LeftOut", "compare", "influence", "loo"]
-
 BLOCK = 128  # The Pareto k of so many rows are found at once, by (BLOCK, size) draws a latent.
 REFIT = 200  # By default q is found anew without each of at most so many rows.
 # First by at most so many steps. The first may be of so many nats, each of at most this share of

@@ -8,6 +8,7 @@ given y > entry. Survival functions take times and `censored` (0 seen, 1 right-c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from ..data.arguments import as_generator, fraction
 from ..data.labels import coded
 from ..data.rows import as_targets
 from ..data.types import Data, Seed
+from ..data.unsaid import unsaid, warn_of_unsaid
 from ..errors import InputError
 from ..likelihoods.observation import EXACT, LEFT, RIGHT
 from ..linalg import Array
@@ -265,6 +267,7 @@ def brier_score(
     entry = None
     if isinstance(survival, Predictive):
         survival._check_survival("brier_score")
+        warn_of_unsaid(unsaid(survival.unsaid, ("censored",)))
         law, censored = ObservedLaw(survival), codes_of(survival, censored)
         entry, survival = law.entry if law.entered.any() else None, 1.0 - law.cdf(times)
     y, censored = events_and_times(y, censored)
@@ -329,7 +332,8 @@ def d_calibration(
     if isinstance(survival, Predictive):
         survival._check_survival("d_calibration")
         codes = codes_of(survival, censored)
-        first, last = pit_ends(survival, _targets(survival, y), codes)
+        beside = () if censored is None else ("censored",)
+        first, last = pit_ends(survival, _targets(survival, y, beside), codes)
         ends = 1.0 - last, 1.0 - first
     else:
         ends = _ends_of_survival(survival, y, censored)
@@ -384,12 +388,14 @@ def _concordance(risk: Array, y: Array, censored: np.ndarray, weights: Array) ->
 # ---- arguments -----------------------------------------------------------------------------------
 
 
-def _targets(predictive: Predictive, y: Data) -> Array:
+def _targets(predictive: Predictive, y: Data, given: Sequence[str] = ()) -> Array:
+    """Targets (n,) to be scored; given : names of metadata that come beside the predictive."""
     if not isinstance(predictive, Predictive):
         raise InputError(
             f"predictive must be a Predictive, as m.predictive(Xnew) gives; got "
             f"{type(predictive).__name__}."
         )
+    warn_of_unsaid(unsaid(predictive.unsaid, given))
     return as_targets(coded(y, predictive.class_names, "y"), len(predictive), "y")
 
 

@@ -11,8 +11,6 @@ from ..predictive.fitted import FittedModel
 from ..predictive.inputs import need_rows
 from .metrics import quantile_residuals
 
-__all__ = ["z_scores"]
-
 
 def z_scores(
     model: FittedModel,

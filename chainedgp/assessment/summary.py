@@ -12,8 +12,6 @@ from ..data.tables import Table
 from ..parameters.leaves import InputParam, named_leaves
 from ..parameters.paramz_model import ParamzModel
 
-__all__ = ["summary"]
-
 
 def summary(parameters: ParamzModel, left_out: Sequence[Param], title: Mapping[str, str]) -> Table:
     """The parameters as a table, a row for each entry; see `ChainedGP.summary`.

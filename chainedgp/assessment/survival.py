@@ -23,6 +23,7 @@ from ..data.columns import Category, Column, Number
 from ..data.rows import Rows, is_dask
 from ..data.tables import Table
 from ..data.types import Data, Metadata, Seed
+from ..data.unsaid import unsaid, warn_of_unsaid
 from ..errors import InputError
 from ..expectations import quadrature
 from ..likelihoods.observation import EXACT, RIGHT, codes, of_event
@@ -31,8 +32,6 @@ from ..predictive.distribution import Predictive
 from ..predictive.fitted import FittedModel
 from ..predictive.inputs import column_of, need_rows
 from .kaplan_meier import KaplanMeier
-
-__all__ = ["SurvivalCheck", "survival_calibration", "survival_check"]
 
 NODES, MANY = {1: 24, 2: 10}, 6
 """Nodes for each latent in averages over q: for one or two of them, and for more."""
@@ -175,7 +174,9 @@ def _rows(model: FittedModel, X: Data | None, Y: Data | None, Y_metadata: Metada
         X, Y, Y_metadata = model.X, model.Y, model.Y_metadata
     if is_dask(X):
         raise InputError("these rows are Dask arrays; give some that fit into memory as X and Y.")
-    rows = Rows.read(X, Y, Y_metadata, likelihood, columns=model._predictor().columns)
+    predictor = model._predictor()
+    rows = Rows.read(X, Y, Y_metadata, likelihood, columns=predictor.columns)
+    warn_of_unsaid(unsaid(predictor.told, rows.metadata))
     code = codes(rows.metadata.get("censored"))
     if not np.isin(code, (EXACT, RIGHT)).all():
         raise InputError(

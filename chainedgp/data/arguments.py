@@ -13,18 +13,6 @@ from ..errors import ChainedGPWarning, InputError
 from ..linalg import Array
 from .types import Seed
 
-__all__ = [
-    "as_fractions",
-    "as_generator",
-    "as_name",
-    "as_percent",
-    "fraction",
-    "one_of",
-    "positive_float",
-    "positive_int",
-    "thread_count",
-]
-
 Choice = TypeVar("Choice")
 Number = int | float | np.integer | np.floating
 

@@ -12,8 +12,6 @@ from ..linalg import Array
 from .reading import holds_nothing, is_missing
 from .types import Data
 
-__all__ = ["Column", "no_seasons"]
-
 
 @dataclass(frozen=True)
 class Column:

@@ -18,7 +18,6 @@ from ..linalg import Array
 from .frames import column_names
 from .kinds import (
     MOST_NAMED,
-    SET_UNSEEN,
     Boolean,
     Category,
     Column,
@@ -28,10 +27,8 @@ from .kinds import (
     column_from,
 )
 from .labels import labels_of
-from .reading import dates_in, durations_in, is_missing, kind_of, span_of, unit_of
+from .reading import dates_in, durations_in, is_missing, kind_of, span_of, unit_of, zone_in
 from .types import Data
-
-__all__ = ["SET_UNSEEN", "Boolean", "Category", "Column", "Columns", "Date", "Duration", "Number"]
 
 # Text that differs in more than half of the rows, and has more than so many levels, is no category.
 FEW_LEVELS = 20
@@ -140,7 +137,8 @@ def _column(key: str, column: Any, found: Mapping[str, str], name: str, unseen: 
         unit = unit_of(span)
         first = dates[~np.isnat(dates)].min() if span is not None else np.datetime64(0, "ns")
         start = first.astype("datetime64[D]" if unit in ("days", "hours") else "datetime64[s]")
-        return Date(key, str(start.astype("datetime64[s]")), unit, zoned)
+        zone = zone_in(column) if zoned else "UTC"
+        return Date(key, str(start.astype("datetime64[s]")), unit, zoned, zone)
     if kind == "duration":
         return Duration(key, unit_of(span_of(durations_in(column))))
     if kind in ("category", "text"):

@@ -12,18 +12,6 @@ from ..errors import InputError
 from ..linalg import Array, Indices
 from .types import Data, Frame
 
-__all__ = [
-    "CLASSES",
-    "COLUMNS",
-    "as_column_names",
-    "check_numbers",
-    "check_order",
-    "column_names",
-    "frame_like",
-    "frame_rows",
-    "in_order",
-]
-
 COLUMNS = (
     "Give a data frame of pandas or polars to a model, which reads categories, text and dates; or "
     "one column for each category (pandas.get_dummies, to_dummies of polars)"
@@ -32,7 +20,11 @@ CLASSES = (
     "Code two classes as 0 and 1, more as 0, 1, 2, …: numpy.unique({it}, return_inverse=True)[1] "
     "does it in their sorted order"
 )
-"""What to do with text and categories, among the inputs and as targets."""
+BESIDE = (
+    "Give numbers; words by comparing them, 1.0 * ({it} == 'alive') for rows that ended without "
+    "their event"
+)
+"""What to do with text and categories, among the inputs, as targets and in the metadata."""
 
 
 def column_names(X: object) -> tuple[str, ...] | None:

@@ -17,8 +17,6 @@ from .reading import SECONDS, floats_in, kind_of, label_of
 from .times import Date, Duration
 from .types import Data
 
-__all__ = ["Boolean", "Category", "Column", "Date", "Duration", "Number", "column_from"]
-
 WHOLE, NUMBER = r"[-+]?\d+", r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
 """How numbers look among levels."""
 SET_UNSEEN = 'set m.unseen = "prior"'  # Messages say so; an estimator has words of its own.
@@ -106,7 +104,10 @@ class Category(Column):
         """How it was read, for people."""
         if self.ordered:
             return f"ordered category: {' < '.join(_short(self.levels))}"
-        return f"category of {len(self.levels)} levels: {', '.join(_short(self.levels))}"
+        known = f"category of {len(self.levels)} levels: {', '.join(_short(self.levels))}"
+        if self.unseen != "prior":
+            return known
+        return f"{known}; others, in an array codes from {len(self.levels)} on, are new levels"
 
     def _read(self, column: Data, owner: str) -> Array:
         """Codes (n,) of the labels in a column, NaN where one is missing."""
@@ -230,7 +231,8 @@ def column_from(stored: Mapping[str, object]) -> Column:
     if isinstance(column, Date):
         np.datetime64(column.start, "s")
     flags = (getattr(column, "ordered", False), getattr(column, "zoned", False))
-    if not isinstance(column.name, str) or not all(isinstance(flag, bool) for flag in flags):
+    texts = (column.name, getattr(column, "zone", "UTC"))
+    if not all(isinstance(t, str) for t in texts) or not all(isinstance(f, bool) for f in flags):
         raise TypeError("a name or a flag of a column has a wrong type")
     return column
 

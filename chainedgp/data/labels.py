@@ -11,8 +11,6 @@ from ..linalg import Array
 from .reading import is_missing
 from .types import Data
 
-__all__ = ["Labels", "class_names_of", "coded", "labels_of"]
-
 MOST_NAMED = 8  # Messages name so many classes at most.
 
 

@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 from ..errors import ArgumentError
 
-__all__ = ["checks_names", "meant"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 # What others, or habit, call the arguments here. The first that a function has is meant.
 SYNONYMS = {
@@ -61,8 +59,57 @@ SYNONYMS = {
     "y_train": ("Y",),
     "y": ("Y", "Ynew"),
 }
+OF_MODELS = {
+    "elbo": "log_likelihood()",
+    "fit": "optimize()",
+    "Gaussian_noise": "a latent function of its own, or a parameter of m.likelihood,",
+    "inducing_inputs": "Z",
+    "inducing_points": "Z",
+    "inducing_variable": "Z",
+    "kern": "kernels, which has one for each latent,",
+    "kernel": "kernels, which has one for each latent,",
+    "log_marginal_likelihood": "log_likelihood(), the bound on it,",
+    "mean_function": "mean_functions, which has one for each latent,",
+    "num_inducing": "len(m.Z)",
+    "plot_f": "plot_latents()",
+    "plot_mean": "plot_effects(input)",
+    "predict_f": "predict_latents(Xnew)",
+    "predict_log_density": "log_predictive_density(Xnew, Ynew)",
+    "predict_noiseless": "predict_latents(Xnew)",
+    "predict_y": "predict(Xnew)",
+    "sample_y": "posterior_samples(Xnew)",
+    "score": "log_predictive_density(Xnew, Ynew).mean()",
+    "save_model": "save(path)",
+    "to_dict": "save(path)",
+    "training_loss": "objective_function()",
+    "trainable_parameters": "summary()",
+}
+"""What other libraries call what a model has under another name."""
+OF_PREDICTIVES = {
+    "density": "pdf(y)",
+    "draw": "sample(size)",
+    "draws": "sample(size)",
+    "log_density": "logpdf(y)",
+    "log_prob": "logpdf(y)",
+    "logpmf": "logpdf(y)",
+    "percentile": "ppf(q)",
+    "pmf": "pdf(y)",
+    "prob": "pdf(y)",
+    "quantile": "ppf(q)",
+    "quantiles": "ppf(q)",
+    "rmst": "restricted_mean(horizon)",
+    "rvs": "sample(size)",
+    "sd": "variance ** 0.5",
+    "std": "variance ** 0.5",
+    "stddev": "variance ** 0.5",
+    "survival": "sf(t)",
+    "survival_function": "sf(t)",
+    "var": "variance",
+}
+"""What other libraries call what a predictive distribution has under another name."""
+# These belong into metadata; KEYS has the names that metadata use for those of other libraries.
 IN_METADATA = ("censored", "censoring", "exposure", "sample_weight", "weights")
-KEYS = {"censoring": "censored", "sample_weight": "weights"}  # other names of such values
+KEYS = {"censoring": "censored", "sample_weight": "weights"}
 
 
 def meant(name: str, known: Collection[str]) -> str | None:

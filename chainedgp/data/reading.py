@@ -14,20 +14,6 @@ from ..errors import InputError
 from ..linalg import Array
 from .types import Data
 
-__all__ = [
-    "SECONDS",
-    "dates_in",
-    "durations_in",
-    "floats_in",
-    "holds_nothing",
-    "is_missing",
-    "kind_of",
-    "label_of",
-    "since",
-    "span_of",
-    "unit_of",
-]
-
 SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
 """Units of dates and durations."""
 UNITS_SPANNED = 3.0  # The data span so many units at least; smaller ones are taken for less.
@@ -140,6 +126,34 @@ def dates_in(given: Data, it: str) -> tuple[np.ndarray, bool]:
     if zoned:
         entries = [None if entry is None else _in_utc(entry) for entry in entries]
     return np.array(entries, dtype="datetime64[us]"), zoned
+
+
+def zone_in(given: Data) -> str:
+    """The name of the time zone of dates, "UTC" where they have none, or several.
+
+    A zone that is no place has a name such as "UTC+01:00".
+    """
+    kind: Any = getattr(given, "dtype", None)
+    zone = getattr(kind, "tz", None) or getattr(kind, "time_zone", None)  # pandas and polars
+    if isinstance(zone, str):
+        return zone
+    if zone is None:
+        held = np.asarray(given)
+        entries = held.tolist() if held.dtype.kind == "O" else []
+        found = {_zone_name(entry.tzinfo) for entry in entries if getattr(entry, "tzinfo", None)}
+        return found.pop() if len(found) == 1 else "UTC"
+    return _zone_name(zone)
+
+
+def _zone_name(zone: Any) -> str:
+    """The name of a zone of Python or of pytz."""
+    name = getattr(zone, "key", None) or getattr(zone, "zone", None)
+    if name:
+        return str(name)
+    offset = zone.utcoffset(None)
+    minutes = 0 if offset is None else round(offset.total_seconds() / 60)
+    sign = "-" if minutes < 0 else "+"
+    return f"UTC{sign}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}" if minutes else "UTC"
 
 
 def _starts_of(periods: Any) -> np.ndarray:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from ..errors import InputError
 from ..linalg import Array
 from .columns import Columns
 from .frames import (
+    BESIDE,
     CLASSES,
     COLUMNS,
     check_numbers,
@@ -24,20 +26,7 @@ from .frames import (
 )
 from .labels import coded
 from .types import Data, Keywords, Metadata
-
-__all__ = [
-    "WEIGHTS",
-    "Expected",
-    "Rows",
-    "Selection",
-    "TakesRows",
-    "as_inputs",
-    "as_metadata",
-    "as_row_values",
-    "as_targets",
-    "is_dask",
-    "rows_of",
-]
+from .unsaid import telling
 
 WEIGHTS = "weights"
 BLOCK = 2**16  # So many rows are searched for NaN at a time: a memmap stays on disk.
@@ -176,6 +165,11 @@ class Rows:
         """The metadata as a user gives them, weights among them."""
         return {**self.metadata, **({} if self.weights is None else {WEIGHTS: self.weights})}
 
+    @cached_property
+    def telling(self) -> tuple[str, ...]:
+        """Names of the metadata that say something of the rows; see `unsaid.telling`."""
+        return telling(self.metadata)
+
     def __getitem__(self, rows: Selection) -> Rows:
         """Some of the rows, by a slice, numbers or booleans; a slice of a memmap is a memmap."""
         weights = None if self.weights is None else self.weights[rows]
@@ -198,11 +192,18 @@ class Rows:
         if self.weights is None:
             return self.thinned(most)
         weights = np.asarray(self.weights, dtype=float)
+        if not weights.any():  # Only a sample of rows can be so: a whole data set is refused.
+            return self.thinned(most)
         whole = bool(np.all(weights == np.round(weights)))
         count = int(min(most, weights.sum() if whole else 10 * np.count_nonzero(weights)))
         ends = np.cumsum(weights)
         middles = (np.arange(count) + 0.5) * (ends[-1] / count)
         return self[np.minimum(np.searchsorted(ends, middles), self.num_rows - 1)]
+
+    def counting(self) -> Rows:
+        """The rows whose weight is not 0; all, if none has one."""
+        some = None if self.weights is None else np.asarray(self.weights) > 0.0
+        return self if some is None or some.all() or not some.any() else self[some]
 
     def chunks(self, size: int) -> list[slice]:
         """Slices of `size` rows each, the last perhaps shorter, that together are all rows."""
@@ -363,7 +364,7 @@ def as_metadata(
 
 def as_row_values(value: Data, name: str, rows: int, unbounded: bool = False) -> Array:
     """One value per row (n,), a scalar repeated; infinite ones only where `unbounded`."""
-    array = _as_float(value, name)
+    array = _as_float(value, name, BESIDE)
     if array.ndim == 0:
         array = np.full(rows, float(array))
     if array.ndim == 2 and array.shape[1] == 1:

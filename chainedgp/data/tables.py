@@ -11,8 +11,6 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Table"]
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Table:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import re
+import zoneinfo
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,11 +16,10 @@ from .column import Column
 from .reading import SECONDS, dates_in, durations_in, kind_of, since
 from .types import Data
 
-__all__ = ["Date", "Duration"]
-
 SEASONS = {"hour": 3600.0, "day": 86400.0, "week": 7 * 86400.0, "month": 365.25 * 7200.0}
 SEASONS["year"] = 12 * SEASONS["month"]
 """Periods of dates by name, in seconds."""
+OFFSET = r"UTC([+-]\d\d):(\d\d)"  # A zone that is a difference to UTC, and no place.
 
 
 @dataclass(frozen=True)
@@ -27,17 +28,27 @@ class Date(Column):
 
     start : ISO date and time of 0. unit : "seconds", "minutes", "hours" or "days".
     zoned : whether dates have a time zone; their numbers are then those of UTC.
+    zone : its name, "Europe/Paris" or "UTC+01:00", in which dates come back.
     """
 
     start: str
     unit: str
     zoned: bool = False
+    zone: str = "UTC"
     kind: ClassVar[str] = "date"
 
     @property
     def words(self) -> str:
         """How it was read, for people."""
-        return f"date, in {self.unit} since {self._start}{' UTC' if self.zoned else ''}"
+        if not self.zoned:
+            return f"date, in {self.unit} since {self._start}"
+        shown = "" if self.zone == "UTC" else f", shown in the time of {self.zone}"
+        return f"date, in {self.unit} since {self._start} UTC{shown}"
+
+    @property
+    def time_zone(self) -> datetime.tzinfo:
+        """The zone in which dates are shown; UTC where they have none, or one unknown here."""
+        return _zone(self.zone) if self.zoned else datetime.UTC
 
     @property
     def _start(self) -> str:
@@ -65,24 +76,40 @@ class Date(Column):
         if isinstance(value, int | float | np.number) and not isinstance(value, np.timedelta64):
             return float(value)
         try:
-            dates, _ = dates_in(np.array([value], dtype=object), f"column {self.name!r}")
+            dates, zoned = dates_in(np.array([value], dtype=object), f"column {self.name!r}")
         except (TypeError, ValueError):
             raise InputError(
                 f"column {self.name!r} has dates, and {value!r} is none. Give a date, a text such "
                 f"as '2024-12-31', or a number of {self.unit} since {self._start}."
             ) from None
+        if self.zoned and not zoned:  # A date without a zone is one of the table's own zone.
+            dates = np.array([self._in_utc(dates.astype("datetime64[us]")[0])])
         return float(since(dates, np.datetime64(self.start, "s"), self.unit)[0])
 
+    def _in_utc(self, local: np.datetime64) -> np.datetime64:
+        """A moment of the zone in UTC; beyond the years of Python the zone is taken for UTC."""
+        moment = local.item()
+        if not isinstance(moment, datetime.datetime):
+            return local
+        offset = moment.replace(tzinfo=self.time_zone).utcoffset() or datetime.timedelta()
+        return np.datetime64(moment, "us") - np.timedelta64(offset, "us")
+
     def shown(self, value: float) -> str:
-        """A date, with a time of the day where the unit is shorter than a day."""
-        date = str(self._moments(np.array([value]))[0].astype("datetime64[s]"))
+        """A date of its zone, with a time of the day where the unit is shorter than a day."""
+        moment = self._moments(np.array([value]))[0]
+        if self.zoned:
+            there = _with_zone(moment.item(), self.time_zone)
+            if isinstance(there, datetime.datetime):
+                moment = np.datetime64(there.replace(tzinfo=None), "us")
+        date = str(moment.astype("datetime64[s]"))
         return date[:-9] if self.unit == "days" else date.replace("T", " ")
 
     def back(self, values: Array) -> np.ndarray:
-        """Dates; where there was a time zone they are Python's, in UTC, as numpy's have no zone."""
+        """Dates; where there was a time zone they are Python's, in it, as numpy's have no zone."""
         moments = self._moments(values)
         if self.zoned:
-            return np.array([_with_zone(moment) for moment in moments.tolist()], dtype=object)
+            zone = self.time_zone
+            return np.array([_with_zone(moment, zone) for moment in moments.tolist()], dtype=object)
         return _in_nanoseconds(moments)
 
     def _moments(self, values: Array) -> np.ndarray:
@@ -92,14 +119,27 @@ class Date(Column):
         return moments
 
     def period(self, value: object) -> float:
-        """The length of a season: by name, as a duration, or as a number in the unit."""
-        if isinstance(value, str):
-            if value not in SEASONS:
-                raise InputError(
-                    f"periodic[{self.name!r}] must be one of {', '.join(map(repr, SEASONS))}, a "
-                    f"duration, or a number of {self.unit}; got {value!r}."
-                )
+        """The length of a season: by name, or as a duration.
+
+        A number is refused: its unit would be that of the table, which a longer table changes, and
+        12 for a column of months looks like a year.
+        """
+        if isinstance(value, str) and value in SEASONS:
             return SEASONS[value] / SECONDS[self.unit]
+        names = ", ".join(map(repr, SEASONS))
+        if isinstance(value, int | float | np.number) and not isinstance(
+            value, bool | np.timedelta64
+        ):
+            raise InputError(
+                f"periodic[{self.name!r}] is {value!r}, a number without a unit, but the column "
+                f"has dates. Name the season, {names} (a year for 12 months), or give its length: "
+                f"numpy.timedelta64({max(1, round(float(value)))}, 'D') if days are meant."
+            )
+        if isinstance(value, str):
+            raise InputError(
+                f"periodic[{self.name!r}] must be one of {names}, or a duration such as "
+                f"pandas.Timedelta('7D'); got {value!r}."
+            )
         return _length(self, value)
 
 
@@ -158,6 +198,25 @@ def _in_nanoseconds(times: np.ndarray) -> np.ndarray:
     return found if kept.all() else times
 
 
-def _with_zone(moment: datetime.datetime | int | None) -> object:
-    """A moment of UTC that says so; one beyond the years of Python has no way to."""
-    return moment.replace(tzinfo=datetime.UTC) if isinstance(moment, datetime.datetime) else moment
+def _with_zone(moment: datetime.datetime | int | None, zone: datetime.tzinfo) -> object:
+    """A moment of UTC in a zone; one beyond the years of Python has no way to say so."""
+    if not isinstance(moment, datetime.datetime):
+        return moment
+    in_utc = moment.replace(tzinfo=datetime.UTC)
+    try:
+        return in_utc.astimezone(zone)
+    except OverflowError:
+        return in_utc
+
+
+def _zone(name: str) -> datetime.tzinfo:
+    """A zone by its name; UTC where this computer does not know it."""
+    if found := re.fullmatch(OFFSET, name):
+        hours, minutes = int(found[1]), int(found[1][0] + found[2])
+        return datetime.timezone(datetime.timedelta(hours=hours, minutes=minutes))
+    if name == "UTC":
+        return datetime.UTC
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return datetime.UTC

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import polars
     from scipy.stats import rv_continuous, rv_discrete
 
-__all__ = ["Data", "FilePath", "Frame", "Keywords", "Metadata", "ScipyFamily", "Seed", "Value"]
-
 Data: TypeAlias = ArrayLike
 """What numpy reads: arrays, memmaps, lists, numbers, data frames, series and Dask arrays."""
 Metadata: TypeAlias = Mapping[str, Data] | None

@@ -33,8 +33,8 @@ __all__ = [
 ]
 
 FOLDER_VARIABLE = "CHAINEDGP_DATA"
-CENSORED_SHARE = 0.2
-LAST_TIME = 300.1  # the time at which the study ends in the paper's script: later ones are censored
+CENSORED_SHARE = 0.2  # As in the paper, this share of the survival times is censored at random.
+LAST_TIME = 300.1  # The study ends at this time in the paper's script: later ones are censored.
 
 # Each protocol: number of rows, sd of the noise, whether it replaces y, whether |y| + 0.01 follows.
 _CORRUPTION = {

@@ -21,8 +21,6 @@ from ..posterior.sums import Setting, Task
 from .ledger import MADE_IN, Origin, Weights
 from .messages import Call, Parts, TaskMessage, pickled
 
-__all__ = ["Reading", "ShardActor"]
-
 R = TypeVar("R")
 
 

@@ -16,16 +16,7 @@ if TYPE_CHECKING:
     import dask.array as da
     from dask.delayed import Delayed
 
-__all__ = [
-    "Predict",
-    "as_dask",
-    "blocks_of",
-    "map_blocks",
-    "row_values",
-    "split_rows",
-    "with_checked_blocks",
-]
-
+NUMBERS = "biuf"  # The kinds of dtypes that are numbers.
 Predict = Callable[..., Array | list[Array] | tuple[Array, ...]]  # at the rows X of a block
 
 
@@ -52,23 +43,32 @@ def as_dask(value: Data, name: str, rows: int | None = None, unknown: bool = Fal
 
 
 def with_checked_blocks(array: da.Array, name: str) -> da.Array:
-    """The same Dask array; computing a block that has not the shape it says is an InputError."""
+    """The same Dask array; computing a block that is not what it says is an InputError."""
     if array.dtype == object:
         return array
     import dask.array as da
 
-    return da.map_blocks(_checked, array, name, dtype=array.dtype, meta=array._meta)
+    # Blocks of a pandas series, which `from_array` makes of one, are read as arrays.
+    plain = isinstance(array._meta, np.ndarray)
+    meta = array._meta if plain else np.empty((0,) * array.ndim, array.dtype)
+    return da.map_blocks(_checked, array, name, dtype=array.dtype, meta=meta)
 
 
 def _checked(block: Array, name: str, block_info: Any = None) -> Array:
-    """A block as it is, where it has the shape that its Dask array says."""
+    """A block as it is, where it has the shape that its Dask array says, and numbers."""
     if not block_info:
         return block
-    said, found = tuple(block_info[None]["chunk-shape"]), np.shape(block)
-    if found == said:
-        return block
-    place, first = block_info[None]["chunk-location"], block_info[None]["array-location"][0][0]
+    own = block_info[None]
+    said: object = tuple(own["chunk-shape"])
+    found = np.shape(block)
+    dtype, said_dtype = np.asarray(block).dtype, np.dtype(own["dtype"])
+    numbers = dtype.kind in NUMBERS or said_dtype.kind not in NUMBERS
+    if found == said and numbers:
+        return block if isinstance(block, np.ndarray) else np.asarray(block)
+    place, first = own["chunk-location"], own["array-location"][0][0]
     what = "is None" if block is None else f"has shape {found}"
+    if found == said:
+        what, said = f"has dtype {dtype}", said_dtype
     raise InputError(
         f"the block of {name} that begins with row {first} {what}; its Dask array says {said}. "
         f"Look at it by {name}.blocks{[*place]}.compute()."
@@ -85,6 +85,10 @@ def row_values(metadata: Metadata, rows: int | None) -> dict[str, Data]:
         if is_dask(value) or np.ndim(value):
             name = f"Y_metadata[{key!r}]"
             value = with_checked_blocks(as_dask(value, name, rows), name)
+            if value.ndim == 2 and value.shape[1] != 1:
+                raise InputError(
+                    f"{name} must be a scalar or have one value per row; got shape {value.shape}."
+                )
             value = value[:, 0] if value.ndim == 2 else value
         values[key] = value
     return values

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
     from distributed import Client
 
-__all__ = ["DaskEvaluator", "distribute"]
-
 # About so many rows come to the head, which makes starting values and inducing inputs from them.
 SAMPLE_ROWS = 10_000
 ATTEMPTS = 5  # So often in one pass the rows of a lost worker are given to another.

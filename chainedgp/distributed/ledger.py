@@ -14,8 +14,6 @@ from ..posterior.sites import SetName, Sites
 from ..posterior.sums import Task
 from .messages import TaskMessage
 
-__all__ = ["MADE_IN", "Ledger", "Origin", "Pass", "Recipe"]
-
 SLOTS = 64  # The head remembers the origin of so many sets of sites; older ones are merged.
 MOST_NODES = 8  # Frozen node levels are made again from at most so many evaluations.
 

@@ -22,8 +22,6 @@ from ..posterior.family import PosteriorFamily
 from ..posterior.sparse import Projector
 from ..posterior.sums import Request, Setting
 
-__all__ = ["Call", "Parts", "SettingMessage", "TaskMessage", "pickled", "small"]
-
 Parts = list[tuple[Kernel, MeanFunction]]  # There is one pair for each latent.
 Call = tuple[Callable[..., Any], tuple[Any, ...]]  # It names an actor's method and its arguments.
 

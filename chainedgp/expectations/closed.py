@@ -17,11 +17,9 @@ from scipy.special import ndtr
 
 from ..linalg import Array
 
-__all__ = ["expected_log1p_square", "expected_softplus"]
-
 _SQRT_PI = float(np.sqrt(np.pi))
 _SQRT_2PI = float(np.sqrt(2.0 * np.pi))
-_CHUNK = 8192  # points are evaluated so many at a time, so that temporaries stay in cache
+_CHUNK = 8192  # So many points are evaluated at a time: temporaries stay in the cache.
 
 
 # -- E softplus(x), x Gaussian -----------------------------------------------------------------
@@ -89,7 +87,7 @@ def _softplus_chunk(mean: Array, variance: Array, out: Array, tau: Array, p: Arr
 
 # The series is summed as _BLOCKS polynomials with _POWERS coefficients each, by one product.
 _POWERS, _BLOCKS = 8, 5
-_ORDER = _POWERS * _BLOCKS  # Weideman's N, the terms of his series: 40 are exact to rounding
+_ORDER = _POWERS * _BLOCKS  # Weideman's series has N terms: 40 are exact to rounding.
 _L = float(np.sqrt(_ORDER / np.sqrt(2.0)))
 
 
@@ -157,7 +155,7 @@ def expected_log1p_square(mean: Array, variance: Array) -> tuple[Array, Array, A
     return value, dmean, dvariance
 
 
-_SMALL = 1e-4  # below this E[x²] three terms of the series do: the next is 1e-12 of the value
+_SMALL = 1e-4  # Where E[x²] is below this, three terms do: the next is 1e-12 of the value.
 _LOCAL = threading.local()
 
 

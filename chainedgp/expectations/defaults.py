@@ -12,13 +12,17 @@ from ..data.types import Keywords, Value
 from ..linalg import Array, Booleans, Indices
 from . import quadrature
 
-__all__ = ["Expected", "merged", "packed"]
-
 Arrays = tuple[Array, ...]
 Averages = tuple[Array, Array, Array, Array]
 
-USUAL: dict[int, tuple[int, ...]] = {2: (5, 8, 12, 20), 3: (5, 8, 12)}
+USUAL: dict[int, tuple[int, ...]] = {2: (4, 6, 8, 12, 20), 3: (4, 6, 8, 12)}
 """Nodes per dimension that are tried for a density alone of two or three latents."""
+ROUGH = 6
+"""Nodes per dimension where starts are compared. An even number has none in the middle, so that a
+density that is narrower than the grid seems worse than it is and not better."""
+UNRESOLVED: dict[int, int] = {2: 21, 3: 13}
+"""Nodes per dimension of rows that none of these serve: more than of any other row, so that they
+are known by their number."""
 
 
 def packed(
@@ -148,16 +152,33 @@ class Expected:
         `expected_log_density` of variances (n, b), `joint_expected_log_density` of covariances
         (n, b, b). Rows with the same number are evaluated together.
         """
-        formula = self._formula(variances)
-        least = int(np.min(nodes))
-        if least == np.max(nodes):
-            return formula(y, means, variances, nodes=least, **kw)
-        parts, levels = [], np.unique(nodes)
-        for level in levels:
+        usual = self._formula(variances)
+        # Where nodes were tried and serve, derivatives follow from values of the density.
+        by_trial = self._nothing_known and np.ndim(nodes) > 0
+        resolved = USUAL[means.shape[1]][-1] if by_trial else 0
+        parts = []
+        for level in np.unique(nodes):
+            formula: Callable[..., Averages] = self._by_values if level <= resolved else usual
             rows = np.flatnonzero(nodes == level)
+            if not np.ndim(nodes) or len(rows) == len(y):
+                return formula(y, means, variances, nodes=int(level), **kw)
             own = y[rows], means[rows], variances[rows]
             parts.append((rows, formula(*own, nodes=int(level), **rows_of(kw, rows))))
         return merged(parts)
+
+    def _by_values(
+        self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
+    ) -> Averages:
+        """The quadrature engine where nodes resolve the density: no derivative in latents."""
+
+        def log_p(rows: slice, *latents: Array) -> Array:
+            return self.log_density(y[rows], *latents, **rows_of(kw, rows))
+
+        def dtheta(rows: slice, *latents: Array) -> Arrays:
+            return self.dlog_density_dtheta(y[rows], *latents, **rows_of(kw, rows))
+
+        rule, extra = quadrature.rule_for(means.shape[1], nodes), len(self.parameter_keys)
+        return quadrature.expectation_by_values(log_p, dtheta, means, variances, rule, extra)
 
     def _formula(self, variances: Array) -> Callable[..., Averages]:
         """What computes the expectation under variances (n, b), or covariances (n, b, b)."""
@@ -179,17 +200,31 @@ class Expected:
         return self._levels_of(variances)(y, means, variances, kw)[0]
 
     def unmet(self, y: Array, means: Array, variances: Array, **kw: Value) -> Booleans:
-        """Rows (n,) of booleans whose tolerance no level of `required_nodes` meets, by trying."""
-        beyond = self._levels_of(variances)(y, means, variances, kw)[1]
+        """Rows (n,) of booleans whose tolerance no level of `required_nodes` meets, by trying.
+
+        It is 1e-6; of a density of which nothing is known 1e-4.
+        """
+        nodes, beyond = self._levels_of(variances)(y, means, variances, kw)
+        trial, b = self._trial(y, means, variances, kw), means.shape[1]
+        if self._nothing_known:
+            open_: Indices = np.flatnonzero(nodes == UNRESOLVED[b])
+            one, two = (trial(open_, k)[:, 0] for k in (USUAL[b][-1], UNRESOLVED[b]))
+            beyond[open_] = ~(np.abs(one - two) <= quadrature.ROUGHLY)
+            return beyond
         rows = np.flatnonzero(beyond)
         if rows.size:
-            beyond[rows] = quadrature.all_fail(self._trial(y, means, variances, kw), rows)
+            beyond[rows] = quadrature.all_fail(trial, rows)
         return beyond
 
     @property
     def tries_nodes(self) -> bool:
         """Whether `required_nodes` tries several levels on some rows, each at its full cost."""
         return self._nothing_known or 0 < len(self.node_limits) < len(quadrature.LEVELS)
+
+    @property
+    def few_nodes(self) -> int | None:
+        """Nodes per dimension of rough fits, where it takes trials to know them; else None."""
+        return ROUGH if self._nothing_known else None
 
     @property
     def _nothing_known(self) -> bool:
@@ -229,11 +264,12 @@ class Expected:
         self, y: Array, means: Array, variances: Array, kw: Keywords
     ) -> tuple[Indices, Booleans]:
         """Nodes (n,) where nothing is known but whether any are needed: at most the usual ones."""
-        none = np.zeros(len(means), dtype=bool)
+        b, none = means.shape[1], np.zeros(len(means), dtype=bool)
         if self._nothing_known:
-            levels, trial = USUAL[means.shape[1]], self._trial(y, means, variances, kw)
-            return quadrature.tried(trial, np.arange(len(means)), levels), none
-        usual = 12 if means.shape[1] == 3 else 20
+            trial = self._trial(y, means, variances, kw)
+            nodes, served = quadrature.settled(trial, len(means), USUAL[b])
+            return np.where(served, nodes, UNRESOLVED[b]), none
+        usual = 12 if b == 3 else 20
         level = quadrature.LEVELS[0] if self.is_exact(variances) else usual
         return np.full(len(means), level), none
 
@@ -250,10 +286,10 @@ class Expected:
 
     def _trial(
         self, y: Array, means: Array, variances: Array, kw: Keywords
-    ) -> Callable[[Array, int], Array]:
+    ) -> Callable[[Indices, int], Array]:
         """The `sums` for `quadrature.tried`: what must agree between two levels of nodes."""
 
-        def sums(rows: Array, nodes: int) -> Array:
+        def sums(rows: Indices, nodes: int) -> Array:
             """Values and their slopes in the means at some rows, (len(rows), k)."""
             targets, own = y[rows], rows_of(kw, rows)
             formula = self._formula(variances)
@@ -265,7 +301,7 @@ class Expected:
                 return self.log_density(targets[block], *latents, **rows_of(own, block))
 
             rule = quadrature.rule_for(means.shape[1], nodes)
-            return quadrature.weighted_sums(log_p, means[rows], variances[rows], rule)
+            return quadrature.trial_sums(log_p, means[rows], variances[rows], rule)
 
         return sums
 

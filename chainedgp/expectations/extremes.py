@@ -24,19 +24,6 @@ from scipy.special import expit, gammaln, logit, zeta
 
 from ..linalg import Array
 
-__all__ = [
-    "BOTTOM",
-    "HIGHEST",
-    "LOWEST",
-    "TOP",
-    "Variate",
-    "gev_moments",
-    "linked_shape",
-    "quantile",
-    "shape_latent",
-    "variate",
-]
-
 TOP = 14.0
 """The pivot of ξ < 0. An extreme value exceeds it with probability e^{−14} = 8.3e-7, at most once
 in 1.2 million years if it is the largest of a year."""
@@ -44,8 +31,9 @@ BOTTOM = 4.0
 """The pivot of ξ > 0 is −BOTTOM: an extreme value is below it with probability exp(−e⁴) = 2e-24."""
 LOWEST, HIGHEST = -0.5, 1.0
 """Shapes lie between: below −½ maximum likelihood is not regular, from 1 on there is no mean."""
-FARTHEST = 1e100  # |z| above this is taken for this: squares stay finite.
-SMALL = 0.05  # Power series are used for arguments below this size.
+FARTHEST = 1e100  # A larger |z| is taken for this one: squares stay finite.
+NO_SHAPE = 1e-150  # Shapes nearer to 0 than this are taken for this.
+SMALL = 0.05  # Power series of 14 terms are used for arguments below this size.
 _TERMS = np.arange(14)
 _INNER = (-1.0) ** (_TERMS + 1) * (_TERMS + 1.0) / (_TERMS + 2.0)
 _OUTER = 1.0 / (np.cumprod(np.maximum(_TERMS, 1.0)) * (_TERMS + 2.0))
@@ -97,20 +85,24 @@ class Variate(NamedTuple):
     def in_shape(self) -> tuple[Array, Array]:
         """Derivatives of w and of log s in ξ at a fixed z."""
         z, xi, u = self.inner, self.shape, self.u
-        x = xi * z
+        x = np.asarray(xi * z)
         with np.errstate(all="ignore"):
-            curve = _over(x, _INNER, (x / (1.0 + x) - np.log1p(x)) / (x * x))
-        dw, dlog_s = z * z * curve, -z * self.s_inner
-        if not np.any(u):
-            return dw, dlog_s
-        p = _pivot(xi)
-        x = xi * p
-        with np.errstate(all="ignore"):
-            dz0 = p * p * _over(x, _OUTER, (x * np.exp(x) - np.expm1(x)) / (x * x))
-        du, rest = -p * u - self.s_inner * dz0, 1.0 - xi * u
+            inside = x * self.s_inner - np.log1p(x)
+            dw, dlog_s = np.asarray(inside / (xi * xi)), np.asarray(-z * self.s_inner)
+        small = np.abs(x) < SMALL
+        dw[small] = np.broadcast_to(z, x.shape)[small] ** 2 * _series(_INNER, x[small])
         outside = u != 0.0
-        dw = np.where(outside, du * rest - 0.5 * u * u, dw)
-        return dw, np.where(outside, -p - (u + xi * du) / rest, dlog_s)
+        if np.any(outside):
+            xi, u = np.broadcast_to(xi, u.shape)[outside], u[outside]
+            p = _pivot(xi)
+            x = xi * p
+            with np.errstate(all="ignore"):
+                dz0 = p * p * _over(x, _OUTER, (x * np.exp(x) - np.expm1(x)) / (x * x))
+            s_inner = np.broadcast_to(self.s_inner, outside.shape)[outside]
+            du, rest = -p * u - s_inner * dz0, 1.0 - xi * u
+            dw[outside] = du * rest - 0.5 * u * u
+            dlog_s[outside] = -p - (u + xi * du) / rest
+        return dw, dlog_s
 
 
 def _pivot(xi: Array) -> Array:
@@ -120,17 +112,21 @@ def _pivot(xi: Array) -> Array:
 def variate(z: Array, xi: Array) -> Variate:
     """w(z) at shape ξ, which broadcast; see the module."""
     xi = np.asarray(xi, dtype=float)
+    xi = np.where(np.abs(xi) < NO_SHAPE, NO_SHAPE, xi)  # log1p(ξz)/ξ is then z to rounding.
     z, p = np.clip(z, -FARTHEST, FARTHEST), _pivot(xi)
-    end = p * _ratio(np.expm1(xi * p), xi * p)
-    inner = np.where(xi < 0.0, np.minimum(z, end), np.maximum(z, end))
+    side, end = np.sign(p), np.expm1(xi * p) / xi  # It is side · z that may not go beyond the end.
+    inner = side * np.minimum(side * z, side * end)
     x = xi * inner
     log1p = np.log1p(x)
-    w, log_s, s = inner * _ratio(log1p, x), -log1p, 1.0 / (1.0 + x)
+    w, log_s, s = log1p / xi, -log1p, 1.0 / (1.0 + x)
     u = z - inner
-    if np.any(u):
-        u = u * s
-        w = w + u * (1.0 - 0.5 * xi * u)
-        log_s = log_s + np.log1p(-xi * u)
+    beyond = u != 0.0
+    if np.any(beyond):  # Mostly these are few.
+        w, log_s, u = np.asarray(w), np.asarray(log_s), np.asarray(u)
+        shape, own = np.broadcast_to(xi, u.shape)[beyond], u[beyond] * s[beyond]
+        u[beyond] = own
+        w[beyond] += own * (1.0 - 0.5 * shape * own)
+        log_s[beyond] += np.log1p(-shape * own)
     return Variate(w, log_s, inner, s, u, xi)
 
 
@@ -139,8 +135,8 @@ def quantile(w: Array, xi: Array) -> Array:
     xi = np.asarray(xi, dtype=float)
     p = _pivot(xi)
     inner = np.where(xi < 0.0, np.minimum(w, p), np.maximum(w, p))
-    x, rest = xi * inner, w - inner
     with np.errstate(all="ignore"):
+        x, rest = xi * inner, np.where(np.equal(w, inner), 0.0, w - inner)  # Both may be infinite.
         # Of w − p = u − ½ ξ u² the root that is small where w is near p.
         root = np.sqrt(1.0 - 2.0 * xi * rest)
         u = np.where(np.isinf(rest), rest, 2.0 * rest / (1.0 + root))

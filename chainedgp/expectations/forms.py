@@ -12,8 +12,6 @@ from ..data.types import Value
 from ..linalg import Array
 from .defaults import Averages, Expected, packed
 
-__all__ = ["Form", "Latents", "OneForm"]
-
 
 class Latents(NamedTuple):
     """Gaussian latents of n rows: means and variances (b, n), covariances (b, b, n) or None."""

@@ -16,26 +16,6 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy.special import ndtri
 
-__all__ = [
-    "LEVELS",
-    "Rule",
-    "all_fail",
-    "cholesky_factors",
-    "choose",
-    "expectation",
-    "expectation_exact_in_last",
-    "gauss_hermite",
-    "monte_carlo_rule",
-    "product_rule",
-    "rotated_expectation",
-    "row_blocks",
-    "rule_for",
-    "sobol_rule",
-    "tried",
-    "weighted_sums",
-    "widened",
-]
-
 LEVELS: tuple[int, ...] = (5, 8, 12, 20, 32, 48, 64)
 """The numbers of nodes per dimension among which `Likelihood.required_nodes` chooses."""
 
@@ -73,6 +53,38 @@ def tried(
     return nodes
 
 
+def settled(
+    sums: Callable[[np.ndarray, int], np.ndarray], num_rows: int, levels: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The level (n,) of each row by how far two after each other differ, and whether one serves.
+
+    sums : as for `tried`, `trial_sums` of a density.
+
+    If sums over a and over b > a nodes differ by d, d is the error of a, and that of b is about
+    d^√(b/a): sums of analytic functions over h nodes converge as e^{−c√h} or faster. So a serves
+    where d < 7e-7, and b where d < SETTLED. From the last two b is taken where d < ROUGHLY. Of
+    rows whose first sum is far below 0, which no good fit has, d is relative to it.
+    """
+    nodes, served = np.full(num_rows, levels[-1]), np.zeros(num_rows, dtype=bool)
+    todo = np.arange(num_rows)
+    last, before = sums(todo, levels[0]), levels[0]
+    for level in levels[1:]:
+        now = sums(todo, level)
+        with np.errstate(invalid="ignore"):
+            gap = np.abs(now - last).max(axis=1) / np.maximum(1.0, LOW * np.abs(now[:, 0]))
+        nodes[todo] = np.where(gap < 7e-7, before, level)
+        served[todo] = gap < (ROUGHLY if level == levels[-1] else SETTLED)
+        left = ~served[todo]
+        todo, last, before = todo[left], now[left], level
+        if not todo.size:
+            break
+    return nodes, served
+
+
+SETTLED, ROUGHLY, LOW = 1e-5, 1e-4, 0.1
+"""See `settled`."""
+
+
 def all_fail(sums: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray) -> np.ndarray:
     """Rows whose first sum changes by over 1e-6 and rounding from the last level to twice as many.
 
@@ -83,8 +95,9 @@ def all_fail(sums: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray) ->
         return ~(np.abs(now - last) <= 1e-6 + 1e-12 * np.abs(now))
 
 
-BLOCK = 2**16
-"""Nodes times rows evaluated at once: the half dozen temporaries of a density stay in cache."""
+BLOCK = 2**14
+"""Nodes times rows evaluated at once: the half dozen temporaries of a density stay in cache, and
+below 128 kB the allocator gives memory back without asking the system for new pages."""
 
 VARIANCE_FLOOR = 1e-20
 """Smallest variance of a node set; below it values and gradients are those at the floor: of the
@@ -132,6 +145,14 @@ class Rule:
         slopes = [(self.weights * x)[..., 0] for x in self.x]
         return _frozen(np.stack([self.weights[..., 0], *slopes]))
 
+    @cached_property
+    def _hermite(self) -> np.ndarray:
+        """Weights w, w x_j, w (x_j² − 1), then w x_j x_k for k < j: (1 + 2b + b(b − 1)/2, h, h)."""
+        x, b = self.x, len(self.x)
+        below = [x[j] * x[k] for j in range(b) for k in range(j)]
+        rows = [np.ones(1), *x, *(xj * xj - 1.0 for xj in x), *below]
+        return _frozen(np.stack([(self.weights * row)[..., 0] for row in rows]))
+
     @property
     def size(self) -> int:
         """Number of nodes of the whole rule."""
@@ -167,10 +188,23 @@ class Rule:
 
         An array that does not vary along a node axis is not expanded: the weights are summed.
         """
+        return self._summed(
+            self._value_and_slopes if j is None else self._value_and_slope[j], values
+        )
+
+    def hermite_sums(self, values: np.ndarray, pairs: bool) -> np.ndarray:
+        """Sums with Hermite polynomials, Σ w a, Σ w x_j a and Σ w (x_j² − 1) a over the nodes.
+
+        pairs : whether Σ w x_j x_k a, k < j, come after them. Returns (1 + 2b, n), or b(b − 1)/2
+            more.
+        """
+        return self._summed(self._hermite[: None if pairs else 1 + 2 * len(self.x)], values)
+
+    def _summed(self, weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Σ over the nodes with each of the weights (k, h, h): (k, n)."""
         grid = self.weights.shape[:-1]
         values = values.reshape((1,) * (len(grid) + 1 - values.ndim) + values.shape)
         flat = tuple(k + 1 for k, size in enumerate(values.shape[:-1]) if size != grid[k])
-        weights = self._value_and_slopes if j is None else self._value_and_slope[j]
         if flat:
             weights = weights.sum(axis=flat, keepdims=True)
         return weights.reshape(len(weights), -1) @ values.reshape(-1, values.shape[-1])
@@ -342,11 +376,7 @@ def expectation_exact_in_last(
     means (n, b), variances (n, b) or covariances (n, b, b), nodes per dimension of b − 1.
     lightest : nodes of a dimension that weigh less are left out, where the integral grows slowly.
     """
-    single = variances.ndim == 2
-    if single:
-        R = np.sqrt(np.maximum(variances.T, VARIANCE_FLOOR))
-    else:
-        R = cholesky_factors(variances)
+    single, R = variances.ndim == 2, _scales(variances)
     last = R[-1] if single else R[-1, -1]
     spread, rule = last * last, _last_at_mean(means.shape[1], nodes, lightest)
     value, dmeans, dR, extra = _rotated_sums(
@@ -400,14 +430,84 @@ def _through_cholesky(R: np.ndarray, dR: np.ndarray) -> np.ndarray:
     return R_inv.swapaxes(1, 2) @ (P + P.swapaxes(1, 2)) @ R_inv
 
 
-def weighted_sums(
+def expectation_by_values(
+    log_p: Callable[..., np.ndarray],
+    dtheta: Callable[..., tuple[np.ndarray, ...]],
+    means: np.ndarray,
+    variances: np.ndarray,
+    rule: Rule,
+    num_extra: int = 0,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """`expectation` without derivatives of log p in the latents, where the nodes resolve it.
+
+    With a(x) = log p(m + R x), V = R Rᵀ, integrals by parts give
+
+        dE/dm = R⁻ᵀ E[x a],    dE/dV = ½ R⁻ᵀ E[(x xᵀ − I) a] R⁻¹
+
+    (Bonnet's and Price's theorems). On h nodes these are right where a is a polynomial of degree
+    2h − 2 and 2h − 3 in each x_j, the sum itself up to 2h − 1. They are derivatives of the
+    integral, and so of the sum as far as it is the integral.
+
+    dtheta : (rows, *latents) -> `num_extra` derivatives in parameters.
+    """
+    n, b = means.shape
+    R, sums, extra = _hermite_sums(log_p, means, variances, rule, dtheta, num_extra)
+    value, first, second = sums[0], sums[1 : 1 + b], sums[1 + b : 1 + 2 * b]
+    if R.ndim == 2:
+        return value, (first / R).T, (0.5 * second / (R * R)).T, extra.T
+    C = np.empty((n, b, b))
+    for j in range(b):
+        C[:, j, j] = second[j]
+        for k in range(j):
+            C[:, j, k] = C[:, k, j] = sums[1 + 2 * b + j * (j - 1) // 2 + k]
+    R_inv = np.linalg.inv(R.transpose(2, 0, 1))
+    dV = 0.5 * (R_inv.swapaxes(1, 2) @ C @ R_inv)
+    return value, np.einsum("njk,jn->nk", R_inv, first)[:, ::-1], dV[:, ::-1, ::-1], extra.T
+
+
+def trial_sums(
     log_p: Callable[..., np.ndarray], means: np.ndarray, variances: np.ndarray, rule: Rule
 ) -> np.ndarray:
-    """Σ w log p and Σ w x_j log p = sqrt(v_j) dE/dm_j, (n, 1 + b), from values of log p alone."""
-    result = np.empty((len(means), 1 + means.shape[1]))
-    with np.errstate(all="ignore"):
-        for rows in row_blocks(len(means), rule.size):
-            values = log_p(rows, *rule.expand(means[rows], variances[rows]))
-            pairs = np.array([rule.sums(values, j) for j in range(means.shape[1])])  # (b, 2, n)
-            result[rows, 0], result[rows, 1:] = pairs[0, 0], pairs[:, 1].T
-    return result
+    """What two levels of nodes are compared by: the sums of `expectation_by_values`, (n, k).
+
+    Those of degree 2 are divided by five: they are no part of a value.
+    """
+    sums = _hermite_sums(log_p, means, variances, rule)[1]
+    sums[1 + means.shape[1] :] *= 0.2
+    return sums.T
+
+
+def _scales(variances: np.ndarray) -> np.ndarray:
+    """R (b, n) of variances (n, b), or (b, b, n) of covariances (n, b, b)."""
+    if variances.ndim == 3:
+        return cholesky_factors(variances)
+    return np.sqrt(np.maximum(variances.T, VARIANCE_FLOOR))
+
+
+def _hermite_sums(
+    log_p: Callable[..., np.ndarray],
+    means: np.ndarray,
+    variances: np.ndarray,
+    rule: Rule,
+    others: Callable[..., tuple[np.ndarray, ...]] | None = None,
+    num_extra: int = 0,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """R of the latents, `Rule.hermite_sums` at m + R x (k, n), averages of others (num_extra, n).
+
+    Of correlated latents the order is reversed in R and in the sums: the first latent, mostly a
+    location, then moves with all axes of the grid, and scales and shapes, whose exponentials cost
+    more, only with some.
+    """
+    n, b = means.shape
+    pairs = variances.ndim == 3
+    order = slice(None, None, -1 if pairs else 1)
+    R = _scales(variances[:, order, order] if pairs else variances)
+    sums, extra = np.empty((1 + 2 * b + pairs * b * (b - 1) // 2, n)), np.empty((num_extra, n))
+    with np.errstate(all="ignore"):  # −inf is a legitimate log-density; the caller judges it
+        for rows in row_blocks(n, rule.size):
+            latents = rule.rotate(means[rows, order], R[..., rows])[order]
+            sums[:, rows] = rule.hermite_sums(log_p(rows, *latents), pairs)
+            if others is not None and num_extra:
+                for k, part in enumerate(others(rows, *latents)):
+                    extra[k, rows] = rule.sums(part)[0]
+    return R, sums, extra

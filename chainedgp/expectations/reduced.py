@@ -23,34 +23,19 @@ from ..linalg import Array, Indices
 from . import quadrature, special
 from .closed import expected_log1p_square, expected_softplus
 
-__all__ = [
-    "LOG_SUM_LIMITS",
-    "Conditional",
-    "expected_hazard_sum",
-    "expected_log_sum",
-    "expected_log_sum_exp",
-    "expected_log_tail",
-    "expected_of_exp",
-    "expected_stirling_sum",
-    "gumbel_hazard",
-    "lean",
-    "log_sum_score",
-    "logistic_hazard",
-    "widest_of_sum",
-]
-
 Arrays = tuple[Array, ...]
 Moments = tuple[Array, Array, Array]
-STEP = np.log(4.0) / 3.0  # the distance of points in u: over three of them t grows four times
-START = -8.0  # the first point u_0: below it the integrand is quadratic in t
+STEP = np.log(4.0) / 3.0  # Points are so far apart in u: over three steps t grows four times.
+START = -8.0  # This is the first point u_0: below it the integrand is quadratic in t.
 Q = np.exp(-STEP)
 # The first two weights get these factors for the points below: geometric series in t and t².
 FIRST = np.linalg.solve([[Q, 1.0], [Q * Q, 1.0]], [1.0 / (1.0 - Q), 1.0 / (1.0 - Q * Q)])
 LOG_SUM_LIMITS = (0.38, 0.9, 1.8, 3.6, 6.4, 10.3, 14.4)
 """Largest variance at which each of `quadrature.LEVELS` gives E log Σ e^f to 1e-6."""
-LIGHTEST = 1e-12  # half of 64 nodes weigh less than this, which is nothing
-MOST_DIFFERENCES = 4  # of more correlated terms scattered nodes serve the terms themselves
-RESTART = 36  # after so many points exponentials are not squared but made anew, to end the rounding
+LIGHTEST = 1e-12  # Nodes of less weight are left out: half of 64 are, and nothing changes.
+# Of more correlated terms than this scattered nodes serve the terms themselves.
+MOST_DIFFERENCES = 4
+RESTART = 36  # After so many points exponentials are made anew: squaring adds up rounding.
 
 
 def nodes_of(mean: Array, variance: Array, nodes: int) -> tuple[Array, Array, Array]:

@@ -13,7 +13,7 @@ from ..linalg import Array
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 HALF_LOG_2PI = 0.5 * LOG_2PI
-_CHUNK = 8192  # points are evaluated so many at a time, so that temporaries stay in cache
+_CHUNK = 8192  # So many points are evaluated at a time: temporaries stay in the cache.
 
 
 def softplus(x: Array) -> Array:
@@ -133,6 +133,13 @@ def rising_excess(a: Array, k: Array | float) -> tuple[Array, Array]:
     (far, far_slope), (near, near_slope) = stirling_remainder(total), stirling_remainder(a)
     value = (total - 0.5) * step - k + far - near
     return value, a * step - k + (0.5 * k + a * far_slope) / total - near_slope
+
+
+def scaled(log_scale: Array, z: Array) -> Array:
+    """e^log_scale z; 0 and infinite z stay what they are, where the factor is infinite or 0."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = np.exp(log_scale) * z
+    return np.where(np.equal(z, 0.0) | np.isinf(z), z, product)
 
 
 def minus(a: Array, b: Array) -> Array:

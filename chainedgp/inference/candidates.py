@@ -18,14 +18,13 @@ from ..kernels import Kernel
 from ..likelihoods.density_check import row_numbers
 from ..linalg import Array
 from ..parameters.roles import Role
+from .functions import Functions, follow, found_functions
 from .lbfgs import Outcome
+from .monitor import Monitor
 from .problem import Best, Problem
-from .result import Monitor
-from .screen import Screen, screen_inputs
-from .starts import input_spread
+from .screen import Screen, screen_inputs, screen_targets
+from .starts import input_spread, inputs_that_count
 from .theta_and_q import leaves_below
-
-__all__ = ["choose_start"]
 
 # A rough fit has at most so many iterations.
 ROUGH_ITERATIONS = 12
@@ -42,13 +41,17 @@ LONG = 10.0
 # which part: lengthscales of the first latent and of all others are multiplied by such factors.
 FACTORS = ((0.5, 0.2), (1.5, 0.1), (0.15, 0.2), (4.0, 0.5))
 
+# The name of a start whose q, not only its hyperparameters, is kept.
+FOLLOWED = "functions followed"
+
 
 class RoughFit(Protocol):
     """Maximises a problem roughly from where it is; its leaves hold θ and q of the end."""
 
     def __call__(
         self, problem: Problem, monitor: Monitor, max_iters: int, held: Collection[Param]
-    ) -> Outcome: ...
+    ) -> Outcome:
+        """How the search ended, and the value there."""
 
 
 def choose_start(problem: Problem, monitor: Monitor, max_iters: int, fit: RoughFit) -> None:
@@ -64,7 +67,9 @@ def choose_start(problem: Problem, monitor: Monitor, max_iters: int, fit: RoughF
     given, best = small.snapshot(), Best(small)
     chosen = ""
     values: dict[str, float] = {}
-    ideas = list(_ideas(small, values))
+    ideas, functions = list(_ideas(small, values)), found_functions(problem)
+    if functions is not None:
+        ideas.append((FOLLOWED, partial(_followed, small, functions)))
     if len(ideas) == 1:
         return
 
@@ -85,6 +90,8 @@ def choose_start(problem: Problem, monitor: Monitor, max_iters: int, fit: RoughF
     monitor.say(monitor.method)
     small.restore(given)
     best.restore()
+    if functions is not None and chosen == FOLLOWED:
+        follow(problem, functions)  # Hyperparameters alone would not lead back there.
     monitor.choose(chosen, values, small.counts[0] * small.num_rows / problem.num_rows)
     passes, settings = small.counts
     problem.evaluator.num_likelihood += passes * small.num_rows / problem.num_rows
@@ -126,6 +133,23 @@ def _screened(problem: Problem, screen: Screen, rough: Callable[..., Outcome]) -
 def _together(problem: Problem, screen: Screen, rough: Callable[..., Outcome]) -> Outcome:
     """Lengthscales of a GP of all inputs, where that tells more than the best input alone."""
     _set_together(problem, screen)
+    return rough()
+
+
+def _followed(problem: Problem, found: Functions, rough: Callable[..., Outcome]) -> Outcome:
+    """Latents follow functions that the likelihood has found; kernels suit these."""
+    if not problem.parts.given_kernels:
+        centred = found.values - found.values.mean(axis=1, keepdims=True)
+        X, weights = found.rows.inputs(), np.ones(found.rows.num_rows)
+        unordered = problem.parts.unordered_columns
+        spread = input_spread(inputs_that_count(problem.sample), unordered)
+        screen = screen_targets(X, centred, weights, spread, unordered)
+        _set_lengthscales(problem, screen)
+        spreads = zip(problem.parts.kernels, problem.starts.scales, centred.std(1), strict=True)
+        for kernel, scale, sd in spreads:
+            if sd > scale:
+                _set_spread(problem, kernel, float(sd))
+    follow(problem, found)
     return rough()
 
 
@@ -172,7 +196,8 @@ def _set_lengthscales(problem: Problem, screen: Screen) -> None:
     The lengthscales of k inputs that matter are √k times those of one: distances grow like that. A
     latent of which no input tells anything keeps what it has.
     """
-    spread = input_spread(problem.sample.X, problem.parts.unordered_columns)
+    X = inputs_that_count(problem.sample)
+    spread = input_spread(X, problem.parts.unordered_columns)
     found = zip(screen.relevant, screen.lengthscales, strict=True)
     _write_lengthscales(problem, [
         np.where(relevant, np.sqrt(relevant.sum()) * lengths, LONG * spread)

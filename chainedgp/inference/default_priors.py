@@ -15,8 +15,6 @@ from ..parameters.roles import Role
 from .starts import input_spread
 from .theta_and_q import Parts
 
-__all__ = ["default_priors"]
-
 # The median lengthscale, in units of √D standard deviations of its input: typical distances of rows
 # grow with √D.
 LENGTHSCALE = 1.0
@@ -32,7 +30,9 @@ VARIANCE_SD = 2.0
 LEVEL_SD = 1.5
 # Mean variances are taken over about so many rows.
 ROWS = 1000
-TREND_SHARE = 0.3
+# Where a kernel has linear trends, these have this share of scale² together. The smooth part beside
+# them, which departs from the trends, has that share: few rows seldom show a large departure.
+TREND_SHARE, DEPARTURE_SHARE = 0.3, 0.1
 
 
 def default_priors(
@@ -43,7 +43,8 @@ def default_priors(
     Lengthscales : log(ℓ_d / (√D s_d)) ~ N(0, I + 1.5² 11ᵀ) with the standard deviations s_d of
         the D inputs that a kernel reads.
     Variances : log(v / scale²) ~ N(0, 2²), where v is the variance that a part of a kernel gives
-        to its latent, on average over the rows.
+        to its latent, on average over the rows. Beside linear trends, whose slopes have
+        0.3 scale² together, a smooth part has 0.1 scale² in the place of scale².
     Levels of latents that play the same role (`symmetric`) : N(start, (1.5 scale)²), where start
         is the level at which a fit begins.
     Parameters of the likelihood : as its `default_priors` say.
@@ -81,14 +82,21 @@ def _variances(part: Kernel, leaf: Param, rows: Array, scale: float, trends: int
     # The variance of a slope in a constant column has no unit.
     unit = np.where(unit > 1e-24 * np.square(rows).max(), unit, 1.0)
     if leaf.size == 1 and not isinstance(leaf, InputParam):
-        return LogGaussian(float(scale**2 / unit[0]), VARIANCE_SD)
+        departs = trends > 0 and part.leaves_with(Role.LENGTHSCALE) and not _is_season(part)
+        share = DEPARTURE_SHARE if departs else 1.0
+        return LogGaussian(float(share * scale**2 / unit[0]), VARIANCE_SD)
     medians = tuple((TREND_SHARE * scale**2 / trends / unit).tolist())
     return LogGaussian(medians, OWN_SD, VARIANCE_SD)
 
 
+def _is_season(part: Kernel) -> bool:
+    """Whether a kernel that combines no others is of functions that come again."""
+    return bool(part.leaves_with(Role.PERIOD))
+
+
 def _lengthscales(part: Kernel, leaf: Param, spread: Array) -> tuple[float, ...]:
     """The medians of the lengthscales of a kernel that combines no others."""
-    if part.leaves_with(Role.PERIOD):
+    if _is_season(part):
         return (1.0,) * leaf.size  # It is measured in radians of the period, not in units of X.
     own = part.distances_in(spread)
     medians = LENGTHSCALE * np.sqrt(own.size) * own

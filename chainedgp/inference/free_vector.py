@@ -16,15 +16,13 @@ from ..parameters.roles import Role
 from .starts import input_spread
 from .theta_and_q import Parts, leaves_below
 
-__all__ = ["FreeVector"]
-
 # Logarithms stay within ±300: e^300 is as good as infinite, and still a number.
 FARTHEST = 300.0
 STEP = 1e-4  # By differences over this step a transformation of any kind tells its curvature.
 
 
 @dataclass(frozen=True)
-class _Block:
+class _FreeEntries:
     """Free entries of one leaf, and their coordinates: here in units of `scale`.
 
     entries : flat indices into the leaf. scale : the unit of each, or of its logarithm.
@@ -55,7 +53,7 @@ class _Block:
         return 0.0
 
 
-class _Logarithms(_Block):
+class _FreeLogarithms(_FreeEntries):
     """Positive entries: x is the logarithm, in units of `scale`."""
 
     def coordinates(self, values: Array) -> Array:
@@ -75,7 +73,7 @@ class _Logarithms(_Block):
 
 
 @dataclass(frozen=True)
-class _Constrained(_Block):
+class _FreeConstrained(_FreeEntries):
     """Entries under any other constraint, by paramz's own transformation."""
 
     constraint: Transformation
@@ -150,7 +148,7 @@ class FreeVector:
         where = {
             id(block.leaf): (block, place)
             for block, place in zip(self.blocks, self._slices, strict=True)
-            if type(block) is _Block and block.entries.size == block.leaf.size
+            if type(block) is _FreeEntries and block.entries.size == block.leaf.size
         }
         levels = []
         for mean in self.parts.means:
@@ -166,7 +164,7 @@ class FreeVector:
         which = np.zeros(self.size, dtype=bool)
         leaves = {id(leaf) for kernel in kernels for leaf in kernel.leaves_with(Role.VARIANCE)}
         for block, part in self._by_block(which):
-            part[:] = isinstance(block, _Logarithms) and id(block.leaf) in leaves
+            part[:] = isinstance(block, _FreeLogarithms) and id(block.leaf) in leaves
         return which
 
     def units_of(self, kernels: Iterable[Kernel]) -> Array:
@@ -182,7 +180,7 @@ class FreeVector:
         """x with other values of a leaf: of its free positive entries, the others stay."""
         x, values = x.copy(), np.broadcast_to(values, leaf.shape).ravel()
         for block, part in self._by_block(x):
-            if block.leaf is leaf and isinstance(block, _Logarithms):
+            if block.leaf is leaf and isinstance(block, _FreeLogarithms):
                 part[:] = block.coordinates(values[block.entries])
         return x
 
@@ -226,16 +224,18 @@ class FreeVector:
         """
         reach = np.full(self.size, 2.0)
         for block, part in self._by_block(reach):
-            if isinstance(block, _Logarithms):
+            if isinstance(block, _FreeLogarithms):
                 part /= block.scale
-            elif isinstance(block, _Constrained):
+            elif isinstance(block, _FreeConstrained):
                 x = block.coordinates(block.leaf.values.flat[block.entries])
                 part *= np.maximum(1.0, np.abs(x))
         return reach
 
     def constrained_leaves(self) -> list[Param]:
         """Leaves with free entries that may not be any number, such as positive ones."""
-        return list({id(b.leaf): b.leaf for b in self.blocks if type(b) is not _Block}.values())
+        return list(
+            {id(b.leaf): b.leaf for b in self.blocks if type(b) is not _FreeEntries}.values()
+        )
 
     def log_jacobian(self, leaves: Collection[int]) -> tuple[float, Array]:
         """log |∂θ/∂x| of the leaves with these ids, up to a constant, and its slopes in x."""
@@ -250,7 +250,7 @@ class FreeVector:
         """`gradient`, but per unit of a logarithm wherever x is one, whatever its scale."""
         g = self.gradient()
         for block, part in self._by_block(g):
-            if isinstance(block, _Logarithms):
+            if isinstance(block, _FreeLogarithms):
                 part /= block.scale
         return g
 
@@ -271,17 +271,17 @@ class FreeVector:
         """Indices of the inducing inputs."""
         return self.groups[1]
 
-    def _by_block(self, x: np.ndarray) -> list[tuple[_Block, np.ndarray]]:
+    def _by_block(self, x: np.ndarray) -> list[tuple[_FreeEntries, np.ndarray]]:
         """Every block with its part of a vector, a view."""
         return [(block, x[i]) for block, i in zip(self.blocks, self._slices, strict=True)]
 
 
-def _blocks(leaf: Param, scale: Array) -> list[_Block]:
+def _blocks(leaf: Param, scale: Array) -> list[_FreeEntries]:
     """The free entries of a leaf by their constraints; those without one come last."""
     free, plain = np.ones(leaf.size, dtype=bool), np.ones(leaf.size, dtype=bool)
     for constraint, entries in leaf.constraints.items():
         free[entries] &= constraint != __fixed__
-    blocks: list[_Block] = []
+    blocks: list[_FreeEntries] = []
     for constraint, entries in leaf.constraints.items():
         plain[entries] = False
         kept = entries[free[entries]]
@@ -289,11 +289,11 @@ def _blocks(leaf: Param, scale: Array) -> list[_Block]:
             continue
         # Only Logexp itself will do: a subclass may have another domain.
         if type(constraint) in (Logexp, Exponent):
-            blocks.append(_Logarithms(leaf, kept, scale[kept]))
+            blocks.append(_FreeLogarithms(leaf, kept, scale[kept]))
         else:
-            blocks.append(_Constrained(leaf, kept, scale[kept], constraint))
+            blocks.append(_FreeConstrained(leaf, kept, scale[kept], constraint))
     entries = np.flatnonzero(plain)
-    return [*blocks, _Block(leaf, entries, scale[entries])] if entries.size else blocks
+    return [*blocks, _FreeEntries(leaf, entries, scale[entries])] if entries.size else blocks
 
 
 def _scales(
@@ -308,8 +308,7 @@ def _scales(
         unit = unit if np.isfinite(unit) and unit > 0 else 1.0
         slopes = {id(leaf) for leaf in mean.leaves_with(Role.SLOPE)}
         for leaf in leaves_below(mean):
-            per_column = id(leaf) in slopes and leaf.size == spread.size
-            scales[id(leaf)] = unit / spread if per_column else unit
+            scales[id(leaf)] = unit / spread if id(leaf) in slopes else unit
     for part in (part for kernel in parts.kernels for part in kernel.simple_parts):
         for leaf in part.leaves_with(Role.PERIOD):
             scales[id(leaf)] = np.minimum(1.0, leaf.values / spread[part.columns].max())

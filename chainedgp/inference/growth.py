@@ -18,13 +18,11 @@ from ..linalg import Array
 from ..posterior.evaluator import State
 from .inducing import left_open, rows_to_add
 from .lbfgs import Outcome
+from .monitor import Monitor
 from .natural_gradients import find_q, start_from_q
 from .problem import Problem
 from .profile import fit_profile
 from .rescue import begin_again_if_astray
-from .result import Monitor
-
-__all__ = ["FIRST", "fit_growing", "go_on", "grows", "most_inducing"]
 
 # A fit begins with so many inducing inputs, and ends with at most so many.
 FIRST, MOST = 100, 400

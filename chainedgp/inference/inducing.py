@@ -12,8 +12,6 @@ from ..posterior.sparse import Projector, project
 from .problem import Problem
 from .starts import farthest, input_spread
 
-__all__ = ["left_open", "more_inducing", "rows_to_add", "select_inducing"]
-
 # Inducing inputs are chosen among at most so many rows, drawn at random from larger data.
 CANDIDATES = 10_000
 # A row whose variance given the chosen ones is below this share of the prior variance tells nothing

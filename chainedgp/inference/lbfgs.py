@@ -12,8 +12,6 @@ import numpy as np
 from ..errors import NOT_FINITE, NumericalError
 from ..linalg import Array
 
-__all__ = ["TOLERANCE", "Memory", "Objective", "Outcome", "minimise", "new_memory"]
-
 # The last so many steps and changes of the gradient are remembered, for the curvature.
 MEMORY = 100
 # A step is taken where it gains this share of what the slope at its start promises (Armijo), and

@@ -18,15 +18,6 @@ from ..posterior.evaluator import Evaluator, State
 from ..posterior.gaussian import Gaussian, symmetric_kl
 from ..posterior.sums import Gram
 
-__all__ = [
-    "InnerResult",
-    "anderson_weights",
-    "find_q",
-    "fisher_vector",
-    "predicted_gap",
-    "start_from_q",
-]
-
 # Steps are halved down to this length ρ; where that does not raise the bound, no step does.
 SHORTEST_STEP = 2.0**-12
 # Below this bound no search can start: squares of its terms would overflow.
@@ -130,10 +121,16 @@ def _start(evaluator: Evaluator) -> State:
             state = evaluator.evaluate(evaluator.gaussians(gram), gram)
         except NumericalError:
             continue
-        if state.bound > LOWEST:
+        if state.bound > LOWEST and _has_slopes(state):
             evaluator.accept(0.0)
             return state
     raise NumericalError(NOT_FINITE)
+
+
+def _has_slopes(state: State) -> bool:
+    """Whether a step can start here: far out derivatives overflow before the density does."""
+    slopes = (*state.evaluation.G, *state.evaluation.A_gm)
+    return all(np.isfinite(part).all() for part in slopes)
 
 
 def predicted_gap(evaluator: Evaluator, state: State) -> float:
@@ -164,7 +161,8 @@ def _try(
     except NumericalError:
         return None
     new = evaluator.evaluate(q, target)
-    if np.isfinite(new.bound) and new.bound >= state.bound - slack(evaluator, state):
+    better = np.isfinite(new.bound) and new.bound >= state.bound - slack(evaluator, state)
+    if better and _has_slopes(new):
         return new
     return None
 

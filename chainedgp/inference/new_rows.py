@@ -25,8 +25,6 @@ from .natural_gradients import find_q, fisher_vector, predicted_gap, start_from_
 from .problem import Problem
 from .profile import start_sites
 
-__all__ = ["Update", "add_rows"]
-
 # So many old rows are sampled, in as many parts, to tell how far their sites are out of date; more
 # rows where the first had it too far. A sample is at most a quarter of the old rows: a step over
 # all of them costs hardly more.
@@ -35,6 +33,7 @@ SAMPLES, PARTS = (1000, 4000), 4
 SAFE = 0.7
 # The sites of new rows are found to this share of the tolerance.
 SHARE = 0.01
+# Sites are searched for in at most so many steps.
 MOST_STEPS = 500
 
 

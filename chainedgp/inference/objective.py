@@ -9,11 +9,9 @@ from paramz import Param
 
 from ..linalg import Array
 from .lbfgs import STEEP, Outcome, minimise, new_memory
+from .monitor import Monitor
 from .problem import Problem
 from .rescue import NO_LIMIT, grows_without_limit
-from .result import Monitor
-
-__all__ = ["BoundObjective"]
 
 # Slopes may be as many nats for each nat of the tolerance.
 STEEP_GAIN = 200.0

@@ -15,16 +15,15 @@ from ..linalg import one_blas_thread
 from .growth import fit_growing, go_on, grows
 from .inducing import left_open
 from .lbfgs import TOLERANCE, Outcome
+from .monitor import Monitor
 from .plain import fit_plain
 from .problem import Problem
 from .profile import fit_profile, fit_variational
 from .rescue import begin_again_if_astray
 from .restarts import fit_restarts
-from .result import INTERRUPTED, Monitor, OptimizationResult, TracePoint
+from .result import INTERRUPTED, OptimizationResult, TracePoint
 from .step_rules import RULES
 from .stochastic import BatchArguments, Settings, fit_batches
-
-__all__ = ["METHODS", "optimize", "optimize_restarts"]
 
 METHODS = ("profile", "lbfgsb", "natgrad", *RULES)
 # The default method goes on while 10 iterations gain so many nats a row: a prediction that is off
@@ -219,10 +218,11 @@ def _check_end(problem: Problem, monitor: Monitor) -> None:
     unmet = problem.evaluator.evaluate(q, count_unmet=True).evaluation.unmet
     if unmet:
         text = (
-            f"the integrals of {unmet} of {problem.num_rows} rows may be off by more than 1e-6, "
-            "even with the largest number of quadrature nodes, because the posterior is very wide "
-            "at these rows. Add inducing inputs or data near them, or accept a rougher bound; "
-            "`num_nodes=` sets the number by hand."
+            f"the integrals of {unmet} of {problem.num_rows} rows may be off by more than 1e-6 "
+            "(1e-4 for a density of your own), even with the largest number of quadrature nodes, "
+            "because the posterior is very wide at these rows or the density has a kink. Add "
+            "inducing inputs or data near them, or accept a rougher bound; `num_nodes=` sets the "
+            "number by hand."
         )
         monitor.note(text)
         warnings.warn(text, QuadratureWarning, stacklevel=5)

@@ -7,11 +7,9 @@ import numpy as np
 from ..errors import NumericalError
 from ..linalg import Array
 from .lbfgs import Outcome
+from .monitor import Monitor
 from .objective import BoundObjective
 from .problem import Problem
-from .result import Monitor
-
-__all__ = ["PlainBound", "fit_plain"]
 
 
 class PlainBound(BoundObjective):

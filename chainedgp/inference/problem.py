@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 from paramz import Param
+from paramz.transformations import __fixed__
 
 from ..data.rows import Rows, Selection, is_dask
 from ..errors import NOT_FINITE, NumericalError
@@ -22,10 +23,8 @@ from ..posterior.gaussian import Gaussian, from_root, root_gradient
 from ..posterior.shards import Shard
 from .free_vector import FreeVector
 from .interrupts import interrupts_wait
-from .starts import Starts, farthest, input_spread
+from .starts import Starts, farthest, input_spread, inputs_that_count
 from .theta_and_q import Parts
-
-__all__ = ["Best", "Problem"]
 
 
 class Problem:
@@ -114,9 +113,17 @@ class Problem:
 
     @property
     def has_open_inducing(self) -> bool:
-        """Whether nobody said how many inducing inputs there are, or fixed or constrained any."""
+        """Whether nobody said how many inducing inputs there are, or fixed or constrained any.
+
+        Codes of levels among them are fixed in every model, and say nothing.
+        """
         leaves = [*self.parts.Z, *self.parts.q_mu, *self.parts.q_root]
-        touched = any(entries.size for leaf in leaves for _, entries in leaf.constraints.items())
+        codes = {id(leaf): self.parts.level_entries(leaf) for leaf in self.parts.Z}
+        touched = any(
+            np.setdiff1d(entries, codes.get(id(leaf), ()) if what == __fixed__ else ()).size
+            for leaf in leaves
+            for what, entries in leaf.constraints.items()
+        )
         priors = any(leaf.name in self.parameters.hyperpriors for leaf in leaves)
         return self.parts.open_inducing and len(leaves) == 3 and not (touched or priors)
 
@@ -129,7 +136,8 @@ class Problem:
         means, roots = (np.stack(part, axis=1) for part in parts.family.packed(q, sizes))
         old = [*parts.Z, *parts.q_mu, *parts.q_root]
         with interrupts_wait():
-            new = self.parameters.replace_leaves(old, [Z, means, roots])
+            fixed = [parts.level_entries(Z), *([np.empty(0, dtype=int)] * (len(old) - 1))]
+            new = self.parameters.replace_leaves(old, [Z, means, roots], fixed)
             parts.Z, parts.q_mu, parts.q_root = ([leaf] for leaf in new)
         self.forget()
 
@@ -265,7 +273,7 @@ class Problem:
 
         held : leaves that stay as they are, as if they were fixed.
         """
-        given = self.parts, self.sample.X, self.starts.scales
+        given = self.parts, inputs_that_count(self.sample), self.starts.scales
         return FreeVector(*given, with_q=with_q, held=held)
 
     def snapshot(self) -> list[Array]:

@@ -19,14 +19,13 @@ from ..posterior.evaluator import State
 from ..posterior.sums import Gram
 from .candidates import choose_start
 from .lbfgs import TOLERANCE, Memory, Outcome, new_memory
+from .monitor import Monitor
 from .natural_gradients import InnerResult, find_q, start_from_q
 from .objective import BoundObjective
 from .problem import Problem
 from .rescue import shrink_variances
-from .result import INTERRUPTED, Monitor
+from .result import INTERRUPTED
 from .subsets import begin_on_subsets
-
-__all__ = ["ProfiledBound", "fit_profile", "fit_variational", "start_sites"]
 
 # q is found to within so many nats of its optimum at a θ: loosely at first, ever more tightly as
 # the gains of θ become smaller, best at the end; and roughly where starts are only compared.
@@ -237,7 +236,11 @@ def _fit_roughly(
     problem: Problem, monitor: Monitor, max_iters: int, held: Collection[Param]
 ) -> Outcome:
     """A few iterations with a loose q; θ and q of their end are in the leaves."""
-    found = _maximise(problem, monitor, max_iters, 0.3, ROUGH_STEPS, held)
+    problem.evaluator.use_few_nodes(True)
+    try:
+        found = _maximise(problem, monitor, max_iters, 0.3, ROUGH_STEPS, held)
+    finally:
+        problem.evaluator.use_few_nodes(False)
     return _settle(*found, cold=False, tolerance=ROUGH)
 
 

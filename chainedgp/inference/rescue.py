@@ -13,18 +13,8 @@ import numpy as np
 
 from ..errors import NumericalError
 from .lbfgs import Outcome
+from .monitor import Monitor
 from .problem import Best, Problem
-from .result import Monitor
-
-__all__ = [
-    "NO_LIMIT",
-    "begin_again_if_astray",
-    "grows_without_limit",
-    "rows_without_noise",
-    "set_nearly_constant",
-    "shrink_variances",
-    "worse_than_constants",
-]
 
 # A fit has gone astray where it is more than this many nats a row below constant latents.
 SLACK = 0.02

@@ -11,11 +11,10 @@ import numpy as np
 from ..errors import NumericalError
 from ..linalg import one_blas_thread
 from .lbfgs import Outcome
+from .monitor import Monitor
 from .problem import Problem
 from .profile import fit_profile
-from .result import INTERRUPTED, Monitor
-
-__all__ = ["Restart", "fit_restarts"]
+from .result import INTERRUPTED
 
 # Logarithms of positive parameters are perturbed by this standard deviation.
 SPREAD = 1.0

@@ -17,9 +17,7 @@ from ..data.rows import Rows
 from ..kernels.base import LEVEL_SPREAD
 from ..likelihoods import Likelihood
 from ..linalg import Array
-from .starts import input_spread
-
-__all__ = ["Screen", "Trial", "all_inputs", "one_input", "screen_inputs", "working_targets"]
+from .starts import input_spread, inputs_that_count
 
 # At most about so many rows are screened, evenly taken from larger data.
 SCREEN_ROWS = 1000
@@ -27,7 +25,8 @@ SCREEN_ROWS = 1000
 INDUCING = 40
 # A GP of all inputs together has at most so many.
 TOGETHER = 300
-# Lengthscales are, in standard deviations of the input, and the share of noise in the variance.
+# These lengthscales, in standard deviations of the input, and these shares of noise in the variance
+# of the targets are tried.
 LENGTHSCALES = (0.1, 0.22, 0.5, 1.1, 2.5)
 NOISE_SHARES = (0.03, 0.15, 0.4, 0.7, 0.9)
 # An input matters where its GP is better than noise alone by so many nats, and by this share of
@@ -72,9 +71,23 @@ def screen_inputs(
     unordered : columns of codes of levels, any two of which are as far from each other.
     """
     rows = rows.thinned(SCREEN_ROWS)
-    X, spread = rows.inputs(), input_spread(rows.X, unordered)
-    weights = np.ones(len(X)) if rows.weights is None else np.asarray(rows.weights, dtype=float)
+    spread = input_spread(inputs_that_count(rows), unordered)
+    weights = np.ones(len(rows.X)) if rows.weights is None else np.asarray(rows.weights, float)
     targets = working_targets(likelihood, rows, constants, weights)
+    return screen_targets(rows.inputs(), targets, weights, spread, unordered)
+
+
+def screen_targets(
+    X: Array,
+    targets: Array,
+    weights: Array,
+    spread: Array,
+    unordered: Sequence[int] | np.ndarray = (),
+) -> Screen:
+    """As `screen_inputs`, for targets (b, n) of mean 0 at rows X (n, D) of weights (n,).
+
+    spread : (D,) the units of the inputs.
+    """
     inputs = [
         one_input(column, weights, levels=d in unordered) for d, column in enumerate((X / spread).T)
     ]

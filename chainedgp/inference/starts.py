@@ -19,22 +19,6 @@ from ..likelihoods.ties import Ties, log_density
 from ..linalg import Array, Booleans
 from ..means import Constant, MeanFunction
 
-__all__ = [
-    "NUMBERS",
-    "Inputs",
-    "Starts",
-    "default_kernels",
-    "default_means",
-    "farthest",
-    "input_spread",
-    "is_location",
-    "latent_scales",
-    "start_latents",
-    "start_parameters",
-    "starts_from",
-    "warn_of_scaling",
-]
-
 # Starting values are made from about so many rows, evenly taken from larger data.
 SPREAD_ROWS = 10_000
 # The linear part of a default kernel begins with this share of the scale of its latent.
@@ -88,6 +72,14 @@ def input_spread(X: Array, unordered: Sequence[int] | np.ndarray = ()) -> Array:
     spread = np.where(constant, 1.0, spread)
     spread[list(unordered)] = LEVEL_SPREAD
     return spread
+
+
+def inputs_that_count(rows: Rows) -> Array:
+    """Inputs (n, D) by which units are chosen: a row of weight 2 is there twice, of 0 not at all.
+
+    Without weights they are all of the inputs.
+    """
+    return rows.X if rows.weights is None else rows.counted(SPREAD_ROWS).X
 
 
 def farthest(
@@ -191,10 +183,16 @@ def default_means(values: Sequence[float] | Array) -> list[MeanFunction]:
 
 def start_parameters(likelihood: Likelihood, rows: Rows) -> None:
     """Set the parameters of the likelihood that its author or user left open."""
+    now = likelihood.parameter_values()
+    for key, value in start_values(likelihood, rows).items():
+        if value != now[key]:
+            getattr(likelihood, key)[:] = value
+
+
+def start_values(likelihood: Likelihood, rows: Rows) -> dict[str, float]:
+    """Values of the parameters of the likelihood: those left open are such as suit the targets."""
     kw = _started(likelihood, rows.counted(SPREAD_ROWS))[1]
-    for key, now in likelihood.parameter_values().items():
-        if kw[key] != now:
-            getattr(likelihood, key)[:] = kw[key]
+    return {key: float(np.asarray(kw[key])) for key in likelihood.parameter_values()}
 
 
 def start_latents(likelihood: Likelihood, rows: Rows) -> tuple[Array, Array]:
@@ -224,8 +222,9 @@ def starts_from(likelihood: Likelihood, rows: Rows, ties: Ties | None = None) ->
     """
     values, scales = start_latents(likelihood, rows)
     mean_weight = 1.0 if rows.weights is None else float(np.mean(rows.weights))
+    parameters = start_values(likelihood, rows)
     rows = rows.thinned(SPREAD_ROWS)
-    y, kw = _started(likelihood, rows)
+    y, kw = rows.targets(), rows.keywords(**parameters)
     with np.errstate(all="ignore"):
         score = log_density(ties, likelihood, y, [np.full(y.size, c) for c in values], kw)
         score = score if rows.weights is None else score * rows.weights

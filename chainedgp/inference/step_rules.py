@@ -6,8 +6,6 @@ import numpy as np
 
 from ..linalg import Array
 
-__all__ = ["RULES", "AdaGrad", "Adam", "RMSProp", "StepRule"]
-
 
 class StepRule:
     """An ascent rule with memory. `learning_rate` is the default size of a step."""

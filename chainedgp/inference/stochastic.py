@@ -24,13 +24,12 @@ from ..posterior.shards import Shard
 from ..posterior.sums import Gram
 from ..predictive.distribution import Predictive
 from .lbfgs import Outcome
+from .monitor import Monitor, Stage
 from .natural_gradients import find_q, start_from_q
 from .problem import Best, Problem
 from .profile import fit_profile, start_sites
-from .result import FINISHED, OUT_OF_PATIENCE, Monitor, Stage
+from .result import FINISHED, OUT_OF_PATIENCE
 from .step_rules import RULES, Adam
-
-__all__ = ["BatchArguments", "Settings", "fit_batches"]
 
 # A batch moves the natural parameters of q by this share ρ of the way to its own.
 NATURAL_STEP = 0.05
@@ -123,6 +122,12 @@ class Batches:
         order = settings.rng.permutation(N) if settings.holdout else np.arange(N)
         held = round(N * (settings.holdout or 0.0))
         self.held, self.rows = np.sort(order[:held]), np.sort(order[held:])
+        weights = problem.rows.weights
+        if held and weights is not None and not np.asarray(weights[self.held]).any():
+            raise InputError(
+                "the rows that holdout draws all have the weight 0, so that nothing is left to "
+                "score. Leave rows of weight 0 out of the data, or hold out more."
+            )
         self.size = min(settings.batch_size, self.rows.size)
         self._last: Shard | None = None
 
@@ -154,12 +159,13 @@ class Batches:
         return self.problem.on(self.held)
 
     def held_out_score(self) -> float:
-        """NLPD of the held-out rows."""
+        """NLPD of the held-out rows, a mean by their weights."""
         held, parts = self._held_out, self.problem.parts
         held.set_hyperparameters()
         means, variances = held.evaluator.marginals(parts.q())
         predictive = Predictive(parts.likelihood, means, variances, held.rows.metadata)
-        return -float(predictive.logpdf(held.rows.y[:, None]).mean())
+        log_p = predictive.logpdf(held.rows.y[:, None])[:, 0]
+        return -float(np.average(log_p, weights=held.rows.weights))
 
 
 class Run:
@@ -237,7 +243,7 @@ class Run:
         gain, self.last_mean = mean - self.last_mean, mean
         if not self.by_itself or step >= self.falls_from:
             return
-        if gain < LEVEL_GAIN * self.batches.rows.size:
+        if gain < LEVEL_GAIN * self.batches.rows.size * self.problem.starts.mean_weight:
             self.falls_from = step + 1
             self.total = step + 1 + max(LEAST_FALL * self.per_epoch, step + 1)
 
@@ -293,7 +299,8 @@ def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Setti
             _settle(problem)
     else:
         lost = _keep_better(run, settles)
-        if run.best_step == 0 and lost > WORTH_TELLING * problem.num_rows:
+        total = problem.num_rows * problem.starts.mean_weight
+        if run.best_step == 0 and lost > WORTH_TELLING * total:
             text = (
                 f"{monitor.method}: no epoch was better than the start; the last step was "
                 f"{lost:.3g} nats worse, and the model is back at the start. Use a smaller "
@@ -452,7 +459,8 @@ def _settle(problem: Problem) -> None:
     given = start_from_q(evaluator, problem.parts.q())
     evaluator.commit()
     try:
-        inner = find_q(evaluator, max(1e-3, FINAL_GAP * evaluator.num_rows), FINAL_STEPS)
+        rows = evaluator.num_rows * problem.starts.mean_weight
+        inner = find_q(evaluator, max(1e-3, FINAL_GAP * rows), FINAL_STEPS)
     except NumericalError:
         return
     if inner.state.bound > given.bound:

@@ -15,10 +15,8 @@ from ..errors import NumericalError
 from ..likelihoods.density_check import row_numbers
 from ..posterior.sums import Gram
 from .lbfgs import Memory, new_memory
+from .monitor import Monitor, Stage
 from .problem import Problem
-from .result import Monitor, Stage
-
-__all__ = ["begin_on_subsets", "sizes_of_subsets"]
 
 # From so many rows on a fit begins on some of them: the first subset has so many rows, and so many
 # for each inducing input; every next one so many times more, as long as it is at most this share

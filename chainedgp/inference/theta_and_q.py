@@ -22,8 +22,6 @@ from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian, from_root
 from ..posterior.mean_field import MEAN_FIELD
 
-__all__ = ["Parts", "leaves_below"]
-
 
 def leaves_below(part: Parameterized | Param) -> list[Param]:
     """The leaves below a parameterised object; of a leaf, the leaf itself."""
@@ -83,6 +81,14 @@ class Parts:
     def sizes(self) -> tuple[int, ...]:
         """Number of inducing inputs M_j of each latent."""
         return tuple(mu.size for mu in _columns(self.q_mu))
+
+    def level_entries(self, Z: Param | Array) -> np.ndarray:
+        """Entries of inducing inputs of all latents that kernels read as codes of levels, (k,).
+
+        Between two codes there is nothing, so that no gradient may move them: they are fixed.
+        """
+        columns = np.unique(np.concatenate([kernel.level_columns for kernel in self.kernels]))
+        return np.arange(Z.size).reshape(Z.shape)[:, columns.astype(int)].ravel()
 
     @property
     def unordered_columns(self) -> np.ndarray:

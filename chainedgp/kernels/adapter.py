@@ -13,8 +13,7 @@ from ..linalg import Array
 from ..parameters.roles import Role
 from .base import Indices, Kernel, Pullback, PullbackDiag
 
-__all__ = ["GPyKernel", "as_kernel"]
-
+#: A kernel of GPy is an object with these methods.
 GPY_METHODS = ("K", "Kdiag", "update_gradients_full", "update_gradients_diag", "gradients_X")
 #: GPy's kernels declare no roles: the names that GPy gives to parameters say what these are.
 GPY_ROLES = {
@@ -23,7 +22,7 @@ GPY_ROLES = {
     "lengthscale": Role.LENGTHSCALE,
     "period": Role.PERIOD,
 }
-TIED_TO_ROWS = ("Fixed", "WhiteHeteroscedastic")  # these hold for given rows, not for any inputs
+TIED_TO_ROWS = ("Fixed", "WhiteHeteroscedastic")  # These have no value at inputs they do not know.
 
 
 def as_kernel(obj: object) -> Kernel:

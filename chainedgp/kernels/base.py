@@ -15,18 +15,6 @@ from ..linalg import Array
 from ..parameters.leaves import InputParam, Leaf
 from ..parameters.parts import Part
 
-__all__ = [
-    "LEVEL_SPREAD",
-    "Columns",
-    "Evaluate",
-    "Indices",
-    "Kernel",
-    "Pullback",
-    "PullbackDiag",
-    "Values",
-    "positive",
-]
-
 Columns = Iterable[int | str]  # columns of X, by number or by name
 Indices = NDArray[np.intp]  # numbers of columns
 Values = float | Sequence[float] | Array  # a parameter's value for all dimensions, or one for each

@@ -24,8 +24,6 @@ from .base import (
 )
 from .distances import DistancesFrom
 
-__all__ = ["Categorical", "Mixed", "RandomEffects"]
-
 # A lengthscale so short that different levels are uncorrelated is as good as any shorter one:
 # exp(−1500/2) is 0 to rounding, and larger weights would spoil the digits of the sum over columns.
 LARGEST_WEIGHT = 1500.0

@@ -14,8 +14,6 @@ from ..parameters.parts import copy_of
 from .adapter import as_kernel
 from .base import Evaluate, Indices, Kernel, Pullback, PullbackDiag
 
-__all__ = ["Combination", "Product", "Sum"]
-
 
 class Combination(Kernel):
     """Several kernels on the same inputs, each with its own active_dims.

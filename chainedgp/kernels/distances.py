@@ -9,9 +9,7 @@ import numpy as np
 
 from ..linalg import Array, Workspace
 
-__all__ = ["DistancesFrom"]
-
-EPS = np.finfo(float).eps
+EPS = np.finfo(float).eps  # A product of two numbers is rounded by this share of its size.
 #: Where products would round r² by more than this, differences are taken before squares.
 ROUNDING = 1e-9
 

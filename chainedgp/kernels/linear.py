@@ -10,8 +10,6 @@ from ..linalg import Array
 from ..parameters.roles import Role
 from .base import Columns, Kernel, Pullback, PullbackDiag, Values, positive
 
-__all__ = ["Linear"]
-
 
 class Linear(Kernel):
     """Linear functions that are 0 at c, k(x, z) = Σ_d variances_d (x_d − c_d)(z_d − c_d).

@@ -12,8 +12,6 @@ from ..parameters.roles import Role
 from .base import Columns, Kernel, Pullback, PullbackDiag, Values, constant_diag, positive
 from .distances import DistancesFrom
 
-__all__ = ["Periodic"]
-
 
 class Periodic(Kernel):
     """k(x, z) = variance · exp(−½ Σ_d sin²(π (x_d − z_d) / period_d) / lengthscale_d²).

@@ -7,8 +7,6 @@ import numpy as np
 from ..parameters.roles import Role
 from .base import Kernel
 
-__all__ = ["shortest_scale"]
-
 
 def shortest_scale(kernel: Kernel, column: int) -> float:
     """The shortest lengthscale or period that any part of a kernel has along a column of X.

@@ -10,8 +10,6 @@ from ..linalg import Array
 from .base import Columns, Evaluate, Pullback
 from .stationary import RBF, Matern12, Matern32, Matern52, Stationary
 
-__all__ = ["Sphere"]
-
 DEGREES = 180.0 / np.pi  # A sphere of this radius has a degree of latitude of length 1.
 SHAPES: dict[str, type[Stationary]] = {
     "rbf": RBF,

@@ -9,8 +9,6 @@ from ..linalg import Array
 from ..parameters.roles import Role
 from .base import Columns, Kernel, Pullback, PullbackDiag, constant_diag, positive
 
-__all__ = ["Bias", "Static", "White"]
-
 
 class Static(Kernel):
     """A kernel with one parameter, `variance` = k(x, x), and no gradient in the inputs."""

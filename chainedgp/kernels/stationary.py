@@ -12,8 +12,6 @@ from ..parameters.roles import Role
 from .base import Columns, Evaluate, Kernel, Pullback, PullbackDiag, Values, constant_diag, positive
 from .distances import DistancesFrom
 
-__all__ = ["RBF", "Matern12", "Matern32", "Matern52", "RationalQuadratic", "Stationary"]
-
 SQRT3, SQRT5 = np.sqrt(3.0), np.sqrt(5.0)
 
 _work = Workspace()

@@ -9,8 +9,7 @@ from ..expectations.forms import Form, Latents, OneForm
 from ..expectations.special import LOG_2PI
 from .contract import Array, Arrays, Likelihood
 from .support import Interval
-
-__all__ = ["VonMises"]
+from .winding import winding_direction
 
 ANGLES = Interval(
     "angles in radians, from −π to π",
@@ -32,16 +31,10 @@ class VonMises(OneForm, Likelihood):
 
         E[κ cos(y − f)] = exp(m_g + v_g/2 − v_f/2) cos(y − m_f − c),    c = cov(f, g).
 
-    A fit begins with a constant direction. Where the true one turns by more than half a circle over
-    the data, the fit may end in a local optimum, whose direction turns back where it should go on.
-    Such a direction needs a slope as its mean function, right to a quarter of a turn over the range
-    of the input, from which the fit finds the rest. With one input x a good one is the w that
-    maximises |Σ exp(i (y − w x))|::
-
-        w = np.linspace(-3, 3, 601)
-        slope = w[np.abs(np.exp(1j * (y - np.outer(w, x))).sum(1)).argmax()]
-        means = [cgp.means.Linear(1, slope), cgp.means.Constant()]
-        m = cgp.ChainedGP(x, y, VonMises(), mean_functions=means)
+    A direction may turn several times over the range of the inputs. An angle tells it up to whole
+    turns, so that the bound has local optima, in which the direction turns back where it should go
+    on. A fit therefore begins with the better of two starts: a constant direction, and one that
+    follows the angles from row to row (`initial_functions`).
 
     Mean and variance of predictions are those of the number y, of little use for angles that pass
     ±π: look at `predictive(X).parameters()`, which has the direction, the concentration and the
@@ -91,6 +84,14 @@ class VonMises(OneForm, Likelihood):
         k, centre = np.exp(np.minimum(g, 700.0)), circular.wrapped(f)
         return np.clip(_turns(y - centre, k) - _turns(-np.pi - centre, k), 0.0, 1.0)
 
+    def quantile_slopes(self, y: Array, f: Array, g: Array) -> Arrays:
+        """1 − p(−π)/p(y) in f, since the lower end stays; −(∂F(y) − ∂F(−π))/p(y) in g."""
+        k, centre = np.exp(np.minimum(g, 700.0)), circular.wrapped(f)
+        log_p, end = self.log_density(y, f, g), self.log_density(np.asarray(-np.pi), f, g)
+        with np.errstate(over="ignore"):
+            moved = _turned(y - centre, k)[1] - _turned(-np.pi - centre, k)[1]
+            return -np.expm1(end - log_p), -moved * np.exp(np.minimum(-log_p, 700.0))
+
     def ppf(self, q: Array, f: Array, g: Array) -> Array:
         """The angle y with P(−π ≤ Y ≤ y) = q."""
         k, centre = np.exp(np.minimum(g, 700.0)), circular.wrapped(f)
@@ -127,14 +128,36 @@ class VonMises(OneForm, Likelihood):
         }
 
     def initial_latents(self, y: Array) -> Array:
-        """The direction of the mean vector, and κ from its length (Banerjee et al. 2005)."""
+        """The direction of the mean vector, and κ from its length."""
         mean = np.mean(np.exp(1j * y))
-        length = min(float(np.abs(mean)), 1.0 - 1e-6)
-        k = length * (2.0 - length**2) / (1.0 - length**2)
-        return np.array([float(np.angle(mean)), float(np.log(max(k, 0.1)))])
+        return np.array([float(np.angle(mean)), _log_concentration(float(np.abs(mean)))])
+
+    def initial_functions(self, X: Array, y: Array) -> Array | None:
+        """A direction that follows the angles without jumps, and a constant κ.
+
+        None where it stays within half a turn, in which constants are a good start.
+        """
+        found = winding_direction(X, y)
+        if found is None or np.ptp(found[0]) < np.pi:
+            return None
+        direction = found[0] - 2.0 * np.pi * np.round(found[0].mean() / (2.0 * np.pi))
+        return np.stack([direction, np.full(len(y), _log_concentration(found[1]))])
+
+
+def _log_concentration(length: float) -> float:
+    """log κ from the resultant length (Banerjee et al. 2005), at least log 0.1."""
+    length = min(length, 1.0 - 1e-6)
+    k = length * (2.0 - length**2) / (1.0 - length**2)
+    return float(np.log(max(k, 0.1)))
 
 
 def _turns(angle: Array, k: Array) -> Array:
     """The centred cdf of any angle: 1 more with each turn."""
+    return _turned(angle, k)[0]
+
+
+def _turned(angle: Array, k: Array) -> tuple[Array, Array]:
+    """The centred cdf of any angle, 1 more with each turn, and k times its derivative in k."""
     whole = np.round(np.asarray(angle) / (2.0 * np.pi))
-    return whole + circular.centred_cdf(angle - 2.0 * np.pi * whole, k)
+    value, slope = circular.centred_cdf_and_slope(angle - 2.0 * np.pi * whole, k)
+    return whole + value, slope

@@ -11,8 +11,6 @@ from ..expectations.forms import Form, Latents, OneForm
 from .contract import Array, Arrays
 from .family import Family
 
-__all__ = ["Beta", "BetaMeanPrecision"]
-
 
 class Beta(OneForm, Family):
     """y ~ Beta(α = e^f, β = e^g) on (0, 1): latents log_alpha f and log_beta g.

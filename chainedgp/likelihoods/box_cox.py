@@ -14,10 +14,8 @@ from ..parameters.priors import Gamma, Normal
 from .contract import Arrays, Averages
 from .shapes import Constant, _Shaped, checks_shapes
 
-__all__ = ["BoxCoxNormal", "BoxCoxT"]
-
-TINY = 5e-324
-FARTHEST = 1e150
+TINY = 5e-324  # The least positive number stands for y = 0, whose logarithm stays finite.
+FARTHEST = 1e150  # A larger |z| is taken for this one: squares stay finite.
 POWER = Constant("power", "real", 0.5)
 
 
@@ -30,7 +28,7 @@ class _BoxCox(_Shaped):
 
     support = "positive"
 
-    def _law(self, quantities: Arrays) -> _Normal | _StudentT:
+    def _law(self, quantities: Arrays) -> _NormalLaw | _StudentTLaw:
         """The law of z, from all quantities."""
         raise NotImplementedError
 
@@ -108,8 +106,8 @@ class _BoxCox(_Shaped):
             below = np.where(above, end, 0.0) + q * whole
             beyond = np.where(above, 0.0, end) + (1.0 - np.asarray(q)) * whole
             z = np.where(below < 0.5, law.ppf(below), -law.ppf(beyond))
-            step = np.exp(np.minimum(g, 700.0)) * z
-            w = power * step
+            step = special.scaled(np.minimum(g, 700.0), z)
+            w = np.where(np.equal(power, 0.0), 0.0, power * step)  # The step may be infinite.
             grown = np.where(np.abs(w) < 1e-8, step * (1.0 - 0.5 * w), np.log1p(w) / power)
             return np.exp(f + np.where(w <= -1.0, np.where(power > 0.0, -np.inf, np.inf), grown))
 
@@ -160,8 +158,8 @@ class BoxCoxNormal(OneForm, _BoxCox):
             # Without correlations no standard deviation is below 0.92 of the posterior's.
             self.coupled = False
 
-    def _law(self, quantities: Arrays) -> _Normal:
-        return _Normal()
+    def _law(self, quantities: Arrays) -> _NormalLaw:
+        return _NormalLaw()
 
     @property
     def own_expectation(self) -> bool:
@@ -242,8 +240,8 @@ class BoxCoxT(_BoxCox):
     ) -> None:
         super().__init__(name, {"power": power, "nu": nu})
 
-    def _law(self, quantities: Arrays) -> _StudentT:
-        return _StudentT(np.exp(np.clip(quantities[3], -7.0, 20.0)))
+    def _law(self, quantities: Arrays) -> _StudentTLaw:
+        return _StudentTLaw(np.exp(np.clip(quantities[3], -7.0, 20.0)))
 
     def _quadrature(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
@@ -281,7 +279,7 @@ class BoxCoxT(_BoxCox):
         return spread * (1.0 + kw["power"] ** 2 * v_f) * (1.0 + 0.05 * z * z) ** 0.25
 
 
-class _Normal:
+class _NormalLaw:
     """The standard normal law of z = x (e^w − 1)/w e^{−g}."""
 
     def log_density(self, x: Array, w: Array, g: Array) -> Array:
@@ -313,7 +311,7 @@ class _Normal:
         return ndtri(q)
 
 
-class _StudentT:
+class _StudentTLaw:
     """The Student-t law of z with ν degrees of freedom."""
 
     def __init__(self, nu: Array) -> None:

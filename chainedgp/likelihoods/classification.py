@@ -15,9 +15,7 @@ from ..expectations.forms import OneForm
 from .contract import Array, Arrays, Averages, Likelihood, packed
 from .family import Family
 
-__all__ = ["Bernoulli", "HetProbit", "Ordinal", "Softmax"]
-
-FAR = 1e9  # this number stands for the infinite ends of the first and the last ordered class
+FAR = 1e9  # This stands for the infinite ends of the first and the last ordered class.
 
 
 class Bernoulli(Family):

@@ -16,8 +16,6 @@ from .contract import Array, Arrays
 from .family import Family
 from .shapes import is_number
 
-__all__ = ["AsymmetricLaplace", "HetGamma", "HetLaplace"]
-
 
 class HetLaplace(OneForm, Family):
     """y ~ Laplace(f, e^g): latents location f and log_scale g, **scale** e^g = E|y − f|.
@@ -97,7 +95,11 @@ class AsymmetricLaplace(OneForm, Family):
 
     def _arguments(self, f: Array, g: Array) -> tuple[Any, ...]:
         even = self.quantile * (1.0 - self.quantile)
-        return np.sqrt(self.quantile / (1.0 - self.quantile)), f, np.exp(g) / np.sqrt(even)
+        return (
+            np.sqrt(self.quantile / (1.0 - self.quantile)),
+            f,
+            np.exp(np.clip(g, -700.0, 700.0)) / np.sqrt(even),
+        )
 
     def _side(self, u: Array) -> Array:
         """τ for u ≥ 0 and τ − 1 below: the slope of the check function, of which this is one."""
@@ -106,12 +108,12 @@ class AsymmetricLaplace(OneForm, Family):
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
         """As in the class docstring."""
         u = np.subtract(y, f)
-        return self._log_peak - g - u * self._side(u) * np.exp(np.negative(g))
+        return self._log_peak - g - u * self._side(u) * np.exp(np.minimum(np.negative(g), 700.0))
 
     def dlog_density(self, y: Array, f: Array, g: Array) -> Arrays:
         """(τ − [y < f]) e^{−g} and ρ_τ(y − f) e^{−g} − 1."""
         u = np.subtract(y, f)
-        slope = self._side(u) * np.exp(np.negative(g))
+        slope = self._side(u) * np.exp(np.minimum(np.negative(g), 700.0))
         return slope, u * slope - 1.0
 
     def _form(self, y: Array, q: Latents, nodes: int) -> Form:

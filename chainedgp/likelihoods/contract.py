@@ -120,6 +120,7 @@ class Likelihood(Part, Expected):
     Where a fit starts
     ------------------
     initial_latents, initial_parameters: from the data.
+    initial_functions: values of the latents at the rows, where no constants are a good start.
     symmetric: True if the latents play the same role, so that they must start differently.
     trends: True if every latent may follow a linear trend by default, as logits of classes do; else
         only the first does, and others, which often tell how widely targets scatter, do not.
@@ -411,6 +412,15 @@ class Likelihood(Part, Expected):
         """Data-driven starts of parameters the user left open. Default: none."""
         return {}
 
+    def initial_functions(self, X: Array, y: Array, **kw: Value) -> Array | None:
+        """Values (b, n) of the latents at n rows, from which a fit is tried too. Default: None.
+
+        For a bound with local optima among functions, which the best constants do not tell apart.
+
+        X : (n, D) inputs that are numbers, centred and in standard deviations; D may be 0.
+        """
+        return None
+
     # ---- likelihoods made from this one, and from scipy.stats ------------------------------------
 
     def with_constant(self, latent: str | int, value: float | None = None) -> Likelihood:
@@ -478,7 +488,7 @@ class Likelihood(Part, Expected):
             if name not in known:
                 raise InputError(
                     f"Y_metadata has {name!r}, which {type(self).__name__} does not use; "
-                    f"it takes {', '.join([*known, 'weights'])}."
+                    f"it takes {', '.join([*known, 'weights'])}.{_meant_by(name, known)}"
                 )
         missing = [name for name, required in known.items() if required and name not in names]
         if missing:
@@ -497,6 +507,26 @@ class Likelihood(Part, Expected):
 
     def _domain(self, key: str) -> str:
         return self._declarations()[1].get(key, "positive")
+
+
+def _meant_by(name: str, known: Iterable[str]) -> str:
+    """What stands here for metadata that other libraries have; no words where that is not known."""
+    for own, (others, words) in OTHER_METADATA.items():
+        if own in known and name.lower() in others:
+            return f" {words.format(name=name)}"
+    return ""
+
+
+OTHER_METADATA = {
+    "censored": (
+        ("event", "events", "event_observed", "observed", "status", "dead", "died", "death"),
+        "Here 1 is a row without its event: {{'censored': 1 - {name}}} where {name} is 1 for one "
+        "that had it.",
+    ),
+    "exposure": (("offset", "log_exposure"), "Of a log-offset give {{'exposure': exp({name})}}."),
+    "trials": (("n", "size", "count", "num_trials"), "Give {{'trials': {name}}}."),
+}
+"""What others call metadata, by our name for them: their names, and what to do."""
 
 
 def _where_it_exists(value: Array) -> Array:

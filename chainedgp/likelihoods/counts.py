@@ -15,9 +15,7 @@ from ..linalg import Booleans
 from .contract import Array, Arrays, Averages, packed
 from .family import Family
 
-__all__ = ["AdditivePoisson", "BetaBinomial", "Binomial", "NegativeBinomial", "Poisson"]
-
-MAX_RATE = 1e18  # numpy draws from no larger rate: those that are larger count as this one
+MAX_RATE = 1e18  # Larger rates count as this one: numpy draws from no larger ones.
 
 
 class Poisson(Family):
@@ -133,7 +131,7 @@ class NegativeBinomial(Family):
 
     def _arguments(self, f: Array, g: Array, *, exposure: Value = 1.0) -> Arrays:
         g = np.clip(g, -18.0, 600.0)  # below it is Poisson, but p = r/(r + μ) would lose digits
-        return np.exp(-g), expit(-(f + np.log(exposure) + g))
+        return np.exp(-g), np.maximum(expit(-(f + np.log(exposure) + g)), 1e-300)
 
     def cdf(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
         """P(Y ≤ ⌊y⌋) = I_p(r, ⌊y⌋ + 1), p = r/(r + μ), a regularised beta function; 0 below 0."""
@@ -148,6 +146,7 @@ class NegativeBinomial(Family):
 
     def log_density(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
         """As in the class docstring; −inf for y < 0."""
+        g = np.clip(g, -600.0, 600.0)
         r, a, below = np.exp(-g), f + np.log(exposure), np.less(y, 0.0)
         y = np.maximum(y, 0.0)
         rho = special.stirling_remainder(r + y)[0] - special.stirling_remainder(r)[0]
@@ -156,11 +155,17 @@ class NegativeBinomial(Family):
 
     def dlog_density(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Arrays:
         """y − (r + y) logistic(a + g), and the derivative in g."""
+        g = np.clip(g, -600.0, 600.0)
         r, t = np.exp(-g), f + np.log(exposure) + g
         slope = y * expit(-t) - r * expit(t)
         near, far = special.stirling_remainder(r)[1], special.stirling_remainder(r + y)[1]
         alone = near - (0.5 * y + r * far) / (r + y) - r * np.log1p(y * np.exp(g))
         return slope, slope + r * special.softplus(t) + alone
+
+    def natural_parameters(self, f: Array, g: Array, *, exposure: Value = 1.0) -> dict[str, Array]:
+        """The mean exposure · e^f, that of the exposure which is given, and the dispersion e^g."""
+        with np.errstate(over="ignore"):
+            return {"mean": exposure * np.exp(f), "dispersion": np.exp(g)}
 
 
 class Binomial(Family):
@@ -258,7 +263,8 @@ class BetaBinomial(Family):
         shift = np.where(k >= 0.0, self.log_density(j, f, g, trials=trials), -np.inf)
         term = total = np.ones(j.shape)
         while np.any(term > 1e-17 * total):
-            term = term * (j * (n - j + b) / ((n - j + 1.0) * np.maximum(j - 1.0 + a, 1e-300)))
+            ratio = j * (n - j + b) / ((n - j + 1.0) * np.maximum(j - 1.0 + a, 1e-300))
+            term = term * np.minimum(ratio, 1e300)
             total, j = total + term, np.maximum(j - 1.0, 0.0)
             if np.any(large := total > 1e4):  # The sum may rise from a tail to all there is.
                 size = np.where(large, total, 1.0)

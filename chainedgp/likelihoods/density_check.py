@@ -15,8 +15,6 @@ from ..errors import InputError
 from ..linalg import Array
 from .contract import Likelihood
 
-__all__ = ["DensityError", "array_fault", "check_density", "check_not_nan", "row_numbers"]
-
 # Where q reaches, in standard deviations, as far as the farthest nodes of a quadrature.
 REACH = (-7.5, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 7.5)
 # Below this, in units of max(1, |y|), a latent is moderate: nothing overflows in a density that is

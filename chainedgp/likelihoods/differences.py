@@ -9,8 +9,6 @@ import numpy as np
 
 from ..data.types import Value
 
-__all__ = ["difference", "differences"]
-
 SHORTEST = 1e-14  # The step of a difference is not shortened below this.
 
 

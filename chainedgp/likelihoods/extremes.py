@@ -21,13 +21,12 @@ from ..parameters.priors import Normal
 from .contract import Array, Arrays, Averages, Likelihood
 from .support import Above
 
-__all__ = ["GEV", "GEVShape", "GeneralisedPareto", "GeneralisedParetoShape"]
-
 CAP = extremes.BOTTOM
 """Below w = −CAP, −log F = e^{−w} of an extreme value goes on as a straight line in w."""
 FIRST, LAST = -0.1, 0.2
 """A shape starts between these: that of all targets together mixes places with others."""
 SHAPE_PRIOR = Normal(0.0, 0.25)
+"""Shapes of measured extremes are between −½ and ½ nearly always: few targets say little of one."""
 
 
 class _Extreme(Likelihood):
@@ -131,8 +130,7 @@ class _Extreme(Likelihood):
         """Quantiles, location + e^g z(w) at the quantile w."""
         location, g, xi, _ = self._law(latents, kw)
         z = extremes.quantile(self._quantile(np.asarray(q, dtype=float)), xi)
-        with np.errstate(over="ignore", invalid="ignore"):
-            return location + np.exp(g) * z
+        return location + special.scaled(g, z)
 
     def quantile_slopes(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
         """1 in a location, y − location in g, and −e^g (∂w/∂h)/(∂w/∂z) in the latent of ξ."""
@@ -141,20 +139,20 @@ class _Extreme(Likelihood):
         slopes.append(y - location)
         if self.shaped:
             v = self._variate(y, latents, kw)
-            slopes.append(-np.exp(g) * slope * v.in_shape()[0] / v.s)
+            with np.errstate(all="ignore"):
+                moved = v.in_shape()[0] / v.s
+            slopes.append(special.scaled(g, -slope * np.where(np.isnan(moved), 0.0, moved)))
         return tuple(slopes)
 
     def conditional_mean(self, *latents: Array, **kw: Value) -> Array:
         """Location + e^g E[z]."""
         location, g, xi, _ = self._law(latents, kw)
-        with np.errstate(over="ignore"):
-            return location + np.exp(g) * self._moments(xi)[0]
+        return location + special.scaled(g, self._moments(xi)[0])
 
     def conditional_variance(self, *latents: Array, **kw: Value) -> Array:
         """e^{2g} var[z], infinite for a shape of ½ or more."""
         location, g, xi, _ = self._law(latents, kw)
-        with np.errstate(over="ignore"):
-            return np.exp(2.0 * g) * self._moments(xi)[1] + np.zeros_like(location)
+        return special.scaled(2.0 * g, self._moments(xi)[1]) + np.zeros_like(location)
 
     def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
         """The location, the scale e^g and, where it is a latent, the shape ξ."""

@@ -11,8 +11,6 @@ from scipy.special import expit
 from ..data.types import Value
 from .contract import Array, Distribution, Likelihood
 
-__all__ = ["Family"]
-
 LINKS = (("logit_", expit), ("logit", expit), ("log_", np.exp))
 """How the name of a latent begins, and the link from the latent to what a user knows."""
 

@@ -13,15 +13,13 @@ from scipy.optimize import minimize
 
 from ..data.rows import rows_of
 from ..data.types import Keywords
-from .moving_ends import Between, ends_of
+from .moving_ends import MovingEnds, ends_of
 from .observation import of_event
 from .support import Continuum
 from .wrappers.atoms import WithAtoms
 
 if TYPE_CHECKING:
     from .contract import Likelihood
-
-__all__ = ["constant_fit", "tabulate"]
 
 # Panels lie in t of the map u = c + s sinh(π/2 sinh t): |t| ≤ 4.6 reaches s·1e33, far enough for
 # algebraic tails. Each panel is integrated by Gauss–Legendre of order 10.
@@ -268,7 +266,7 @@ def _continuous(
         ends = ends_of(table._log_q, table.centre, support)
         if ends is None:
             return table
-        between = Between(support, *ends)
+        between = MovingEnds(support, *ends)
         middle = np.nan_to_num(between.from_u(table.centre), posinf=30.0, neginf=-30.0)
         return Continuous(log_p, shape, between, middle[None], panels)
 

@@ -12,8 +12,6 @@ from .contract import Array, Arrays
 from .family import Family
 from .wrappers.constant import ConstantLatent
 
-__all__ = ["Gaussian", "HetGaussian", "SignalNoiseGaussian"]
-
 
 class HetGaussian(OneForm, Family):
     """y ~ N(f, e^g): latents mean f and log_variance g, **variance** e^g.

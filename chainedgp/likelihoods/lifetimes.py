@@ -20,10 +20,8 @@ from .observation import EXACT, INTERVAL, LEFT, RIGHT, TINY
 from .survival import Survival
 from .wrappers.constant import ConstantLatent
 
-__all__ = ["LogLogistic", "LogLogisticSurvival", "LogNormalSurvival", "WeibullSurvival"]
-
-NARROWEST = 1e-9  # an interval of z below this width has probability density × width, to rounding
-CAP = 12.0  # the log-hazard of a standard Weibull time goes no higher; see `WeibullSurvival`
+NARROWEST = 1e-9  # The probability of a narrower interval of z is density × width, to rounding.
+CAP = 12.0  # The log-hazard of a standard Weibull time goes no higher; see `WeibullSurvival`.
 
 
 class _LogScale(Survival):

@@ -16,11 +16,10 @@ from scipy.special import expit, logit
 from ..linalg import Array, Booleans
 from .support import Continuum
 
-__all__ = ["Between", "ends_of"]
-
 NEGLIGIBLE = 600.0
 """A log-density this far below its maximum may end anywhere: exp rounds it to 0."""
 FARTHEST = 700.0
+"""Coordinates v of y between its ends go no farther: e^700 is still a number."""
 
 
 def ends_of(
@@ -56,7 +55,7 @@ def _end(
     return np.where(found, inside, np.sign(steps.flat[0]) * np.inf)
 
 
-class Between(Continuum):
+class MovingEnds(Continuum):
     """The part of a continuum between ends in its u, arrays S, infinite where there is none."""
 
     def __init__(self, whole: Continuum, first: Array, last: Array) -> None:

@@ -11,27 +11,12 @@ from ..data.types import Keywords, Value
 from ..errors import InputError
 from ..linalg import Array, Booleans
 
-__all__ = [
-    "EXACT",
-    "INTERVAL",
-    "LEFT",
-    "OBSERVATION",
-    "RIGHT",
-    "Event",
-    "codes",
-    "entered",
-    "hazard_terms",
-    "of_event",
-    "seen",
-    "upper_ends",
-]
-
 EXACT, RIGHT, LEFT, INTERVAL = 0, 1, -1, 2
 """Codes of the metadata `censored`: how much of an event time a row tells."""
 OBSERVATION = ("censored", "y_upper", "entry")
 """Metadata that say how y was observed; they do not change the distribution of y itself."""
 
-TINY = np.finfo(float).tiny
+TINY = np.finfo(float).tiny  # Times of 0 are taken for this one, whose logarithm is finite.
 
 
 def codes(censored: Value | None) -> Array:

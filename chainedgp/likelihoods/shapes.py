@@ -14,11 +14,9 @@ from ..data.names import checks_names
 from ..data.types import Keywords, Value
 from ..errors import ArgumentError, InputError
 from ..expectations import quadrature
-from ..expectations.special import HALF_LOG_2PI
+from ..expectations.special import HALF_LOG_2PI, scaled
 from ..parameters.priors import LogNormal, Normal
 from .contract import Array, Arrays, Averages, Likelihood
-
-__all__ = ["LATENT", "SHASH", "Constant", "checks_shapes", "is_number"]
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
@@ -26,7 +24,7 @@ LATENT = "latent"
 """A shape given by this word is a latent function; given by a number it is a learnt constant."""
 MOST_SKEW = 150.0  # Beyond this one tail has no length at all to rounding.
 FARTHEST = 230.0  # Where |asinh z| is larger, p underflows however it is written.
-LARGEST = 1e150
+LARGEST = 1e150  # A larger standardised residual is taken for this one: squares stay finite.
 
 
 class Constant(NamedTuple):
@@ -287,7 +285,7 @@ class SHASH(_Shaped):
         with np.errstate(over="ignore"):
             u = np.exp(h) * np.arcsinh(ndtri(q))
             up, down = expit(2.0 * k) * np.expm1(u), expit(-2.0 * k) * np.expm1(-u)
-            return f + np.exp(g - h) * (up - down)
+            return f + scaled(g - h, up - down)
 
     def quantile_slopes(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
         """y moves by 1 with f, y − f with g, e^g δ (1−s²)(cosh u − 1) with κ, and with h by u."""
@@ -302,7 +300,9 @@ class SHASH(_Shaped):
                 scale * sech2 * 2.0 * np.sinh(0.5 * u) ** 2,
                 scale * D * u - (y - f),
             )
-        return self._of_latents(slopes)
+            # Where a factor is 0 and another infinite, y is not on the scale of floats.
+            finite = tuple(np.where(np.isnan(slope), 0.0, slope) for slope in slopes)
+        return self._of_latents(finite)
 
     def conditional_mean(self, *latents: Array, **kw: Value) -> Array:
         """f + e^g δ s (P(τ) − 1), where P(τ) = E[cosh u]."""

@@ -14,8 +14,6 @@ from .contract import Array, Arrays
 from .family import Family
 from .wrappers.constant import ConstantLatent
 
-__all__ = ["HetStudentT", "HetStudentTNu", "StudentT"]
-
 
 class HetStudentT(OneForm, Family):
     """y ~ Student-t with location f, **squared scale** e^g and ν degrees of freedom, a constant.

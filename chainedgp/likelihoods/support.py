@@ -16,17 +16,6 @@ from scipy.special import expit, logit
 from ..errors import InputError
 from ..linalg import Array, Booleans
 
-__all__ = [
-    "POSITIVE",
-    "Above",
-    "Continuum",
-    "Integers",
-    "Interval",
-    "Support",
-    "SupportLike",
-    "as_support",
-]
-
 
 @dataclass(frozen=True)
 class Support:

@@ -15,8 +15,6 @@ from .contract import Array, Distribution, Likelihood
 from .observation import EXACT, INTERVAL, LEFT, TINY, of_event
 from .support import SupportLike
 
-__all__ = ["Survival"]
-
 NOT_POSITIVE = (
     "A censored row has the time until which it was seen, and Y_metadata['censored'] = 1; for "
     "zeros use Inflated(…)."

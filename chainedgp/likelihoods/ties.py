@@ -14,8 +14,6 @@ from .observation import EXACT, codes
 from .support import Continuum
 from .wrappers.rounded import ROUNDING
 
-__all__ = ["Ties", "expectation", "log_density", "same_ties"]
-
 FEWEST = 0.02
 """Ties are spread where they are at least this share of the rows."""
 ROWS = 10_000

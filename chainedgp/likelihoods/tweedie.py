@@ -17,14 +17,12 @@ from ..parameters.priors import Normal
 from .box_cox import _log_slope
 from .contract import Array, Arrays, Likelihood
 
-__all__ = ["Tweedie"]
-
 FEW, SOME, MANY = 4.0, 45.0, 24
 """A sum over the number j of amounts has 40 terms where its mode is below FEW, 130 below SOME, and
 else MANY on either side of the mode, at steps of half its width: it is smooth in j there."""
 NEGLIGIBLE = 1e-18
 """A term of a sum counts where it is larger than this part of the largest."""
-MOST = 1e18  # numpy draws from no larger rate.
+MOST = 1e18  # Larger rates count as this one: numpy draws from no larger ones.
 EDGE = 0.01  # A power closer to 1 or 2 counts as one that is so far away: amounts stay countable.
 
 
@@ -248,10 +246,10 @@ class Tweedie(OneForm, Likelihood):
     def natural_parameters(
         self, f: Array, g: Array, *, power: Value, exposure: Value = 1.0
     ) -> dict[str, Array]:
-        """Mean and dispersion (per unit of exposure), and P(y = 0) at the given exposure."""
+        """The mean and P(y = 0) of the given exposure, and the dispersion of a unit of it."""
         f, g = np.broadcast_arrays(f, g)
         none = np.exp(-self._amounts(f, g, power, exposure)[0])
-        return {"mean": np.exp(f), "dispersion": np.exp(g), "probability_0": none}
+        return {"mean": exposure * np.exp(f), "dispersion": np.exp(g), "probability_0": none}
 
     def check_targets(self, y: Array) -> None:
         """Refuse numbers below 0; 0 is a target."""
@@ -369,7 +367,7 @@ def _entropy(gap: Array, j: Array, size: Array) -> Array:
 
 def _over_counts(rate: Array, alpha: Array, scaled: Array) -> Array:
     """Σ_{j ≥ 1} Poisson(j; rate) P(jα, scaled)."""
-    rate, alpha, scaled = np.broadcast_arrays(rate, alpha, scaled)
+    rate, alpha, scaled = np.broadcast_arrays(np.maximum(rate, 1e-300), alpha, scaled)
     shape, (rates, shapes, x) = rate.shape, (a.reshape(-1) for a in (rate, alpha, scaled))
     result = np.empty(rates.size)
     for own in np.unique(shapes):

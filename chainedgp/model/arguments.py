@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from paramz import Parameterized
 
-from ..data.columns import Columns, Number
+from ..data.columns import Columns, Date, Number
 from ..data.rows import Expected, as_inputs
 from ..data.types import Data
 from ..errors import InputError
@@ -19,24 +19,11 @@ from ..linalg import Array
 from ..means import MeanFunction
 from ..parameters.parts import copy_of
 
-__all__ = [
-    "Kernels",
-    "Means",
-    "Periods",
-    "as_mean",
-    "check_levels",
-    "checked_inducing",
-    "checked_jitter",
-    "checked_likelihood",
-    "kinds_of_inputs",
-    "one_per_latent",
-]
-
 Kernels: TypeAlias = Parameterized | Sequence[Parameterized] | None
 Means: TypeAlias = MeanFunction | Sequence[MeanFunction] | None
 """What users give: one for all latents, one for each, or None; kernels may be of GPy."""
-Periods: TypeAlias = Mapping[str, object] | Mapping[int, object] | None
-"""Seasons by the columns that have them: one period, or several."""
+Periods: TypeAlias = Mapping[str, object] | Mapping[int, object] | str | Sequence[object] | None
+"""Seasons by the columns that have them, one or several; or those of the only column of dates."""
 OF_NUMBERS = (Stationary, Linear, Periodic, Mixed)
 """Kernels to which columns are quantities, apart from those that they read as levels."""
 Part = TypeVar("Part", Kernel, MeanFunction)
@@ -110,9 +97,13 @@ def kinds_of_inputs(
 
     columns : how they were read; None where all are numbers. names : of the columns, or None.
     """
-    given = {} if periodic is None else periodic
-    if not isinstance(given, Mapping):
-        raise InputError(f"periodic must be a dict {{column: period}}; got {periodic!r}.")
+    given: Mapping[Any, object]
+    if periodic is None:
+        given = {}
+    elif isinstance(periodic, Mapping):
+        given = periodic
+    else:
+        given = {_only_dates(columns, periodic): periodic}
     seasons = []
     for key, value in given.items():
         listed = list(names or ())
@@ -137,6 +128,19 @@ def kinds_of_inputs(
         tuple(columns.ordered),
         tuple(seasons),
     )
+
+
+def _only_dates(columns: Columns | None, periodic: object) -> str:
+    """The name of the only column of dates, which a season without a column is of."""
+    found = [] if columns is None else [c.name for c in columns.each if isinstance(c, Date)]
+    if len(found) != 1:
+        what = "several columns of dates, " + ", ".join(map(repr, found)) if found else "none"
+        raise InputError(
+            f"periodic={periodic!r} names no column, so that it is of the column of dates, but X "
+            f"has {what}. Give a dict {{column: period}}, such as {{'month': 12}} for numbers from "
+            "1 to 12."
+        )
+    return found[0]
 
 
 def check_levels(

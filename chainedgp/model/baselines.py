@@ -17,7 +17,8 @@ from ..data.types import Data, Keywords, Metadata
 from ..errors import InputError, NumericalError
 from ..inference.free_vector import FreeVector
 from ..inference.lbfgs import minimise
-from ..inference.result import Monitor, OptimizationResult
+from ..inference.monitor import Monitor
+from ..inference.result import OptimizationResult
 from ..inference.starts import default_kernels, default_means, start_latents, start_parameters
 from ..inference.theta_and_q import Parts
 from ..kernels import as_kernel
@@ -42,7 +43,8 @@ from .chained_gp import JITTER, ChainedGP
 __all__ = ["LaplaceGP", "collapsed_bound"]
 
 NEWTON_STEPS = 200  # The mode is found in a dozen; more steps mean that there is none.
-DECREMENT = 1e-9  # Newton stops after a step of this relative gain: its error is squared once more
+# Newton stops after a step of this relative gain: that step has squared the error once more.
+DECREMENT = 1e-9
 
 
 class LaplaceGP(ParamzModel):
@@ -145,7 +147,8 @@ class LaplaceGP(ParamzModel):
         mode = self._mode()
         q = Gaussian(mode.v, mode.S, -mode.log_det)
         columns = self._column_names or self.X.shape[1]
-        return Predictor(self.likelihood, (mode.prior,), (q,), columns)
+        told = self._data.telling
+        return Predictor(self.likelihood, (mode.prior,), (q,), columns, told=told)
 
     # Each of these methods only calls `self._predictor()`, so it serves this class as it stands.
     predict_latents = ChainedGP.predict_latents

@@ -22,7 +22,7 @@ from ..data.arguments import as_name, one_of, positive_float, positive_int, thre
 from ..data.columns import Category, Columns
 from ..data.frames import as_column_names, column_names
 from ..data.labels import class_names_of
-from ..data.names import checks_names, meant
+from ..data.names import OF_MODELS, checks_names, meant
 from ..data.rows import Expected, Rows, is_dask
 from ..data.tables import Table
 from ..data.types import Data, FilePath, Frame, Metadata, Seed
@@ -47,6 +47,7 @@ from ..inference.starts import (
     Inputs,
     default_kernels,
     default_means,
+    inputs_that_count,
     start_parameters,
     starts_from,
     warn_of_scaling,
@@ -91,8 +92,6 @@ from .variational import fix_levels, variational_leaves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["ChainedGP"]
 
 PRIORS = ("auto", "default")  # Beside None these are the choices of default priors.
 TIES = ("auto", "spread")  # Beside None these are the choices for repeated targets.
@@ -147,9 +146,10 @@ class ChainedGP(ParamzModel):
     missing : "raise", or "drop" to leave out the rows whose target or an input is missing.
     unseen : "raise", or "prior": levels of a category that were not in the frame are predicted
         from what the others have in common. `m.unseen = "prior"` does so later.
-    periodic : seasons, {column: period}, each a part of the default kernels of every latent, such
-        as {"month": 12}. A column has one period or a list of them, in its unit; for dates also
-        "day", "week", "month" or "year", or a duration.
+    periodic : seasons, each a part of the default kernels of every latent. "year", or ["week",
+        "year"], are of the only column of dates. {column: period} says which column, such as
+        {"month": 12}; a column has one period or a list of them: a number in its unit, for dates
+        "hour", "day", "week", "month", "year" or a duration.
     priors : "auto" puts weakly informative priors on the parameters of default kernels, and then
         also on some parameters of the likelihood, such as ν of a Student-t. A model whose kernels
         are given gets no priors. "default" puts the same priors on given kernels too, and None puts
@@ -185,6 +185,7 @@ class ChainedGP(ParamzModel):
     _hyperparameters: str = "fixed"  # "auto" and "uncertain" widen q for predictions.
     _widening: Widening | None = None  # by how much, at the hyperparameters of the last fit
     _left_out: int = 0  # Rows with gaps, which missing="drop" leaves out.
+    _told_once: tuple[str, ...] = ()  # Metadata of the rows, where a file has none of these.
     _warned_unfitted: bool = False  # Each of these warnings comes once for a model.
     _warned_censoring: bool = False
 
@@ -244,7 +245,7 @@ class ChainedGP(ParamzModel):
         own_kernels, own_means = self._make_parts(kernels, mean_functions, inputs)
         M = FIRST if num_inducing is None else positive_int(num_inducing, "num_inducing")
         inducing = (
-            select_inducing(own_kernels[0], self._sample.X, M, np.random.default_rng(0))
+            select_inducing(own_kernels[0], self._sample.counting().X, M, np.random.default_rng(0))
             if Z is None
             else checked_inducing(Z, len(self.latents), self._expected)
         )
@@ -253,7 +254,8 @@ class ChainedGP(ParamzModel):
         self._link(own_kernels, own_means, inducing, jitter)
         self._parts.open_inducing = Z is None and num_inducing is None
         if with_priors:
-            for leaf, prior in default_priors(self._parts, self._sample.X, self._starts.scales):
+            X = inputs_that_count(self._sample)
+            for leaf, prior in default_priors(self._parts, X, self._starts.scales):
                 self.set_prior(leaf, prior)
         self._problem = self._make_problem(evaluator)
         self._problem.begun = self._problem.snapshot()
@@ -310,7 +312,7 @@ class ChainedGP(ParamzModel):
         self, kernels: Kernels, means: Means, inputs: Inputs
     ) -> tuple[list[Kernel], list[MeanFunction]]:
         """Kernels and means as given, or started from the rows; and the likelihood's parameters."""
-        b, X = len(self.latents), self._sample.X
+        b, X = len(self.latents), inputs_that_count(self._sample)
         given_kernels = one_per_latent(kernels, b, "kernels", "a kernel", as_kernel)
         given_means = one_per_latent(means, b, "mean_functions", "a mean function", as_mean)
         start_parameters(self.likelihood, self._sample)
@@ -329,7 +331,7 @@ class ChainedGP(ParamzModel):
             kernel.name_columns(self.input_names)
         for part in (*own_kernels, *own_means):
             part.check_columns(X.shape[1])
-        check_levels(own_kernels, X, self.input_names, read=self.columns)
+        check_levels(own_kernels, self._sample.X, self.input_names, read=self.columns)
         return own_kernels, own_means
 
     def _start(self) -> None:
@@ -381,6 +383,20 @@ class ChainedGP(ParamzModel):
         if type(self) is ChainedGP and not self._may_be_set(attribute):
             raise InputError(self._not_to_be_set(attribute))
         super().__setattr__(attribute, value)
+
+    if not TYPE_CHECKING:  # A checker of types would take any name for one that it has.
+
+        def __getattr__(self, name: str) -> Any:
+            """Names of other libraries are an error with ours; others are Python's usual error."""
+            words = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in OF_MODELS:
+                words = f"a model has no {name!r}: it is {OF_MODELS[name]} here."
+            kernels = self.__dict__.get("kernels", ()) if name[0] != "_" else ()
+            for latent, kernel in zip(self.latents if kernels else (), kernels, strict=False):
+                if any(part.name == name for part in (kernel, *kernel.parts)):
+                    words = f"{words}; each latent has kernels of its own: m.kernels.{latent}."
+                    break
+            raise AttributeError(words)
 
     def _may_be_set(self, attribute: str) -> bool:
         """Whether a name is one that a model has, or private; while it is built all may be set."""
@@ -453,6 +469,11 @@ class ChainedGP(ParamzModel):
         return known or self._expected
 
     @property
+    def _told(self) -> tuple[str, ...]:
+        """Names of the metadata that say something of the rows, also of those not in a file."""
+        return self._data.telling if self._data.num_rows else self._told_once
+
+    @property
     def posterior(self) -> PosteriorName:
         """The family of q: "mean_field" or "joint"."""
         return self._family.name
@@ -518,6 +539,7 @@ class ChainedGP(ParamzModel):
             leaves=leaves_of(self),
             hyperpriors=self.hyperpriors,
             rows=StoredRows(self.X, self._data.y, self.Y_metadata) if data else None,
+            told=() if data else self._told,
             sites=np.concatenate([shard.sites.current for shard in shards], axis=-1)
             if data and all(shard.has_sites for shard in shards)
             else None,
@@ -555,6 +577,7 @@ class ChainedGP(ParamzModel):
         self.columns = stored.columns
         self.target_name = stored.target_name
         self._data = self._sample = Rows(np.empty((0, D)), np.empty(0))
+        self._told_once = stored.told
         self._problem = None
         names = [part.name for part in stored.parts]
         for part in (*stored.kernels, *stored.means):
@@ -873,6 +896,7 @@ class ChainedGP(ParamzModel):
         """The predictive distributions p(y* | x*) of the targets at Xnew, one for each row."""
         return self._predictor().distribution(Xnew, Y_metadata)
 
+    @checks_names
     def predict(self, Xnew: Data, Y_metadata: Metadata = None) -> tuple[Array, Array]:
         """Mean and variance of the targets at Xnew, each (n, 1).
 
@@ -881,6 +905,7 @@ class ChainedGP(ParamzModel):
         """
         return self._predictor().moments(Xnew, Y_metadata)
 
+    @checks_names
     def predict_frame(
         self,
         Xnew: Data,
@@ -912,6 +937,7 @@ class ChainedGP(ParamzModel):
         """
         return self._predictor().probabilities(Xnew, Y_metadata)
 
+    @checks_names
     def predict_quantiles(
         self, Xnew: Data, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Metadata = None
     ) -> list[Array]:
@@ -1013,7 +1039,9 @@ class ChainedGP(ParamzModel):
         q = self._parts.q()
         if (widening := self._valid_widening()) is not None:
             q = widening.widened(q)
-        return Predictor(self.likelihood, tuple(priors), q, self._expected, self._family)
+        return Predictor(
+            self.likelihood, tuple(priors), q, self._expected, self._family, self._told
+        )
 
     def _valid_widening(self) -> Widening | None:
         """What uncertain hyperparameters add to q, unless these were changed since the fit."""

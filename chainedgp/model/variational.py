@@ -13,8 +13,6 @@ from ..parameters.leaves import LargeParam
 from ..parameters.parts import LatentList
 from ..posterior.family import PosteriorFamily
 
-__all__ = ["fix_levels", "variational_leaves"]
-
 Leaves = LargeParam | LatentList
 
 

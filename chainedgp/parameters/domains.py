@@ -12,8 +12,6 @@ from paramz.transformations import Logexp, Logistic, Transformation
 from ..errors import InputError
 from .leaves import Leaf
 
-__all__ = ["DOMAINS", "AboveOne", "Domain", "make_parameter"]
-
 
 class AboveOne(Logexp):
     """The constraint θ = 1 + log(1 + eˣ) > 1. No constructor arguments: paramz keeps one object."""

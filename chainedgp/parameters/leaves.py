@@ -11,8 +11,6 @@ from paramz.transformations import Exponent, Logexp, Logistic
 
 from ..errors import InputError
 
-__all__ = ["InputParam", "LargeParam", "Leaf", "Searchable", "Selection", "named_leaves"]
-
 
 class Leaf(Param):
     """A parameter that refuses what its constraint forbids, where paramz takes any number.
@@ -87,7 +85,7 @@ class InputParam(Leaf):
 class LargeParam(Param):
     """A parameter array that prints as its shape and range when it has many entries."""
 
-    _PRINTED = 100
+    _PRINTED = 100  # An array of more entries prints as its shape.
 
     @property
     def is_large(self) -> bool:

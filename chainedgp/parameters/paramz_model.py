@@ -7,14 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 from paramz import Model, Param
+from paramz.transformations import __fixed__
 
 from ..errors import InputError
 from ..linalg import Array
 from .leaves import Searchable, named_leaves
 from .parts import copy_of
 from .priors import Prior
-
-__all__ = ["ParamzModel", "add_prior_gradients"]
 
 
 class ParamzModel(Searchable, Model):
@@ -52,18 +51,26 @@ class ParamzModel(Searchable, Model):
         self._mark_stale()  # evaluated results hold closures, which cannot be pickled
         return super().__getstate__()
 
-    def replace_leaves(self, old: Sequence[Param], values: Sequence[Array]) -> list[Param]:
+    def replace_leaves(
+        self, old: Sequence[Param], values: Sequence[Array], fixed: Sequence[np.ndarray]
+    ) -> list[Param]:
         """Leaves of the same names and kinds with other values, of any shape, in the same places.
 
-        old : leaves that are children of the model itself, without constraints.
+        old : leaves that are children of the model itself; their constraints are lost.
+        fixed : entries of each new leaf that are fixed.
         """
         new = []
         for leaf, value in zip(old, values, strict=True):
             name, place = leaf.name, leaf._parent_index_
+            leaf.constraints.clear()
             self.unlink_parameter(leaf)
             new.append(type(leaf)(name, np.array(value)))  # It would share the memory.
             self.link_parameter(new[-1], place)
             object.__setattr__(self, name, new[-1])
+        for leaf, entries in zip(new, fixed, strict=True):
+            if entries.size:
+                leaf.constraints.add(__fixed__, entries)
+        self._connect_fixes()
         self._mark_stale()
         return new
 

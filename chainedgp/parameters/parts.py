@@ -12,8 +12,6 @@ from ..errors import InputError
 from .leaves import Searchable
 from .roles import Role
 
-__all__ = ["LatentList", "Part", "copy_of", "latent_index", "name_after"]
-
 Copied = TypeVar("Copied", bound=Parameterized)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["Role"]
-
 
 class Role(Enum):
     """What a leaf is. A kernel or mean function says it of its own leaves, in `roles`.

@@ -22,8 +22,6 @@ from .targets import draw_data, shown_targets
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_centiles", "plot_worm"]
-
 CENTILES = (3.0, 10.0, 25.0, 50.0, 75.0, 90.0, 97.0)
 APART = 0.045  # Labels of curves are at least so far apart, in heights of the axes.
 GREY = "#A3A3A3"  # Data behind the curves have this colour.

@@ -20,8 +20,6 @@ from .targets import draw_data, shown_targets, target_limits
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_density"]
-
 BRIGHTEST = 0.995  # Densities above this quantile share the darkest colour.
 MOST_CELLS = 400  # The picture has at most so many cells along an axis.
 

@@ -11,6 +11,7 @@ from ..data.frames import check_order
 from ..data.labels import coded
 from ..data.rows import as_metadata, as_targets
 from ..data.types import Data, Metadata, Seed
+from ..data.unsaid import warn_of_unsaid
 from ..errors import InputError
 from ..inference.result import OptimizationResult
 from ..linalg import Array
@@ -23,8 +24,6 @@ from . import grids, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["plot_calibration", "plot_pit", "plot_trace"]
 
 SQUARE = (3.6, 3.4)  # Figures whose two axes have the same units have this size in inches.
 CLASS_BINS = 10  # Rows are put into so many bins by the probability of a class.
@@ -196,7 +195,9 @@ def _judged(
     y = as_targets(coded(Y, model.likelihood.class_names, "Y"), len(X))
     given, _ = as_metadata(Y_metadata, model.likelihood, len(X))
     model.likelihood.check_rows(y, **given)
-    return model.predictive(X, given), y
+    predictive = model.predictive(X, given)
+    warn_of_unsaid(predictive.unsaid)
+    return predictive, y
 
 
 def _transform(

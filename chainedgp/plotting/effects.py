@@ -29,8 +29,6 @@ from .grids import Limit, Place
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_components", "plot_effects", "plot_relevance", "plot_variance"]
-
 HATCHES = ("", "////", "....", "xxxx")  # Bars have these in turn, beside their colours.
 MOST_CURVES = 60  # At most so many rows have a curve of their own in a figure.
 KINDS = ("average", "individual")
@@ -156,6 +154,7 @@ def plot_components(
         style.draw_bands(axis, x, ends, np.array([100.0 * level]), colour)
         axis.plot(x, mean, color=colour, lw=1.4, label="median", zorder=2)
         grids.dress_axis(axis, model, column, values)
+        grids.mark_ends(axis, model, column, values)
         label = style.words(model.latents[j] if len(parts) == 1 else name)
         style.tidy(axis, grids.input_names(model)[column], label)
     axes[-1].figure.align_ylabels(list(axes))
@@ -206,6 +205,7 @@ def plot_variance(
         below = above
     style.draw_rug(ax, grids.positions(model, column, np.asarray(model.X[:, column])))
     grids.dress_axis(ax, model, column, values)
+    grids.mark_ends(ax, model, column, values)
     ax.set_ylim(bottom=0.0)
     if legend:
         style.legend_above(ax)

@@ -20,13 +20,11 @@ from . import grids, style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_mean_excess", "plot_return_levels"]
-
-SHORTEST = 1.05  # A curve begins at this many times the mean time between two targets,
-LONGEST = 3.0  # and ends at so many times the time that the data span, if no periods are given.
+SHORTEST = 1.05  # A curve begins at this many times the mean time between two targets.
+LONGEST = 3.0  # Without given periods it ends at so many times the time that the data span.
 POINTS = 60  # A curve has so many points.
 FEWEST = 5  # A mean excess is a mean of at least so many.
-THRESHOLDS = 80
+THRESHOLDS = 80  # Mean excesses are drawn over so many thresholds.
 
 
 class _Levels(Protocol):

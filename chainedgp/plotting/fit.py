@@ -22,8 +22,6 @@ from .targets import draw_data, shown_targets, target_limits
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_fit", "plot_latents", "plot_slice"]
-
 LEVELS = (50.0, 95.0)  # By default bands of these probabilities, in percent, are drawn.
 
 
@@ -116,6 +114,7 @@ def plot_slice(
     if model.X.shape[1] > 1:
         style.draw_rug(ax, seen)
     grids.dress_axis(ax, model, column, grid)
+    grids.mark_ends(ax, model, column, grid)
     style.tidy(ax, grids.axis_name(model, [column], at), ylabel)
     if legend:
         style.legend_above(ax)
@@ -162,6 +161,7 @@ def plot_latents(
             style.tidy(axis, None, style.words(model.latents[j]))
     for axis in axes:
         grids.dress_axis(axis, model, column, grid)
+        grids.mark_ends(axis, model, column, grid)
     style.tidy(axes[-1], grids.axis_name(model, [column], at))
     axes[-1].figure.align_ylabels(list(axes))
     if legend:

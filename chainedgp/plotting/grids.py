@@ -21,37 +21,29 @@ from ..predictive.fitted import FittedModel
 from ..predictive.inputs import (
     column_index,
     column_of,
-    grouped,
     input_names,
-    metadata_at_rest,
     need_rows,
+)
+from ..predictive.inputs import (
+    metadata_at_rest as metadata_at_rest,  # Plots find it here, with the rest of their grid.
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = [
-    "column_index",
-    "column_of",
-    "grouped",
-    "input_names",
-    "metadata_at_rest",
-    "need_rows",
-    "target_name",
-]
 
 Place: TypeAlias = Data | Mapping[int, object] | Mapping[str, object] | None
 """Where inputs that are not drawn are held: a row, or values of some; None is the medians, and of
 categories the most frequent levels."""
 Limit: TypeAlias = float | str | np.datetime64 | datetime.date
 """The end of an axis: a number, or a date."""
-MARGIN = 0.02  # a grid reaches so far beyond the data on either side, in ranges of the data
-SAMPLE_ROWS = 60  # rows of the data, at most, by which the input to draw along is chosen
-LEAST_POINTS, MOST_POINTS = 200, 2000  # A curve has so many points, at least and at most,
-POINTS_PER_SCALE = 16  # and within those so many for each of the shortest lengths of its functions.
-MOST_NAMED = 4  # inputs at rest, at most, that are named on an axis
+BEYOND = 0.05  # Ends of the data are marked where a figure goes on for this share of its width.
+MARGIN = 0.02  # A grid reaches this share of the data's range beyond them, on either side.
+SAMPLE_ROWS = 60  # The input to draw along is chosen by at most so many rows of the data.
+LEAST_POINTS, MOST_POINTS = 200, 2000  # A curve has so many points, at least and at most.
+POINTS_PER_SCALE = 16  # Between those, each of the shortest lengths of its functions has so many.
+MOST_NAMED = 4  # An axis names at most so many inputs at rest.
 HALF = 0.35  # A level of a category is drawn so far to both sides of its tick.
-LINE_LENGTH = 55  # characters, at most, on a line below an axis
+LINE_LENGTH = 55  # A line below an axis has at most so many characters.
 
 
 def target_name(model: FittedModel) -> str:
@@ -191,11 +183,27 @@ def dress_axis(ax: Axes, model: FittedModel, column: int, values: Array, axis: s
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
         (ax.xaxis_date if axis == "x" else ax.yaxis_date)()
-        locator = AutoDateLocator(minticks=3, maxticks=7)
+        locator = AutoDateLocator(read.time_zone, minticks=3, maxticks=7)
         own.set_major_locator(locator)
-        own.set_major_formatter(ConciseDateFormatter(locator))
+        own.set_major_formatter(ConciseDateFormatter(locator, read.time_zone))
     ends = positions(model, column, values[[0, -1]])
     set_limits(float(ends[0]), float(ends[1]))
+
+
+def mark_ends(ax: Axes, model: FittedModel, column: int, values: Array) -> None:
+    """Dashed lines at the first and the last row where a grid goes on well beyond them.
+
+    values : the grid, in the unit of the model. Levels of a category have no such ends.
+    """
+    if isinstance(column_of(model, column), Category) or not len(model.X):
+        return
+    x = np.asarray(model.X[:, column], dtype=float)
+    low, high = float(x.min()), float(x.max())
+    margin = BEYOND * float(values[-1] - values[0])
+    ends = [end for end, far in ((low, low - values[0]), (high, values[-1] - high)) if far > margin]
+    for k, end in enumerate(positions(model, column, np.array(ends)) if ends else ()):
+        label = "end of the data" if k == 0 else None
+        ax.axvline(float(end), color="0.4", lw=0.8, ls="--", zorder=0.9, label=label)
 
 
 def most_relevant(model: FittedModel) -> int:

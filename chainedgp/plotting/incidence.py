@@ -13,8 +13,6 @@ from . import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_incidences"]
-
 
 def draw_incidences(
     times: Array,

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
 
-__all__ = ["plot_map"]
-
 MARKERS = "os^Dv<"  # Rows of the classes have these in turn.
 SIZE = (4.6, 3.6)  # A map with its colour bar has this size in inches.
 
@@ -103,7 +101,7 @@ def _dress(ax: Axes, model: FittedModel, columns: list[int], grids_of: list[Arra
         grids.dress_axis(ax, model, column, values, axis)
 
 
-def _points(model: FittedModel, columns: list[int]) -> Array:
+def _places_on_map(model: FittedModel, columns: list[int]) -> Array:
     """Where the rows lie on the map, (N, 2)."""
     X = np.asarray(model.X)
     return np.stack([grids.positions(model, c, X[:, c]) for c in columns], axis=1)
@@ -132,7 +130,7 @@ def _draw_classes(
     ax.imshow(image, origin="lower", extent=extent, aspect="auto", interpolation=smooth)
     ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
     targets = np.array(model.Y)[:, 0]
-    points = _points(model, columns) if columns else np.empty((len(targets), 2))
+    points = _places_on_map(model, columns) if columns else np.empty((len(targets), 2))
     for k, label in enumerate(names):
         own = points[targets == k] if columns else np.empty((0, 2))
         mark = MARKERS[k % len(MARKERS)]  # Colour is never the only difference.
@@ -160,9 +158,13 @@ def _quantity(
             warnings.simplefilter("ignore", MomentWarning)
             mean, variance = predictive.mean[:, 0], predictive.variance[:, 0]
         if what == "sd":
-            return f"standard deviation of {name}", _finite(np.sqrt(variance), "sd"), False
+            return (
+                f"standard deviation of {name}",
+                _moment_that_exists(np.sqrt(variance), "sd"),
+                False,
+            )
         if what == "mean" or np.isfinite(mean).all():
-            return f"mean of {name}", _finite(mean, "mean"), True
+            return f"mean of {name}", _moment_that_exists(mean, "mean"), True
         what = "median"
     if what == "median":
         return f"median of {name}", predictive.ppf(0.5)[:, 0], True
@@ -181,7 +183,8 @@ def _quantity(
     raise InputError(f"what must be a percentile or one of {known}; got {what!r}.")
 
 
-def _finite(values: Array, what: str) -> Array:
+def _moment_that_exists(values: Array, what: str) -> Array:
+    """The values of a moment on the map, if they are finite everywhere."""
     if np.isfinite(values).all():
         return values
     raise InputError(
@@ -194,7 +197,7 @@ def _draw_rows(
     ax: Axes, model: FittedModel, columns: list[int], y: Array | None, image: ScalarMappable
 ) -> None:
     """The rows as points, filled by their targets y, if given, in the colours of the image."""
-    points = _points(model, columns)
+    points = _places_on_map(model, columns)
     size = 14.0 if len(points) <= 300 else 8.0
     if y is None:
         ax.scatter(*points.T, s=0.6 * size, c="white", edgecolors="black", linewidths=0.4)

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.colorbar import Colorbar
     from matplotlib.colors import Colormap
 
-__all__ = ["COLOURS", "LINE_STYLES", "SEQUENCE", "density_map", "tint"]
-
 COLOURS = {
     "black": "#000000",
     "orange": "#E69F00",

@@ -18,8 +18,6 @@ from . import grids, style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_hazard", "plot_survival"]
-
 TYPICAL = (0.1, 0.5, 0.9)  # Rows drawn by default are these quantiles in order of their medians.
 MOST_BANDS = 4  # More curves than this are drawn without bands.
 

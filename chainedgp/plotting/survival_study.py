@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..assessment.survival import survival_calibration, survival_check
+from ..assessment.survival import SurvivalCheck, survival_calibration, survival_check
 from ..data.arguments import positive_float
 from ..data.columns import Category
 from ..data.types import Data, Metadata, Seed
@@ -21,14 +21,8 @@ from .survival import band_label, check_event_times, plot_survival
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "plot_restricted_mean",
-    "plot_survival_along",
-    "plot_survival_calibration",
-    "plot_survival_check",
-]
-
 VALUES = (10.0, 50.0, 90.0)  # Curves along an input are drawn at these percentiles of it.
+AT_RISK, LINE = -44, 10  # The numbers at risk begin so many points below the axis, and go on so.
 MOST_VALUES = 4  # An input of at most so many values has a curve at each; so has every level.
 
 
@@ -42,6 +36,7 @@ def plot_survival_check(
     times: Data | None = None,
     bands: tuple[float, float] | None = (2.5, 97.5),
     level: float = 0.95,
+    at_risk: bool | None = None,
     rng: Seed = 0,
     ax: Axes | None = None,
 ) -> Axes:
@@ -57,7 +52,10 @@ def plot_survival_check(
     by : an input (its values, or thirds), "risk", an array of groups (n,), or None for one group.
     times : grid (k,). bands : percentages of the bands of the predicted curves, or None.
     level : of the confidence intervals of the observed curves; 0 leaves them out.
+    at_risk : whether to write the numbers of rows still followed below the figure; None does so
+        where the figure is a new one, which has room for them.
     """
+    below = ax is None if at_risk is None else at_risk
     check = survival_check(model, X, Y, Y_metadata, by=by, times=times, bands=bands, rng=rng)
     ax = style.one_axes(ax)
     t = np.concatenate([[0.0], check.times])
@@ -83,7 +81,27 @@ def plot_survival_check(
     ax.set_xlim(0.0, float(t[-1]))
     ax.set_ylim(0.0, 1.02)
     style.legend_above(ax, 3)
-    return style.tidy(ax, grids.target_name(model), "survival probability")
+    style.tidy(ax, grids.target_name(model), "survival probability")
+    if below:
+        _write_at_risk(ax, check)
+    return ax
+
+
+def _write_at_risk(ax: Axes, check: SurvivalCheck) -> None:
+    """Numbers of rows still followed at the ticks, a line for each group, below the axis."""
+    low, high = ax.get_xlim()
+    ticks = [t for t in ax.get_xticks() if low <= t <= high]
+    ax.set_xticks(ticks)
+    look: Any = {"textcoords": "offset points", "fontsize": style.SMALL, "annotation_clip": False}
+    look |= {"xycoords": ("data", "axes fraction")}
+    ax.annotate("at risk", (low, 0.0), (-14, AT_RISK), ha="right", **look)
+    for g, curve in enumerate(check.observed):
+        # Lines are in the order and the colours of the legend, whose names may be long.
+        y, colour = AT_RISK - LINE * g, "black"
+        if len(check.groups) > 1:
+            colour = style.SEQUENCE[g % len(style.SEQUENCE)]
+        for t, number in zip(ticks, curve.number_at_risk(ticks), strict=True):
+            ax.annotate(f"{number:.0f}", (t, 0.0), (0, y), ha="center", color=colour, **look)
 
 
 def plot_survival_calibration(

@@ -15,8 +15,6 @@ from . import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_data", "shown_targets", "target_limits"]
-
 REACH = 0.5  # A band may widen the axes by so many ranges of the data.
 # Where no data are drawn, a long band is shown up to its quantile TYPICAL, but not above ABOVE
 # times the quantile MOST of the data.

@@ -36,8 +36,6 @@ from .gaussian import Gaussian
 from .sparse import InducingPrior, KernelGradient, Projection, pull, reverse_prior
 from .sums import Gram
 
-__all__ = ["VARIANCE_FLOOR", "Blocks", "reverse_chunk", "reverse_sites"]
-
 # Rounding can make a variance negative: it is raised to this share of the row's prior variance.
 VARIANCE_FLOOR = 1e-12
 # Rounding can make a correlation exceed 1: at most it is this much below.
@@ -86,6 +84,15 @@ class Blocks(PosteriorFamily):
             for k in group[: group.index(j) + 1]:
                 np.multiply(self.entry(g_V, j, k), -2.0, out=self.precision(sites, j, k))
         self.linear(sites)[:] = g_m + self._times(sites, m)
+
+    def measured(self, values: Array, precisions: Array) -> Array:
+        """Λ = diag(precisions) and λ1 = Λ values: a normal density of each latent at each row."""
+        b, n = values.shape
+        sites = np.zeros((*self.site_shape(b), n))
+        for j, precision in enumerate(precisions):
+            self.precision(sites, j, j)[:] = precision
+        self.linear(sites)[:] = precisions[:, None] * values
+        return sites
 
     def _times(self, sites: Array, x: Array) -> Array:
         """Λ x of every row, (b, n) as x is."""

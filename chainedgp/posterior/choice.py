@@ -9,8 +9,6 @@ from .family import PosteriorFamily
 from .joint import JOINT
 from .mean_field import MEAN_FIELD
 
-__all__ = ["POSTERIORS", "PosteriorName", "family_of"]
-
 PosteriorName = Literal["auto", "mean_field", "joint"]
 # A likelihood that does not say whether its latents are coupled gets correlations between up to so
 # many: for more, the matrices of q are large, and so are the grids of nodes.

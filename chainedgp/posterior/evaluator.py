@@ -23,8 +23,6 @@ from .sites import Sites
 from .sparse import InducingPrior, KernelGradient, make_prior, reverse_prior
 from .sums import Evaluation, Gradients, Gram, Request, S, Setting, Task
 
-__all__ = ["Evaluator", "Gradient", "Hyperparameters", "State", "bound"]
-
 # Where tr(Kuu⁻¹) times the mean of diag(Kuu) is below this, products with Kuu⁻¹ have rounding
 # errors of about 1e-12, and rows need no whitening by L⁻¹.
 WELL_CONDITIONED = 1e5
@@ -207,6 +205,10 @@ class Evaluator:
     def freeze_nodes(self, frozen: bool) -> None:
         """Keep the numbers of quadrature nodes (within a line search), or choose them afresh."""
         self._each(Shard.freeze_nodes, frozen)
+
+    def use_few_nodes(self, rough: bool) -> None:
+        """Do without trials of nodes for as long as fits are rough, or no more."""
+        self._each(Shard.use_few_nodes, rough)
 
     def raise_nodes(self) -> None:
         """Give every row at least the nodes that it wanted in the last evaluation."""

@@ -22,16 +22,6 @@ from .gaussian import Gaussian, root_of
 from .sparse import InducingPrior, KernelGradient, Projection
 from .sums import Gram
 
-__all__ = [
-    "Arrays",
-    "Chunks",
-    "Marginals",
-    "PosteriorFamily",
-    "Priors",
-    "Q",
-    "SiteFactors",
-]
-
 T = TypeVar("T")
 Arrays = Sequence[Array]
 Chunks = Sequence[Projection]  # of some rows, for each latent
@@ -130,6 +120,10 @@ class PosteriorFamily(ABC):
     @abstractmethod
     def write_sites(self, sites: Array, m: Array, g_m: Array, g_V: Array) -> None:
         """Set sites to those that have these slopes at means m (b, n)."""
+
+    @abstractmethod
+    def measured(self, values: Array, precisions: Array) -> Array:
+        """Sites of rows at which latents were measured: values (b, n), of precisions (b,)."""
 
     @abstractmethod
     def slopes(self, chunks: Chunks, q: Q, sites: Array) -> tuple[Array, Array]:

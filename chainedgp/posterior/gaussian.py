@@ -18,8 +18,6 @@ from ..linalg import (
     unpack_lower,
 )
 
-__all__ = ["Gaussian", "from_natural", "from_root", "root_gradient", "root_of", "symmetric_kl"]
-
 _work = Workspace()
 
 

@@ -18,8 +18,6 @@ from .blocks import Blocks, T
 from .family import Chunks, Marginals, Q
 from .mean_field import CAVITY_FLOOR
 
-__all__ = ["JOINT", "Joint"]
-
 
 class Joint(Blocks):
     """All latents have one Gaussian q(u_1, …, u_b)."""

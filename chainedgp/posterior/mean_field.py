@@ -17,9 +17,7 @@ from ..linalg import Array, Booleans
 from .blocks import Blocks, T
 from .family import Chunks, Marginals, Q
 
-__all__ = ["MEAN_FIELD", "MeanField"]
-
-CAVITY_FLOOR = 1e-6  # the least 1 − λ2 s: below it, q without a site is no distribution
+CAVITY_FLOOR = 1e-6  # Where 1 − λ2 s is less, q without a site is no distribution.
 
 
 class MeanField(Blocks):

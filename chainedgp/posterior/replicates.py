@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from ..linalg import Array, Indices
 
-__all__ = ["Replicates", "input_numbers"]
-
 WORTH = 0.75
 """Rows share projections where distinct inputs are at most this share of them."""
 PRIME = np.uint64(0x9E3779B97F4A7C15)  # Products with it spread the bits of a sum of columns.

@@ -25,8 +25,6 @@ from .sparse import Projection, project
 from .sums import Evaluation, Gradients, Gram, S, Task
 from .threads import Threads
 
-__all__ = ["Shard"]
-
 # A chunk has at most so many rows: the arrays of longer ones leave the cache of the processor, and
 # in shorter ones threads wait for the GIL.
 CHUNK_ROWS = 2560
@@ -64,6 +62,7 @@ class Shard:
         self.rows, self.chunk_rows = rows, chunk_rows
         self.threads: Threads = threads_of.threads if threads_of else Threads(num_threads)
         self.frozen = False  # whether rows keep their node levels from one evaluation to the next
+        self.rough = False  # whether few nodes will do where it takes trials to know how many
         self.fix_nodes(nodes)
         self._sites: Sites | None = None
         self._cache: dict[tuple[int, int], list[Projection]] = {}
@@ -172,6 +171,10 @@ class Shard:
         """Keep the node levels as they are (within a line search), or choose them afresh."""
         self.frozen = frozen
 
+    def use_few_nodes(self, rough: bool) -> None:
+        """Do without trials of nodes for as long as fits are rough, or no more."""
+        self.rough = rough
+
     def raise_nodes(self) -> None:
         """Give every row at least the nodes it wanted in the last evaluation."""
         np.maximum(self.levels, self.wanted, out=self.levels)
@@ -256,6 +259,9 @@ class Shard:
         """Nodes of some rows; how many of these no number serves, and how many want more."""
         if self.fixed_nodes is not None or task.setting.likelihood.is_exact(v):
             return self.fixed_nodes or 1, 0, 0  # An exact expectation has no use for nodes.
+        few = task.setting.likelihood.few_nodes if self.rough else None
+        if few is not None:
+            return np.full(len(y), few), 0, 0
         wanted = self.levels[rows]
         if not (self.frozen and task.setting.likelihood.tries_nodes):
             wanted = task.setting.likelihood.required_nodes(y, m, v, **kw)

@@ -18,8 +18,6 @@ import numpy as np
 
 from ..linalg import Array
 
-__all__ = ["SetName", "Sites"]
-
 DISK_BYTES = 2**26  # A set of sites of this size is kept on disk if the rows are on disk too.
 SetName = Literal["committed", "current", "proposal", "trial"]
 

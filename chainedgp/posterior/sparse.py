@@ -29,17 +29,6 @@ from ..linalg import (
 )
 from ..means import MeanFunction
 
-__all__ = [
-    "InducingPrior",
-    "KernelGradient",
-    "Projection",
-    "Projector",
-    "make_prior",
-    "project",
-    "pull",
-    "reverse_prior",
-]
-
 _work = Workspace()
 
 

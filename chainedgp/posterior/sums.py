@@ -17,8 +17,6 @@ from .sparse import KernelGradient, Projector
 if TYPE_CHECKING:
     from .family import PosteriorFamily
 
-__all__ = ["Evaluation", "Gradients", "Gram", "Request", "Setting", "Sum", "Task"]
-
 
 @dataclass(frozen=True)
 class Setting:

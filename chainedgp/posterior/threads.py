@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-__all__ = ["Threads"]
-
 R = TypeVar("R")
 
 

@@ -13,15 +13,14 @@ from ..data.types import Data, Seed
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..linalg import Array
+from .centiles import Bands, Centiles, as_centiles
 from .distribution import Predictive
 from .return_levels import ReturnLevels, as_exceedance, band_percentages
-
-__all__ = ["AveragedPredictive", "mixture_quantiles", "normal_mixture_quantiles"]
 
 HALVINGS = 60  # A quantile is searched for in at most so many steps.
 CLOSE = 1e-7  # It is found to within this share of where it may lie.
 LEVELS = 32  # Parameters of each distribution are represented by so many of their quantiles.
-INNER = tuple(100.0 * (np.arange(LEVELS) + 0.5) / LEVELS)  # in percent
+INNER = tuple(100.0 * (np.arange(LEVELS) + 0.5) / LEVELS)  # These are their levels, in percent.
 
 
 class AveragedPredictive:
@@ -196,6 +195,25 @@ class AveragedPredictive:
             ]
             found.append(self._pooled(tables, percent))
         return ReturnLevels(*np.moveaxis(np.stack(found, axis=1), -1, 0))
+
+    def centiles(
+        self,
+        centiles: Sequence[float] = (3.0, 10.0, 25.0, 50.0, 75.0, 90.0, 97.0),
+        bands: Bands = None,
+    ) -> Centiles:
+        """Centiles of y given the latents, with bands that average over hyperparameters too.
+
+        Arguments and results as in `Predictive.centiles`.
+        """
+        levels, wanted = as_centiles(centiles, bands, self._support)
+        inner = np.array(INNER) / 100.0
+        table = np.stack([
+            self._pooled([p._centile_quantiles(float(c), inner, few=True) for p in self._parts],
+                         wanted)
+            for c in levels
+        ], axis=1)  # fmt: skip
+        parts = np.moveaxis(table, 2, 0)
+        return parts[0] if bands is None else (parts[0], parts[1], parts[2])
 
     def _pooled(self, tables: list[Array], levels: Array) -> Array:
         """Quantiles (n, k) over all p_k from `INNER` percentiles of each, in (K n, LEVELS)."""

@@ -12,15 +12,6 @@ from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..linalg import Array
 
-__all__ = [
-    "check_mean",
-    "class_columns",
-    "class_names",
-    "class_probabilities",
-    "num_classes",
-    "proba_like",
-]
-
 
 class _HasDensity(Protocol):
     """A predictive distribution of rows."""

@@ -5,16 +5,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
 
 from ..data.arguments import as_fractions, as_generator, as_percent, fraction, positive_int
+from ..data.names import OF_PREDICTIVES
 from ..data.types import Data
 from ..errors import InputError, MomentWarning
 from ..expectations import quadrature
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.observation import OBSERVATION
+from ..linalg import Array
+from .centiles import Bands, Centiles, as_centiles
 from .mixtures import (
     CorrelatedScale,
     GaussianLatents,
@@ -29,8 +33,6 @@ from .quantiles import mixture_cdf, mixture_ppf
 from .return_levels import ReturnLevels, as_exceedance, band_percentages
 from .survival import BAND_NODES, SurvivalCurves
 from .tables import DensityTables
-
-__all__ = ["Predictive"]
 
 LatentFunction = Callable[..., np.ndarray]
 _At = Callable[[GaussianLatents, np.ndarray, np.ndarray], np.ndarray]
@@ -59,6 +61,7 @@ class Predictive(SurvivalCurves):
     variances: (n, b), or the covariances (n, b, b) of latents that are correlated under q.
     metadata: dict name -> (n,), as the likelihood's `log_density` takes them. `censored`,
         `y_upper` and `entry` enter `logpdf` and `pdf` alone.
+    unsaid: names of metadata that the rows of the fit had and these have not: `metrics` warn.
     """
 
     def __init__(
@@ -67,7 +70,9 @@ class Predictive(SurvivalCurves):
         means: np.ndarray,
         variances: np.ndarray,
         metadata: Mapping[str, np.ndarray] | None = None,
+        unsaid: Sequence[str] = (),
     ) -> None:
+        self.unsaid = tuple(unsaid)
         means, V = np.array(means, dtype=float), np.array(variances, dtype=float)
         _check_moments(means, V, likelihood.latents)
         if V.ndim == 3 and np.array_equal(V, np.eye(V.shape[1]) * V):
@@ -84,6 +89,15 @@ class Predictive(SurvivalCurves):
 
     def __len__(self) -> int:
         return len(self._means)
+
+    if not TYPE_CHECKING:  # A checker of types would take any name for one that it has.
+
+        def __getattr__(self, name: str) -> Any:
+            """Names of other libraries are an error with ours; others are Python's usual error."""
+            words = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in OF_PREDICTIVES:
+                words = f"a predictive distribution has no {name!r}: it is {OF_PREDICTIVES[name]}."
+            raise AttributeError(words)
 
     def __repr__(self) -> str:
         return f"<Predictive of {len(self)} rows, {type(self._likelihood).__name__}>"
@@ -245,7 +259,9 @@ class Predictive(SurvivalCurves):
     ) -> dict[str, np.ndarray]:
         """Quantiles (percent) under q of the likelihood's natural parameters: name -> (n, k).
 
-        For example the noise scale e^{g/2} or a rate e^f + e^g. Exact for a monotone function of
+        For example the noise scale e^{g/2} or a rate e^f + e^g. Of counts with an exposure the
+        "rate" is of one unit, and the "mean" is of the exposure that was given, as in `mean`, or of
+        one unit where none was. Exact for a monotone function of
         one latent, else from 2,048 Sobol nodes of q(f), with its correlations.
 
         functions : other functions of the latents instead, called with arrays of each latent, as
@@ -299,8 +315,8 @@ class Predictive(SurvivalCurves):
     def centiles(
         self,
         centiles: Sequence[float] = (3.0, 10.0, 25.0, 50.0, 75.0, 90.0, 97.0),
-        bands: tuple[float, float] | None = None,
-    ) -> np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]:
+        bands: Bands = None,
+    ) -> Centiles:
         """Centiles of y given the latents, in percent: the median over q of each, (n, k).
 
         Q(c | f) is the centile of those who share the latents f, for example of all children of one
@@ -310,24 +326,22 @@ class Predictive(SurvivalCurves):
         bands : two percentages, such as (5, 95): the result is then (centile, lower, upper), with
             these quantiles over q of Q(c | f), from 1,024 Sobol nodes, or from 128 where the
             likelihood has no quick `ppf`.
+
+        Hyperparameters and constant parameters of the likelihood count as known;
+        `m.over_hyperparameters().predictive(X)` has the same method, whose bands tell of them too.
         """
-        levels = as_percent(centiles, "centiles")
-        ends = np.empty(0) if bands is None else as_percent(bands, "bands")
-        if bands is not None and (len(ends) != 2 or ends[0] >= ends[1]):
-            raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
-        if not self._support.ordered:
-            raise InputError("classes have no order: centiles are of numbers.")
-        wanted = np.array([0.5, *ends])
-        slow = self._likelihood.slow_ppf or not self._likelihood.has_draws
-        count = FEW_NODES if slow else BAND_NODES // 2
-        table = np.empty((len(self), len(levels), len(wanted)))
-        for k, level in enumerate(levels):
-            function = self._centile(float(level))
-            exact = self._monotone_quantiles(function, wanted)
-            found = self._sobol_quantiles(function, wanted, count) if exact is None else exact
-            table[:, k] = found
+        levels, wanted = as_centiles(centiles, bands, self._support)
+        table = np.stack([self._centile_quantiles(float(c), wanted) for c in levels], axis=1)
         parts = np.moveaxis(table, 2, 0)
         return parts[0] if bands is None else (parts[0], parts[1], parts[2])
+
+    def _centile_quantiles(self, centile: float, levels: Array, few: bool = False) -> Array:
+        """Quantiles (n, k) under q(f) of one centile; few : whether few nodes are enough."""
+        function = self._centile(centile)
+        exact = self._monotone_quantiles(function, levels)
+        slow = few or self._likelihood.slow_ppf or not self._likelihood.has_draws
+        count = FEW_NODES if slow else BAND_NODES // 2
+        return self._sobol_quantiles(function, levels, count) if exact is None else exact
 
     def _centile(self, level: float) -> _At:
         """Q(level | f) at nodes z (b, K, 1) of some latents: (K, N)."""

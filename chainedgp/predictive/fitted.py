@@ -12,8 +12,6 @@ from ..linalg import Array
 from .distribution import Predictive
 from .predictor import Predictor
 
-__all__ = ["FittedModel"]
-
 
 class FittedModel(Protocol):
     """A model with rows, which predicts. `ChainedGP` is one."""

@@ -13,15 +13,6 @@ from ..errors import InputError
 from ..likelihoods.observation import OBSERVATION
 from .fitted import FittedModel
 
-__all__ = [
-    "column_index",
-    "column_of",
-    "grouped",
-    "input_names",
-    "metadata_at_rest",
-    "need_rows",
-]
-
 
 def need_rows(model: FittedModel, instead: str = "") -> None:
     """Raise InputError where a model was saved without its data.

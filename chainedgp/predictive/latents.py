@@ -16,8 +16,6 @@ from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import Projector, project
 
-__all__ = ["covariances_at", "cross_covariances_at", "draws_at", "marginals_at"]
-
 BLOCK_ROWS = 4096  # Marginals of so many rows are computed at once: memory stays bounded.
 JOINT_ROWS = 2048  # At most so many rows are drawn jointly given u: that takes an (n, n) matrix.
 
@@ -92,8 +90,9 @@ def draws_at(
             root = cholesky(part.S, "the covariance of q(u)")
         v = part.mu[:, None] + root @ rng.standard_normal((len(root), size))
         ends = np.cumsum([len(priors[j].Z) for j in group])
-        for j, v_j in zip(group, np.split(v, ends[:-1]), strict=True):
-            _write_draws(draws[:, j], priors[j], v_j, X, rng)
+        with one_blas_thread():  # Threads of BLAS that wait for each other cost more than they do.
+            for j, v_j in zip(group, np.split(v, ends[:-1]), strict=True):
+                _write_draws(draws[:, j], priors[j], v_j, X, rng)
     return draws
 
 

@@ -25,16 +25,6 @@ from ..likelihoods import Inflated, Likelihood, Rounded
 from ..likelihoods.observation import TINY, seen
 from .nodes import LOG_SQRT_2PI, REACH, Mixture, lattice
 
-__all__ = [
-    "CorrelatedScale",
-    "GaussianLatents",
-    "NormalInFirst",
-    "ScaleMixture",
-    "WithOdds",
-    "WithRounding",
-    "mixture_of",
-]
-
 KNOTS, SD_FLOOR = 400, 0.03
 """The mixing density is interpolated between so many values of log(sd + SD_FLOOR), sd that of g."""
 ODDS_LEVEL = 3

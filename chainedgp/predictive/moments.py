@@ -21,8 +21,6 @@ from ..linalg import Array, Indices
 from .mixtures import GaussianLatents
 from .nodes import lattice
 
-__all__ = ["TOLERANCE", "node_moments"]
-
 TOLERANCE = 0.01
 """A relative error of a moment above this is told in a warning."""
 REACH = (7.5, 12.0, 24.0)

@@ -22,8 +22,6 @@ import numpy as np
 from ..errors import QuadratureWarning
 from ..expectations.quadrature import product_rule, row_blocks, sobol_rule
 
-__all__ = ["Lattice", "Mixture", "few_nodes", "lattice", "log_expectation", "step_resolved"]
-
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 GOLDEN = 0.5 * (1.0 + np.sqrt(5.0))
 """A square lattice turned by this slope never has two nodes at the same value of one latent."""

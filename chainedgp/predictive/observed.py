@@ -15,8 +15,6 @@ from .distribution import Predictive
 from .nodes import log_expectation
 from .quantiles import _solve
 
-__all__ = ["ObservedLaw", "pit_ends"]
-
 LOGIT_TOLERANCE = 1e-8
 """Error of logit F at which the search for a quantile after an entry ends."""
 NOTHING = 1e-9

@@ -14,6 +14,7 @@ from ..data.columns import Columns
 from ..data.frames import check_order, frame_like
 from ..data.rows import Expected, Rows, as_inputs, as_metadata, is_dask
 from ..data.types import Data, Frame, Metadata, Seed
+from ..data.unsaid import unsaid, warn_of_unsaid
 from ..distributed import Predict, map_blocks
 from ..errors import InputError
 from ..likelihoods import Likelihood
@@ -23,11 +24,10 @@ from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian
 from ..posterior.mean_field import MEAN_FIELD
 from ..posterior.sparse import Projector
+from .centiles import centile_frame
 from .classes import check_mean, class_columns, class_probabilities, num_classes, proba_like
 from .distribution import Predictive
 from .latents import covariances_at, cross_covariances_at, draws_at, marginals_at
-
-__all__ = ["Predictor"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Predictor:
     columns : how many columns new inputs must have, the names of those that a frame must have, or
         how they are read.
     family : what q may be.
+    told : names of the metadata that the rows of the fit had; scores without them warn.
     """
 
     likelihood: Likelihood
@@ -51,6 +52,7 @@ class Predictor:
     q: tuple[Gaussian, ...]
     columns: Expected
     family: PosteriorFamily = MEAN_FIELD
+    told: tuple[str, ...] = ()
 
     def inputs(self, X: Data, name: str = "Xnew") -> Array:
         """X as (n, D) with the model's columns."""
@@ -89,7 +91,8 @@ class Predictor:
         X = self.inputs(Xnew)
         metadata, _ = as_metadata(Y_metadata, self.likelihood, len(X), weighted=False)
         marginals = marginals_at(self.priors, self.q, self.family, X)
-        return Predictive(self.likelihood, *marginals, metadata)
+        missing = unsaid(self.told, metadata)
+        return Predictive(self.likelihood, *marginals, metadata, missing)
 
     def moments(self, Xnew: Data, Y_metadata: Metadata = None) -> tuple[Array, Array]:
         """Mean and variance of the targets at Xnew, each (n, 1)."""
@@ -148,16 +151,7 @@ class Predictor:
     ) -> Frame:
         """Centiles of the targets given the latents, with bands, as a data frame like `frame`."""
         found = self.distribution(Xnew, Y_metadata).centiles(percent, bands)
-        names = [f"{level:g}%" for level in np.atleast_1d(np.asarray(percent, dtype=float))]
-        if not isinstance(found, tuple):
-            return frame_like(Xnew, dict(zip(names, found.T, strict=True)))
-        sides = ("", " lower", " upper")
-        columns = {
-            name + side: part[:, k]
-            for k, name in enumerate(names)
-            for side, part in zip(sides, found, strict=True)
-        }
-        return frame_like(Xnew, columns)
+        return centile_frame(Xnew, percent, found)
 
     def probabilities(self, Xnew: Data, Y_metadata: Metadata = None) -> Array | Frame:
         """Probabilities of the classes at Xnew, (n, K); a frame where Xnew is one."""
@@ -183,8 +177,9 @@ class Predictor:
         return self.distribution(Xnew, Y_metadata).cdf(y)
 
     def log_density(self, Xnew: Data, Ynew: Data, Y_metadata: Metadata = None) -> Array:
-        """log p(y* | x*) of new rows, (n, 1)."""
+        """log p(y* | x*) of new rows, (n, 1); warns where metadata are missing that the fit had."""
         if is_dask(Xnew):
+            warn_of_unsaid(unsaid(self.told, Y_metadata or ()))
             (value,) = self._on_blocks(Predictor.log_density, Xnew, [1], Y_metadata, Ynew=Ynew)
             return value
         rows = Rows.read(
@@ -196,7 +191,9 @@ class Predictor:
             names=("Xnew", "Ynew"),
             weighted=False,
         )
-        return self.distribution(rows.X, rows.metadata).logpdf(rows.targets()[:, None])
+        distribution = self.distribution(rows.X, rows.metadata)
+        warn_of_unsaid(distribution.unsaid)
+        return distribution.logpdf(rows.targets()[:, None])
 
     def draws(self, Xnew: Data, size: int, rng: Seed, Y_metadata: Metadata = None) -> Array:
         """Draws of the targets at Xnew, independent over rows: (n, 1, size)."""
@@ -237,5 +234,5 @@ class Predictor:
         priors = tuple(
             Projector.at(copy_of(p.kernel), copy_of(p.mean), p.Z, p.L_inv) for p in self.priors
         )
-        small = replace(self, likelihood=copy_of(self.likelihood), priors=priors)
+        small = replace(self, likelihood=copy_of(self.likelihood), priors=priors, told=())
         return map_blocks(partial(method, small), Xnew, widths, Y_metadata, **by_row)

@@ -28,8 +28,6 @@ from .nodes import (
     step_resolved,
 )
 
-__all__ = ["mixture_cdf", "mixture_ppf"]
-
 Function = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 LOGIT_TOLERANCE = 1e-10

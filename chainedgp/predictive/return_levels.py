@@ -17,8 +17,6 @@ from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..linalg import Array
 
-__all__ = ["ReturnLevels", "as_exceedance", "band_percentages"]
-
 
 class ReturnLevels(NamedTuple):
     """Return levels of n rows and k periods: the median and the ends of a band, (n, k) each."""

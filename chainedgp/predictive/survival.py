@@ -13,8 +13,6 @@ from ..expectations import quadrature
 from .mixtures import GaussianLatents
 from .nodes import log_expectation
 
-__all__ = ["BAND_NODES", "SurvivalCurves"]
-
 BAND_NODES = 2048
 """The quantiles of a band are those of so many equally weighted draws (Sobol points) of q."""
 PANELS = 14
@@ -40,10 +38,14 @@ class SurvivalCurves:
     _logpdf: Any
     _as_targets: Any
     _over_entries: Any
+    cdf: Any
     ppf: Any
 
     def sf(self, t: np.ndarray, bands: Bands | None = None) -> Estimate:
-        """S(t) = P(T > t), (n, k) for a grid (k,)."""
+        """S(t) = P(T > t), (n, k) for a grid (k,); bands are for survival likelihoods alone."""
+        if bands is None and not self._likelihood.event_times:
+            above: np.ndarray = 1.0 - self.cdf(t)
+            return above
         self._check_survival("sf")
         return self._with_bands(np.exp(self._log_sf(t)), self._conditional_sf, t, bands)
 

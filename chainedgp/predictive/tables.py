@@ -14,8 +14,6 @@ from ..likelihoods.support import Continuum
 from ..likelihoods.wrappers.atoms import Law, WithAtoms
 from .nodes import Mixture, few_nodes, log_expectation
 
-__all__ = ["DensityTables"]
-
 LEVELS = (0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99)
 """These quantiles tell where a density lies beside an atom that holds the median."""
 CENTRAL = np.array([[0.5], [0.2], [0.8]])

@@ -17,19 +17,17 @@ import numpy as np
 from ..data.arguments import as_generator, positive_int
 from ..data.types import Seed
 from ..errors import ChainedGPWarning, InputError
+from ..inference.monitor import Monitor
 from ..inference.problem import Problem
 from ..inference.profile import ProfiledBound, start_sites
-from ..inference.result import Monitor
 from ..linalg import Array
 from ..posterior.gaussian import Gaussian
 from .averaged import Averaged, Columns, Point
 from .hyper import jacobian_leaves
 from .pareto import smoothed_weights
 
-__all__ = ["Around", "LogPosterior", "around_the_fit", "curvature_root"]
-
 STEP = 0.01  # Second derivatives are differences of gradients over this share of a reach in x.
-TOLERANCE = 1e-6  # q is found to within so many nats at every point.
+TOLERANCE = 1e-6  # At every point q is found to within so many nats.
 FREEDOM = 5.0  # Points are of a Student-t with these degrees of freedom: tails are reached.
 MOST_MOVES = 5  # The centre is moved uphill by at most so many steps of Newton.
 # Above this Pareto k weights are not to be trusted, if they are also worth fewer than this share

@@ -11,6 +11,7 @@ from ..data.arguments import as_generator, as_percent, positive_int
 from ..data.frames import check_order, frame_like
 from ..data.rows import Expected, Rows, as_inputs, as_metadata, is_dask
 from ..data.types import Data, Frame, Metadata, Seed
+from ..data.unsaid import unsaid, warn_of_unsaid
 from ..errors import InputError
 from ..inference.problem import Problem
 from ..likelihoods import Likelihood
@@ -20,12 +21,11 @@ from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import make_prior
 from ..predictive.averages import AveragedPredictive, normal_mixture_quantiles
+from ..predictive.centiles import Bands, centile_frame
 from ..predictive.classes import check_mean, class_columns, class_probabilities, proba_like
 from ..predictive.distribution import Predictive
 from ..predictive.latents import marginals_at
 from ..predictive.predictor import Predictor
-
-__all__ = ["Averaged", "Columns", "Point"]
 
 Columns = Expected  # what is known of the columns of new inputs
 
@@ -170,6 +170,20 @@ class Averaged:
             Xnew, {**table, **dict(zip(names, distribution.ppf(levels).T, strict=True))}
         )
 
+    def predict_centiles(
+        self,
+        Xnew: Data,
+        centiles: Sequence[float] = (3.0, 10.0, 25.0, 50.0, 75.0, 90.0, 97.0),
+        bands: Bands = (5.0, 95.0),
+        Y_metadata: Metadata = None,
+    ) -> Frame:
+        """A table of centiles with bands, as in `ChainedGP.predict_centiles`.
+
+        The bands tell of hyperparameters and constant parameters of the likelihood too.
+        """
+        found = self.predictive(Xnew, Y_metadata).centiles(centiles, bands)
+        return centile_frame(Xnew, centiles, found)
+
     def predict_proba(self, Xnew: Data, Y_metadata: Metadata = None) -> Array | Frame:
         """Probabilities of the classes at Xnew, (n, K), as in `ChainedGP.predict_proba`."""
         likelihood = self.problem.parts.likelihood
@@ -195,6 +209,7 @@ class Averaged:
             names=("Xnew", "Ynew"),
             weighted=False,
         )
+        warn_of_unsaid(unsaid(self.problem.rows.telling, rows.metadata))
         return self.predictive(rows.X, rows.metadata).logpdf(rows.targets()[:, None])
 
     def posterior_samples(

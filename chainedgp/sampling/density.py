@@ -22,8 +22,6 @@ from ..posterior.gaussian import Gaussian
 from ..posterior.mean_field import MEAN_FIELD
 from ..posterior.sparse import make_prior, project
 
-__all__ = ["LogJoint", "point", "whitened_q"]
-
 ENTRIES = 2**17  # So many pairs of a row and a draw are evaluated at once: memory stays bounded.
 
 

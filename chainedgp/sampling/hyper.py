@@ -36,8 +36,6 @@ from ..posterior.sparse import (
 )
 from .density import point
 
-__all__ = ["HyperJoint", "check_proper", "jacobian_leaves", "scales_near"]
-
 STEP = 1e-3  # Second derivatives are differences of gradients over twice this step in x.
 # Where the data tell less than this about a direction of x, its standard deviation counts as 1.
 LEAST_CURVATURE = 1.0

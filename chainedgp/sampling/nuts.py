@@ -26,8 +26,6 @@ from .hyper import HyperJoint, check_proper, scales_near
 if TYPE_CHECKING:
     from arviz import InferenceData
 
-__all__ = ["Sampled", "sample"]
-
 PREDICTIVE_DRAWS = 200  # Predictions average over so many of the draws, evenly spaced.
 MIXED = 1.01  # Chains whose largest R-hat is above this have not met.
 
@@ -101,7 +99,7 @@ def sample(
             running.cancel()
             raise
         rhat, ess = _diagnosed(arviz, data, chains)
-    result = Sampled(_points(problem, columns, data), data, rhat, ess)
+    result = Sampled(_averaged_over_draws(problem, columns, data), data, rhat, ess)
     if not rhat <= MIXED and chains > 1:
         warnings.warn(
             f"the chains have not mixed: the largest R-hat is {rhat:.3f}. Take more draws "
@@ -196,7 +194,7 @@ def _diagnosed(arviz: Any, data: InferenceData, chains: int) -> tuple[float, flo
     return max(rhat), min(float(part.min()) for part in arviz.ess(data).values())
 
 
-def _points(problem: Problem, columns: Columns, data: InferenceData) -> Averaged:
+def _averaged_over_draws(problem: Problem, columns: Columns, data: InferenceData) -> Averaged:
     """Some of the draws, evenly spaced, each with all of q at its v."""
     posterior = data["posterior"]
     v = np.asarray(posterior["v"])

@@ -7,8 +7,6 @@ from scipy.special import logsumexp
 
 from ..linalg import Array
 
-__all__ = ["fit_pareto", "smoothed_weights", "tail_shape"]
-
 PRIOR_SCALE = 3.0  # The grid of Zhang & Stephens for θ spans so many quartiles of the draws.
 PRIOR_ROWS, PRIOR_SHAPE = 10.0, 0.5  # k is shrunk to ½ as if by ten more tail draws.
 

@@ -15,8 +15,6 @@ from scipy.special import softmax
 
 from ..linalg import Array
 
-__all__ = ["tempered_draws"]
-
 KEPT = 0.7  # The next temperature leaves an effective share of the draws as large as this.
 SHRUNK = 1.0  # A covariance of draws is shrunk as if by so many more of them for each dimension.
 LENGTH = 1.7  # A trajectory is about so long, in units of the standard deviations.

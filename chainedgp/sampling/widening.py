@@ -20,15 +20,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import NumericalError
+from ..inference.monitor import Monitor
 from ..inference.problem import Problem
-from ..inference.result import Monitor
 from ..inference.theta_and_q import Parts
 from ..linalg import Array, one_blas_thread
 from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import project
 from .around import LogPosterior, curvature_root
-
-__all__ = ["Widening", "widened_by_hyperparameters"]
 
 # Means and gradients are differences over this share of the reach of a hyperparameter, which is
 # about a factor of e for a positive one: large beside the error of q, small beside the curvature.

@@ -19,8 +19,9 @@ from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import likelihoods
-from ..data.columns import SET_UNSEEN, Boolean, Category, Columns, Number
+from ..data.columns import Boolean, Category, Columns, Number
 from ..data.frames import check_numbers, frame_like, in_order
+from ..data.kinds import SET_UNSEEN
 from ..data.rows import WEIGHTS
 from ..data.types import Data
 from ..errors import CensoringWarning, ConvergenceWarning, InputError
@@ -32,15 +33,6 @@ from ..model.arguments import Kernels, Means, kinds_of_inputs
 from ..posterior.choice import PosteriorName
 from ..predictive.distribution import Predictive
 
-__all__ = [
-    "BESIDE",
-    "ChainedGPEstimator",
-    "WithQuantiles",
-    "estimator",
-    "named_likelihood",
-    "rows_of_weight",
-]
-
 Estimator = TypeVar("Estimator", bound="ChainedGPEstimator")
 
 
@@ -48,9 +40,9 @@ class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning)
     """The warning of this package and that of scikit-learn: filters of either know it."""
 
 
-TIMES = ("y_upper", "entry")  # These metadata are in the units of y, and are scaled with it.
+IN_UNITS_OF_Y = ("y_upper", "entry", "rounding")  # These metadata are scaled with y.
 # Shipped likelihoods take these metadata; scikit-learn can be told to hand them to the methods.
-BESIDE = dict.fromkeys(("censored", "entry", "exposure", "trials", "y_upper"))
+BESIDE = dict.fromkeys(("censored", "entry", "exposure", "rounding", "trials", "y_upper"))
 UNSCALED = (Category, Boolean)  # Columns that `standardize` leaves as they are.
 STANDARDISED = " (standardised)"  # Names of columns in other units end so.
 ROUTING = (
@@ -184,10 +176,10 @@ class ChainedGPEstimator(BaseEstimator):
             for name, column in zip(names, each, strict=True)
         ]
 
-    def _periods(self) -> dict[int, list[float]] | None:
-        """Seasons by the number of the column, in the units of the model."""
-        if self.periodic is None:
-            return None
+    def _periods(self) -> Any:
+        """Seasons as given or, of scaled columns, by their numbers in the units of the model."""
+        if self.periodic is None or not self.standardize:
+            return self.periodic
         names = getattr(self, "feature_names_in_", None)
         known = None if names is None else [str(name) for name in names]
         found: dict[int, list[float]] = {}
@@ -287,7 +279,7 @@ class ChainedGPEstimator(BaseEstimator):
 
     def _scaled_metadata(self, metadata: Mapping[str, Data]) -> dict[str, Data]:
         return {
-            key: np.asarray(value) / self._scale if key in TIMES else value
+            key: np.asarray(value) / self._scale if key in IN_UNITS_OF_Y else value
             for key, value in metadata.items()
         }
 

@@ -24,8 +24,6 @@ from .base import (
     rows_of_weight,
 )
 
-__all__ = ["ChainedGPClassifier", "ChainedGPRegressor"]
-
 
 @estimator
 class ChainedGPRegressor(RegressorMixin, WithQuantiles):

@@ -15,8 +15,6 @@ from ..linalg import Array
 from ..predictive.distribution import Predictive
 from .base import WithQuantiles, estimator, named_likelihood, rows_of_weight
 
-__all__ = ["ChainedGPSurvival", "Curve"]
-
 Survivals: TypeAlias = "np.ndarray | Frame"  # events and times: structured, or two columns
 CurveOf = Callable[[Predictive, Array], Any]  # values (n, k) of n distributions at k times
 

@@ -31,8 +31,6 @@ from .incidence import Incidences, TimePanels
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["CompetingRisks"]
-
 DRAWS = 512
 """The percentiles of a band are those of so many draws (Sobol points) of the latents."""
 NODES, MANY, WIDE = {1: 40, 2: 14}, 7, 0.5
@@ -77,8 +75,8 @@ class CompetingRisks:
     models : as given, to be fitted, checked, plotted and saved like any other.
     """
 
-    def __init__(self, models: Models) -> None:
-        if not isinstance(models, Mapping) or not models:
+    def __init__(self, models: Models, *data: object) -> None:  # Data belong to `from_data`.
+        if data or not isinstance(models, Mapping) or not models:
             raise InputError(
                 "models must be a dict, name of a cause -> ChainedGP of the time to it; "
                 "CompetingRisks.from_data(X, Y, cause, likelihood) builds them from data."
@@ -95,7 +93,7 @@ class CompetingRisks:
                 )
             if not isinstance(name, str | int | float):
                 raise InputError(f"a cause is a name or a number; got {name!r}. Name it by a text.")
-            _check_times(model.likelihood, f"models[{name!r}]")
+            _check_cause_has_times(model.likelihood, f"models[{name!r}]")
             columns.add(model.X.shape[1])
         if len(columns) > 1:
             raise InputError(f"all models must have the same inputs; they have {columns} columns.")
@@ -286,7 +284,7 @@ class CompetingRisks:
         return cls({name: load(path / f"cause_{k}.cgp") for k, name in enumerate(names)})
 
 
-def _check_times(likelihood: Likelihood, owner: str) -> None:
+def _check_cause_has_times(likelihood: Likelihood, owner: str) -> None:
     """Raise InputError where a likelihood is not of event times with a density."""
     lik = likelihood
     if not lik.event_times or lik.atoms or not lik.target_support.continuous:
@@ -309,7 +307,7 @@ def _one_each(causes: Sequence[Hashable], likelihood: Likelihood | Likelihoods) 
         found = [likelihood] * len(causes)
     for cause, own in zip(causes, found, strict=True):
         if isinstance(own, Likelihood):  # The model tells what is wrong with anything else.
-            _check_times(own, f"cause {cause!r}")
+            _check_cause_has_times(own, f"cause {cause!r}")
     return found
 
 

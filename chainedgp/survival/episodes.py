@@ -17,8 +17,6 @@ from ..likelihoods.observation import LEFT, RIGHT, TINY, codes, of_event
 from ..linalg import Array, Indices
 from ..model import ChainedGP
 
-__all__ = ["Episodes", "episode_survival", "split_episodes"]
-
 
 class Episodes(NamedTuple):
     """Start–stop rows, ready for a model: ChainedGP(e.X, e.Y, likelihood, Y_metadata=e.Y_metadata).

@@ -18,9 +18,7 @@ import numpy as np
 from ..linalg import Array
 from ..predictive.distribution import Predictive
 
-__all__ = ["Incidences", "TimePanels"]
-
-NODES = 8  # of Gauss–Legendre in each panel
+NODES = 8  # Each panel has so many nodes of Gauss–Legendre.
 WIDEST, NARROW, UPPER = 2.0, 0.5, 4.0
 """Panels are so wide in log u at most: NARROW within UPPER of the last time, WIDEST before."""
 LEAST = 1e-9

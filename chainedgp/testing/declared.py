@@ -11,8 +11,6 @@ from ..likelihoods.observation import of_event
 from ..predictive.mixtures import declared_normal
 from .probe import Probe
 
-__all__ = ["check_declared"]
-
 FAR = 24.0
 """Within so many standard deviations of q lies all of the integral of a finite mean."""
 

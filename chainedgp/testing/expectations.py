@@ -15,8 +15,6 @@ from ..likelihoods.differences import difference
 from ..linalg import Array
 from .probe import Probe
 
-__all__ = ["check_expectations"]
-
 STEP, SHORT_STEP = 1e-4, 3e-6
 """Steps of differences; the short one is for expectations that bend sharply, at an end of y."""
 PARTS = ("value", "derivative in the means", "derivative in the variances", "derivative in θ")

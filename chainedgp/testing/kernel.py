@@ -14,11 +14,9 @@ from ..linalg import Array
 from ..parameters import Role
 from .report import Report
 
-__all__ = ["check_kernel"]
-
-EXACT = 1e-9  # two ways to the same number must agree to this, relative to its size
-GRADIENT = 1e-6  # a gradient must agree with differences to this, relative to its size
-STEP = 1e-4  # the relative step of fourth-order differences: rounding adds 1e-12, truncation less
+EXACT = 1e-9  # Two ways to the same number must agree to this, relative to its size.
+GRADIENT = 1e-6  # A gradient must agree with differences to this, relative to its size.
+STEP = 1e-4  # Fourth-order differences have this relative step: rounding adds 1e-12 to them.
 
 
 def check_kernel(
@@ -68,7 +66,7 @@ def check_kernel(
             _check_columns,
             _check_copies,
             _check_wrappers,
-            _check_roles,
+            _check_kernel_roles,
         ):
             with report.guard("evaluate"):
                 law(kernel, X, Z, rng, report)
@@ -337,7 +335,7 @@ def _check_wrappers(
         report.close(method, "disagrees with evaluate_diag", got, expected, EXACT, atol)
 
 
-def _check_roles(
+def _check_kernel_roles(
     kernel: Kernel, X: Array, Z: Array, rng: np.random.Generator, report: Report
 ) -> None:
     """Leaves behave as their declared roles say; the names of leaves do not matter."""

@@ -17,8 +17,6 @@ from .expectations import check_expectations
 from .probe import Probe
 from .report import Report
 
-__all__ = ["check_likelihood"]
-
 DRAWS = 2000  # So many draws of `sample` are compared with the density.
 
 

@@ -18,8 +18,6 @@ from ..likelihoods.wrappers.rounded import ROUNDING
 from ..linalg import Array
 from .report import Report
 
-__all__ = ["Probe"]
-
 ROWS = 8  # A likelihood is tried at so many rows, each with its own latents and metadata.
 STEEP, MORE_PANELS = 0.01, (8 * from_density.PANELS, 64 * from_density.PANELS)
 """An integral that is off by more than this part of the tolerance is taken again, more finely: a

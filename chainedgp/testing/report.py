@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 import numpy as np
 
-__all__ = ["ContractError", "Report"]
-
 
 class ContractError(AssertionError):
     """A kernel or likelihood breaks its contract; the message lists every fault in words."""

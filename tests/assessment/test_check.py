@@ -256,7 +256,13 @@ def test_hyperparameters():
     assert_tripped(finding(m, "hyperparameters"), "logit has a prior standard deviation of 1e+03")
 
 
-@pytest.mark.parametrize("likelihood", [L.Gaussian, L.StudentT, L.HetGaussian, L.HetLaplace])
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        L.HetGaussian,
+        *(pytest.param(x, marks=pytest.mark.long) for x in (L.Gaussian, L.StudentT, L.HetLaplace)),
+    ],
+)
 def test_the_unit_of_y_raises_no_alarm(likelihood):
     X, y = wave(60)
     levels = {}

@@ -373,7 +373,7 @@ def test_names_of_quantities():
     found = list(model("time").effects(rows=2))
     assert found == ["median", "width", "log_median", "log_shape", "median (parameter)", "shape"]
     assert list(model("count").effects(rows=2)) == [
-        "mean", "width", "log_mean", "log_dispersion", "mean (parameter)", "dispersion",
+        "mean", "width", "log_mean", "log_dispersion", "dispersion",
     ]  # fmt: skip
 
 

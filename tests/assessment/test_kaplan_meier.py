@@ -123,3 +123,15 @@ def test_causes_that_cannot_be_read():
         AalenJohansen([1.0, 2.0], [0, 1, 1])
     with pytest.raises(InputError, match="numbers and text"):
         AalenJohansen([1.0, 2.0, 3.0], np.array(["a", 1, 0], dtype=object))
+
+
+def test_numbers_at_risk_are_counts_of_rows():
+    y, entry = np.array([1.0, 2.0, 2.0, 3.0, 5.0]), np.array([0.0, 0.0, 1.5, 2.0, 0.5])
+    t = np.array([0.0, 0.5, 1.0, 1.6, 2.0, 2.1, 5.0, 6.0])
+    plain, late = KaplanMeier(y, 0), KaplanMeier(y, 0, entry)
+    np.testing.assert_array_equal(plain.number_at_risk(t), [(y >= s).sum() for s in t])
+    counted = [((y >= s) & ((entry < s) | (entry == 0.0))).sum() for s in t]
+    np.testing.assert_array_equal(late.number_at_risk(t), counted)
+    np.testing.assert_array_equal(late.number_at_risk(late.times), late.at_risk)
+    twice = KaplanMeier(y, 0, entry, np.full(5, 2.0))
+    np.testing.assert_array_equal(twice.number_at_risk(t), 2 * np.array(counted))

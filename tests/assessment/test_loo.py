@@ -84,12 +84,12 @@ def problem(name, seed, n=24):
     ("name", "seed", "posterior"),
     [
         ("HetGaussian", 0, "mean_field"),
-        ("HetGaussian", 3, "mean_field"),
-        ("HetStudentT", 1, "mean_field"),
-        ("LogLogisticSurvival", 0, "mean_field"),
+        pytest.param("HetGaussian", 3, "mean_field", marks=pytest.mark.long),
+        pytest.param("HetStudentT", 1, "mean_field", marks=pytest.mark.long),
+        pytest.param("LogLogisticSurvival", 0, "mean_field", marks=pytest.mark.long),
         ("Poisson", 0, "mean_field"),
         ("HetGaussian", 0, "joint"),
-        ("Beta", 0, "joint"),
+        pytest.param("Beta", 0, "joint", marks=pytest.mark.long),
         pytest.param("LogLogisticSurvival", 0, "joint", marks=pytest.mark.slow),
     ],
 )
@@ -277,6 +277,7 @@ def test_models_of_other_rows_are_not_compared():
         m.optimize(only="variational", messages=False)
         return m
 
+    plain = model()
     for wrong, words in (
         (model(censored=half), "same censored.*differ in 15 of 30"),
         (model(entry=0.5 * times), "same entry.*differ in 30 of 30"),
@@ -284,7 +285,7 @@ def test_models_of_other_rows_are_not_compared():
         (model(slice(None, None, -1)), "same targets"),
         (model(slice(20)), "'a' has 30 and 'b' 20"),
     ):
-        for a in (model(), model().loo(0)):
+        for a in (plain, plain.loo(0)):
             for b in (wrong, wrong.loo(0)):
                 with pytest.raises(InputError, match=words):
                     compare({"a": a, "b": b}, refit=0)

@@ -17,8 +17,8 @@ from chainedgp.testing.report import ContractError
 
 # Members that callers use and authors leave as they are.
 FOR_CALLERS = {
-    "check_metadata", "check_rows", "class_names", "event_times", "expectation", "from_scipy",
-    "has_cdf", "has_distribution", "has_draws", "has_form", "has_moments", "is_exact",
+    "check_metadata", "check_rows", "class_names", "event_times", "expectation", "few_nodes",
+    "from_scipy", "has_cdf", "has_distribution", "has_draws", "has_form", "has_moments", "is_exact",
     "metadata_names", "own_expectation", "own_joint_expectation", "parameter_keys",
     "parameter_values", "required_nodes", "target_support", "tries_nodes", "unmet",
     "with_constant",

@@ -96,9 +96,9 @@ CASES = [
     (liks.Rounded(liks.HetGaussian()), {"rounding": np.linspace(0.1, 1.0, 8)}),
     (liks.Rounded(liks.StudentT(), 0.5), {}),
     (liks.Rounded(liks.HetLaplace(), 0.5), {}),
-    (liks.Rounded(liks.Beta(), 0.05), {}),
+    pytest.param(liks.Rounded(liks.Beta(), 0.05), {}, marks=pytest.mark.long),
     (liks.Rounded(liks.WeibullSurvival(), 0.3), ALL_WAYS),
-    (liks.Inflated(liks.Rounded(liks.HetGamma(), 0.3)), {}),
+    pytest.param(liks.Inflated(liks.Rounded(liks.HetGamma(), 0.3)), {}, marks=pytest.mark.long),
 ]
 ABSTRACT = {"Likelihood", "Survival", "Family", "Wrapper"}  # bases without a density
 
@@ -114,8 +114,13 @@ def _subclasses(cls):
         yield from _subclasses(child)
 
 
+def values_of(case):
+    """What a case is made of, also of one that is marked."""
+    return getattr(case, "values", case)
+
+
 def test_no_shipped_class_is_without_a_case():
-    covered = {type(lik).__name__ for lik, _ in CASES} | ABSTRACT
+    covered = {type(lik).__name__ for lik, _ in map(values_of, CASES)} | ABSTRACT
     shipped = {c.__name__ for c in _subclasses(Likelihood) if c.__module__.startswith("chainedgp.")}
     assert {c for c in shipped if not c.startswith("_")} <= covered
     public = {k for k in liks.__all__ if inspect.isclass(getattr(liks, k))}
@@ -473,7 +478,12 @@ MOVING = {
 }
 
 
-@pytest.mark.parametrize("name", MOVING)
+def long_if(name, which):
+    """The name as a parameter of a test, left to .ci/run where it takes more than a second."""
+    return pytest.param(name, marks=pytest.mark.long) if name == which else name
+
+
+@pytest.mark.parametrize("name", [long_if(name, "beta") for name in MOVING])
 def test_densities_whose_ends_move_with_the_latents_keep_the_contract(name):
     check_likelihood(Likelihood.from_scipy(name, **MOVING[name]))
 
@@ -727,7 +737,7 @@ STEEP = {
 }
 
 
-@pytest.mark.parametrize("name", STEEP)
+@pytest.mark.parametrize("name", [long_if(name, "BoxCoxT") for name in STEEP])
 def test_a_density_that_falls_steeply_at_its_end_keeps_the_contract(name):
     check_likelihood(STEEP[name])
 

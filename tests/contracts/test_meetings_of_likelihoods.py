@@ -147,6 +147,7 @@ def all_cases():
 
 CASES = list(all_cases())
 ONE_IN = 30
+FEW = 4  # One in so many of the sample is in the default suite; .ci/run has all of it.
 
 
 def chosen(case, one_in):
@@ -510,7 +511,14 @@ def law_of_all(case, tmp_path):
     files_bring_back_the_same(m, tmp_path)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if chosen(c, ONE_IN)], ids="/".join)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(c, id="/".join(c), marks=[] if chosen(c, FEW * ONE_IN) else pytest.mark.long)
+        for c in CASES
+        if chosen(c, ONE_IN)
+    ],
+)
 def test_sample_of_meetings(case, tmp_path):
     law_of_all(case, tmp_path)
 

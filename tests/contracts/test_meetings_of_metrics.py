@@ -179,7 +179,9 @@ def cdf_belongs_to_the_density(case, n):
     F = law.cdf(inside)
     below = law.cdf(np.nextafter(inside, -np.inf))
     q = np.array([0.1, 0.5, 0.9])
-    assert (below <= q + 1e-6).all() and (F >= q - 1e-6).all()
+    # Few nodes serve quantiles where two numbers of them agree in logit F: once in 400 cases both
+    # are off by as much as 2e-5 of it.
+    assert (below <= q + 5e-6).all() and (F >= q - 5e-6).all()
     # the ends of what was seen hold the probability that the density gives to it
     p = truth.predictive()
     lower, upper = pit_ends(p, truth.y)
@@ -218,8 +220,10 @@ def truth_scores_best(case, n):
             gap = score - best[name]
             if gap.size > 1:
                 assert gap.mean() > -4.0 * gap.std() / np.sqrt(n), (name, j, step)
-            else:  # a mean already: its noise is about that of n rows of as much spread
-                assert gap[0] > -best[name][0] / np.sqrt(n), (name, j, step)
+            else:  # a mean already: its noise is that of n rows whose spread is like the mean,
+                # or a few times it where many rows are at an atom
+                spread = (3.0 if truth.lik.atoms else 1.0) * best[name][0]
+                assert gap[0] > -spread / np.sqrt(n), (name, j, step)
             gains[name] = max(gains[name], gap.mean())
     assert gains["nlpd"] > 0.01
     if not truth.lik.atoms:  # else an atom may be the best guess whatever the latents are
@@ -246,10 +250,23 @@ def order_is_nothing(case, n):
             "uno": lambda p, y, codes: metrics.concordance_uno(-p.ppf(0.5), y, codes, tau=1.0),
         }
     for name, measure in measures.items():
-        one = np.asarray(measure(truth.predictive(), truth.y, truth.codes))
-        two = np.asarray(measure(truth.predictive(rows=order), truth.y[order], truth.codes[order]))
+        rows = slice(None), order
+        one, two = (
+            told(measure, truth.predictive(rows=r), truth.y[r], truth.codes[r]) for r in rows
+        )
+        if isinstance(one, str):  # No event may lie before a horizon: refused in any order.
+            assert one == two and name in ("mae", "rmse", "uno", "crps", "brier")
+            continue
         one = one[order] if name in ("logpdf", "ends", "crps") else one
         np.testing.assert_allclose(two, one, rtol=1e-6, atol=1e-7, err_msg=name)
+
+
+def told(measure, *given):
+    """What a measure says of rows, or the words with which it refuses them."""
+    try:
+        return np.asarray(measure(*given))
+    except InputError as error:
+        return str(error)
 
 
 def refused_or_right(case, n):
@@ -493,7 +510,13 @@ SAMPLE = [
 ]
 
 
-@pytest.mark.parametrize("pair", SAMPLE, ids=named)
+@pytest.mark.parametrize(
+    "pair",
+    [
+        pytest.param(pair, id=named(pair), marks=[] if chosen(*pair, 150) else pytest.mark.long)
+        for pair in SAMPLE
+    ],
+)
 def test_a_sample_of_meetings(pair):
     law, case = pair
     law(case, 100 if law is calibrated else 30)

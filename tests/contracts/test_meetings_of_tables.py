@@ -94,3 +94,71 @@ def test_centiles_and_scores_of_a_table(fitted):
     parts = fitted.predictive(frame).variance_parts()
     total = parts["noise"] + parts["ignorance"]
     np.testing.assert_allclose(total, fitted.predict(frame)[1], rtol=1e-8)
+
+
+# ---- batches, files and clusters ----------------------------------------------------------------
+
+
+def test_batches_of_a_table(tmp_path):
+    """Rows of a batch are read as the table is; the fit is kept in a file and takes new rows."""
+    frame, y = table(60)
+    m = cgp.ChainedGP(frame, y, cgp.likelihoods.HetGaussian(), num_inducing=12, num_threads=1)
+    before = m.log_likelihood()
+    result = m.optimize("adam", batch_size=25, epochs=3, rng=0, holdout=0.2)
+    assert np.isfinite(result.held_out).all() and m.log_likelihood() > before
+    np.testing.assert_array_equal(np.unique(m.Z[:, 1]), [0.0, 1.0, 2.0])  # Levels do not move.
+    m.save(tmp_path / "m.npz")
+    again = cgp.load(tmp_path / "m.npz")
+    np.testing.assert_array_equal(again.predict(frame)[0], m.predict(frame)[0])
+    new, targets = table(3, seed=1)
+    again.update(new, targets)
+    assert again.X.shape == (63, 4) and np.isfinite(again.log_likelihood())
+
+
+def test_a_table_on_a_cluster(fitted, cluster, tmp_path):
+    """A cluster takes the codes of the table, by block; what it cannot take is refused in words."""
+    da = pytest.importorskip("dask.array")
+    frame, y = table()
+    codes = np.asarray(fitted.X)  # y is a pandas series, whose blocks are series too.
+    lazy = da.from_array(codes, chunks=(40, 2))
+    m = fitted.copy()
+    m.set_data(lazy, da.from_array(y, chunks=25))
+    assert m.log_likelihood() == pytest.approx(fitted.log_likelihood(), rel=1e-10)
+    np.testing.assert_allclose(m.predict(lazy)[0].compute(), fitted.predict(frame)[0], rtol=1e-10)
+    np.testing.assert_array_equal(m.predict(frame)[0], fitted.predict(frame)[0])
+    m.save(tmp_path / "m.npz", data=False)
+    again = cgp.load(tmp_path / "m.npz")
+    np.testing.assert_array_equal(again.predict(frame)[0], fitted.predict(frame)[0])
+    with pytest.raises(InputError, match="rows are on a Dask cluster, and update holds all rows"):
+        m.update(frame, y)
+    with pytest.raises(InputError, match="Xnew is on a Dask cluster"):
+        fitted.update(lazy, y)
+    with pytest.raises(InputError, match="batches of rows, which stay on the cluster"):
+        m.optimize(batch_size=10)
+    codes[50, 1] = 7.0
+    unknown = da.from_array(codes, chunks=(40, 2))
+    with pytest.raises(InputError, match=r"rows 45 to 89.*has 7 in column 'town'"):
+        m.set_data(unknown, y)
+    with pytest.raises(InputError, match="has 7 in column 'town'"):
+        fitted.predict(unknown)[0].compute()
+
+
+def test_what_is_no_number_is_refused_on_a_cluster(cluster):
+    da = pytest.importorskip("dask.array")
+    frame, y = table(20)
+    numbers = da.from_array(frame[["depth"]].to_numpy(), chunks=(10, 1))
+    HetGaussian, Bernoulli = cgp.likelihoods.HetGaussian, cgp.likelihoods.Bernoulli
+    words = np.resize(["a", "b"], 20)
+    for X, Y, likelihood, match in (
+        (da.from_array(frame.to_numpy(), chunks=(10, 4)), y, HetGaussian(), "'York'.*data frame"),
+        (da.from_array(frame["when"].to_numpy(), chunks=10), y, HetGaussian(), "X holds dates"),
+        (
+            numbers,
+            da.from_array(frame["when"].to_numpy(), chunks=10),
+            HetGaussian(),
+            "Y holds dates",
+        ),
+        (numbers, da.from_array(words, chunks=10), Bernoulli(), "Code two classes as 0 and 1"),
+    ):
+        with pytest.raises(InputError, match=match):
+            cgp.ChainedGP(X, Y, likelihood, num_inducing=4)

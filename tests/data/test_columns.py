@@ -337,8 +337,10 @@ def test_dates_of_every_type():
         read = columns.read(table, "X")[:, 0]
         np.testing.assert_allclose(read - read[0], expected)
     zoned = Columns.of(pd.DataFrame({"t": days.tz_localize("Europe/Berlin")}))[0]
-    assert zoned.words == "date, in days since 2021-03-03 UTC"
-    assert zoned.number(datetime.datetime(2021, 3, 4)) == 1.0
+    assert zoned.words == ("date, in days since 2021-03-03 UTC, shown in the time of Europe/Berlin")
+    # Midnight in Berlin is an hour before midnight of UTC, and what is shown is read back.
+    assert zoned.number(datetime.datetime(2021, 3, 4)) == pytest.approx(23 / 24)
+    assert zoned.shown(zoned.number("2021-03-04")) == "2021-03-04"
     with pytest.raises(InputError, match="dates without a time zone"):
         zoned.read(pd.Series(days), "X")
 
@@ -348,7 +350,11 @@ def test_dates_of_every_type():
 
 def test_seasons(frame, target):
     few = frame[["when", "wait", "age", "town"]]
-    periodic = {"when": ["year", 30, pd.Timedelta("7D")], "wait": pd.Timedelta("1h"), "age": 12}
+    periodic = {
+        "when": ["year", pd.Timedelta("30D"), pd.Timedelta("7D")],
+        "wait": pd.Timedelta("1h"),
+        "age": 12,
+    }
     m = cgp.ChainedGP(few, target, HetGaussian(), num_inducing=5, periodic=periodic)
     for latent in ("mean", "log_variance"):
         parts = [p for p in m.kernels[latent].parts if p.name.startswith("periodic")]
@@ -357,13 +363,25 @@ def test_seasons(frame, target):
         assert all(p.period.is_fixed for p in parts)
     m = cgp.ChainedGP(np.arange(9.0), np.arange(9.0), HetGaussian(), periodic={0: 3})
     assert m.kernels.mean.periodic.period.values == 3.0
+    for season, expected in (("year", [365.25]), (["week", "year"], [7.0, 365.25])):
+        m = cgp.ChainedGP(few, target, HetGaussian(), num_inducing=5, periodic=season)
+        parts = [p for p in m.kernels.mean.parts if p.name.startswith("periodic")]
+        assert [(int(p.active_dims[0]), float(p.period.values[0])) for p in parts] == [
+            (0, period) for period in expected
+        ]
+    with pytest.raises(InputError, match=r"of the column of dates, but X has none\. Give a dict"):
+        cgp.ChainedGP(few[["age"]], target, HetGaussian(), periodic="year")
+    twice = few.assign(then=few["when"])
+    with pytest.raises(InputError, match="several columns of dates, 'when', 'then'"):
+        cgp.ChainedGP(twice, target, HetGaussian(), periodic="year")
     for periodic, message in (
         ({"month": 12}, "periodic names the column 'month'; the columns of X are 'when', 'wait'"),
         ({"town": 2}, "periodic names 'town', which is a category"),
         ({"age": -1}, r"periodic\['age'\] must be a positive number"),
         ({"age": "year"}, r"periodic\['age'\] must be a positive number"),
         ({"when": "fortnight"}, "must be one of 'hour', 'day', 'week', 'month', 'year'"),
-        ("when", "periodic must be a dict"),
+        ("when", r"periodic\['when'\] must be one of 'hour'"),
+        ({"when": 12}, r"periodic\['when'\] is 12, a number without a unit.*'year'.*12, 'D'"),
     ):
         with pytest.raises(InputError, match=message):
             cgp.ChainedGP(few, target, HetGaussian(), periodic=periodic)

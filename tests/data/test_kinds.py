@@ -1,13 +1,16 @@
 """Columns at the edges: remote dates, levels that are numbers, gaps, and what is no column."""
 
 import datetime
+import zoneinfo
 
+import matplotlib.dates as mdates
 import numpy as np
 import pandas as pd
 import pytest
 
 import chainedgp as cgp
 from chainedgp.data.columns import Category, Columns, Date, Duration
+from chainedgp.data.kinds import column_from
 from chainedgp.errors import InputError
 from chainedgp.likelihoods import HetGaussian
 
@@ -89,10 +92,39 @@ def test_the_last_moment_in_a_zone_in_the_west():
 def test_dates_with_a_zone_come_back_with_one(zoned):
     frame, m = zoned
     table = m.predict_frame(frame, inputs=True)
-    assert str(table["c"].dtype.tz) == "UTC" and (table["c"] == frame["c"]).all()
+    assert str(table["c"].dtype.tz) == "Europe/Paris" and (table["c"] == frame["c"]).all()
     np.testing.assert_array_equal(m.predict(table[["c"]])[0], m.predict(frame)[0])
     values = m.effects("c", num=4)["value"]
     m.predict(pd.DataFrame({"c": values}))
+    assert str(values.dtype.tz) == "Europe/Paris"
+    ax = m.plot(limits=("2022-01-02", "2022-01-05"))
+    assert ax.get_xlim()[0] == pytest.approx(mdates.date2num(pd.Timestamp("2022-01-01 23:00")))
+    assert ax.xaxis.get_major_formatter()._tz.utcoffset(None) != datetime.timedelta(0)
+
+
+@pytest.mark.parametrize(
+    ("zone", "name"),
+    [
+        (datetime.timezone(datetime.timedelta(hours=-3, minutes=-30)), "UTC-03:30"),
+        (datetime.UTC, "UTC"),
+        (zoneinfo.ZoneInfo("America/New_York"), "America/New_York"),
+    ],
+)
+def test_zones_of_every_kind_are_kept(zone, name):
+    moments = [datetime.datetime(2022, 3, 1 + k, 12, tzinfo=zone) for k in range(20)]
+    for series in (pd.Series(moments, dtype=object), pd.Series(moments)):
+        values, column = read(series)
+        assert column.zone == name
+        assert column_from(column.stored()) == column
+        back = column.back(values)
+        assert list(back) == moments  # the same moments,
+        assert [b.utcoffset() for b in back] == [b.utcoffset() for b in moments]  # in their zone
+        assert column.shown(values[0])[:10] == "2022-03-01"
+
+
+def test_a_zone_that_this_computer_does_not_know_is_utc():
+    column = Date("c", "2022-01-01T00:00:00", "days", True, "Mars/Olympus")
+    assert column.back(np.array([1.0]))[0] == datetime.datetime(2022, 1, 2, tzinfo=datetime.UTC)
 
 
 def test_dates_with_a_zone_in_polars(zoned):
@@ -100,7 +132,7 @@ def test_dates_with_a_zone_in_polars(zoned):
     frame, m = zoned
     given = pl.DataFrame({"c": frame["c"].dt.tz_convert("UTC").dt.to_pydatetime().tolist()})
     table = m.predict_frame(given, inputs=True)
-    assert table["c"].dtype == pl.Datetime("us", "UTC")
+    assert table["c"].dtype == pl.Datetime("us", "Europe/Paris")
     np.testing.assert_array_equal(m.predict(table[["c"]])[0], m.predict(frame)[0])
 
 
@@ -250,7 +282,7 @@ def test_single_values_that_are_refused():
     [
         ({"flag": 3}, "periodic names 'flag', which has truth values"),
         ({"day": ["year", "week", "year"]}, r"periodic\['day'\] has a season twice"),
-        ({"day": ["year", 365.25]}, r"periodic\['day'\] has a season twice"),
+        ({"day": ["year", pd.Timedelta("365.25D")]}, r"periodic\['day'\] has a season twice"),
     ],
 )
 def test_seasons_that_are_refused(periodic, message):

@@ -157,7 +157,10 @@ def lose_all_workers(client):
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("away", [1.0, pytest.param(15.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "away",
+    [pytest.param(1.0, marks=pytest.mark.long), pytest.param(15.0, marks=pytest.mark.slow)],
+)
 def test_a_fit_goes_on_when_workers_come_back(client, monkeypatch, away):
     """All are lost and nobody is there for a while; the restored model goes on with others."""
     if away < 5.0:  # Longer ones are waited for as users wait.
@@ -184,6 +187,7 @@ def test_a_fit_goes_on_when_workers_come_back(client, monkeypatch, away):
         client.wait_for_workers(2, timeout=60)
 
 
+@pytest.mark.long
 def test_workers_that_are_gone_for_good_are_told_of(client, monkeypatch):
     monkeypatch.setattr(head, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(head, "ABSENT_SECONDS", 0.5)
@@ -237,6 +241,44 @@ def test_a_block_of_metadata_that_is_shorter_than_its_array_says_is_refused(clie
     lazy = da.from_array(X, chunks=(50, 2))
     with pytest.raises(InputError, match=r"block of Y_metadata\['weights'\] that begins with row"):
         cgp.ChainedGP(lazy, y, HetGaussian(), Y_metadata={"weights": weights}, num_inducing=5)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_metadata_of_several_columns_are_refused(client, lazy):
+    """The first column alone would be somebody else's weights."""
+    X, y = data(200)
+    weights = np.column_stack([np.ones(200), y**2])
+    given = {"weights": da.from_array(weights, chunks=50) if lazy else weights}
+    inputs = da.from_array(X, chunks=(50, 2))
+    with pytest.raises(
+        InputError, match=r"Y_metadata\['weights'\] must be.*one value per row.*200, 2"
+    ):
+        cgp.ChainedGP(inputs, y, HetGaussian(), Y_metadata=given, num_inducing=5)
+    m = cgp.ChainedGP(X, y, HetGaussian(), num_inducing=5)
+    with pytest.raises(InputError, match="one value per row"):
+        m.predict(inputs, {"weights": given["weights"]})
+
+
+@pytest.mark.parametrize("block", ["wider", "None", "text"])
+def test_blocks_of_metadata_that_are_not_what_their_array_says_are_refused(client, block):
+    X, y = data(200)
+
+    def wrong(part, block_info=None):
+        if block_info[0]["chunk-location"][0] != 2:
+            return part
+        return {"wider": np.hstack([part, part]), "None": None, "text": part.astype(str)}[block]
+
+    weights = da.from_array(np.ones((200, 1)), chunks=50).map_blocks(
+        wrong, dtype=float, meta=np.empty((0, 1))
+    )
+    with pytest.raises(InputError, match=r"row 100|rows 100 to 199"):
+        cgp.ChainedGP(
+            da.from_array(X, chunks=(50, 2)),
+            y,
+            HetGaussian(),
+            Y_metadata={"weights": weights},
+            num_inducing=5,
+        )
 
 
 @pytest.mark.slow

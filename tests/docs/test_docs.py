@@ -33,18 +33,26 @@ def run(path, monkeypatch):
     return vars(module)
 
 
-# README.md is run in test_package.py too, with its longest fit cut short. The other pages take more
-# than two seconds each.
+# README.md is run in test_package.py too, with its longest fit cut short. The other pages take half
+# a second or more each.
 SLOW = {
     "README.md",
     "choosing.md",
+    "classification.md",
+    "coming_from.md",
     "distributed.md",
+    "effects.md",
     "extremes.md",
     "growth_curves.md",
     "inference_truth.md",
     "posteriors.md",
+    "quickstart.md",
+    "scikit_learn.md",
+    "starts.md",
     "survival.md",
+    "tables.md",
     "time_series.md",
+    "troubleshooting.md",
     "writing_a_likelihood.md",
 }
 

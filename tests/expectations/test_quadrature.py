@@ -138,10 +138,9 @@ def test_without_correlation_rotated_nodes_are_the_usual_ones():
     np.testing.assert_allclose(
         np.diagonal(joint[2], axis1=1, axis2=2), plain[2], rtol=1e-12, atol=1e-12
     )
-    log_p = _quadratic
-    np.testing.assert_allclose(
-        quad.weighted_sums(log_p, means, V, rule), quad.weighted_sums(log_p, means, variances, rule)
-    )
+    two, one = (quad.trial_sums(_quadratic, means, v, rule) for v in (V, variances))
+    order = [0, 2, 1, 4, 3]  # The latents of rotated nodes come in reversed order.
+    np.testing.assert_allclose(two[:, order], one, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("rho", [1.0, -1.0, 1.0 + 1e-15, 0.0])
@@ -274,3 +273,55 @@ def test_expectation_equals_adaptive_integration():
         lambda f: -np.logaddexp(0.0, -f) * stats.norm.pdf(f, m, np.sqrt(v)), -9, 9, epsabs=1e-12
     )
     assert value[0] == pytest.approx(truth, abs=1e-10)
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_gradients_from_values_alone_are_those_of_the_integral(joint):
+    """E[a b² + e^{a/2} c] of three Gaussians has a closed form; h nodes are exact to rounding."""
+    rng = np.random.default_rng(5)
+    n = 6
+    means, L = rng.normal(size=(n, 3)), 0.4 * rng.normal(size=(n, 3, 3))
+    V = L @ L.swapaxes(1, 2) + 0.05 * np.eye(3)
+    variances = V if joint else np.einsum("njj->nj", V)
+    c = V if joint else variances[:, :, None] * np.eye(3)
+
+    def exact(m, V):
+        first = m[:, 0] * (m[:, 1] ** 2 + V[:, 1, 1]) + 2.0 * m[:, 1] * V[:, 0, 1]
+        tilt = np.exp(0.5 * m[:, 0] + 0.125 * V[:, 0, 0])
+        return first + tilt * (m[:, 2] + 0.5 * V[:, 0, 2])
+
+    value, dm, dV, extra = quad.expectation_by_values(
+        lambda rows, a, b, c: a * b * b + np.exp(0.5 * a) * c,
+        lambda rows, a, b, c: (a * c,),
+        means,
+        variances,
+        quad.product_rule(3, 10),
+        1,
+    )
+    np.testing.assert_allclose(value, exact(means, c), rtol=1e-11)
+    np.testing.assert_allclose(extra[:, 0], means[:, 0] * means[:, 2] + c[:, 0, 2], atol=1e-12)
+    for j in range(3):
+        step = 1e-5 * np.eye(3)[j]
+        slope = (exact(means + step, c) - exact(means - step, c)) / 2e-5
+        np.testing.assert_allclose(dm[:, j], slope, rtol=1e-7, atol=1e-8)
+        for k in range(3 if joint else 1):
+            bump = np.zeros((3, 3))
+            other = k if joint else j
+            bump[j, other] += 0.5e-5
+            bump[other, j] += 0.5e-5
+            slope = (exact(means, c + bump) - exact(means, c - bump)) / 2e-5
+            own = dV[:, j, other] if joint else dV[:, j]
+            np.testing.assert_allclose(own, slope, rtol=1e-6, atol=1e-8)
+
+
+def test_levels_follow_from_how_far_two_of_them_differ():
+    """Of sums whose error at h nodes is r^h, r of each row, the level taken has one below 1e-6."""
+    rates = np.array([0.01, 0.04, 0.1, 0.2, 0.3, 0.8, np.nan])
+
+    def sums(rows, nodes):
+        return np.column_stack([5.0 + rates[rows] ** nodes, np.zeros(len(rows))])
+
+    nodes, served = quad.settled(sums, len(rates), (4, 6, 8, 12))
+    np.testing.assert_array_equal(served, [True] * 5 + [False] * 2)
+    np.testing.assert_array_equal(nodes[:5], [4, 6, 8, 12, 12])
+    assert np.all((rates**nodes)[:5] < 1e-6)

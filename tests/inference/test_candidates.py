@@ -98,6 +98,7 @@ def waves_together(n=300, seed=0):
 
 
 @pytest.mark.filterwarnings("ignore::chainedgp.errors.ConvergenceWarning")
+@pytest.mark.long
 def test_inputs_that_matter_only_together_are_found():
     X, y = waves_together()
     m = cgp.ChainedGP(X, y, likelihoods.HetGaussian(), num_inducing=100)

@@ -123,10 +123,11 @@ def test_default_kernels_have_priors_and_given_ones_only_if_asked():
     assert with_prior(model(priors=None)) == set()
     assert with_prior(model(kernels=kernel)) == set()
     assert with_prior(model(likelihood=L.HetStudentT(), kernels=kernel)) == set()
-    asked = model(kernels=kernel, priors="default").hyperpriors
-    for name in ("variance", "lengthscale"):
-        prior = model().hyperpriors[f"kernels.mean.rbf.{name}"]
-        assert np.allclose(asked[f"kernels.mean.{name}"].median, prior.median, rtol=1e-12)
+    asked, own = model(kernels=kernel, priors="default"), model()
+    prior = own.hyperpriors["kernels.mean.rbf.lengthscale"]
+    assert asked.hyperpriors["kernels.mean.lengthscale"] == prior
+    scale2 = float(asked.problem.starts.scales[0]) ** 2
+    assert asked.hyperpriors["kernels.mean.variance"].median == pytest.approx(scale2, rel=1e-12)
     with pytest.raises(InputError, match="priors must be"):
         model(priors="weak")
 
@@ -152,6 +153,22 @@ def test_every_kind_of_kernel_has_priors_in_its_own_units():
     assert found["linear.variances"].median == pytest.approx(slope, rel=1e-10)
     assert found["bias.variance"].median == pytest.approx(scale2)
     assert not any("period." in name for name in found)
+
+
+def test_a_smooth_part_beside_a_linear_one_is_smaller_and_a_season_is_not():
+    X, y = rows(D=3)
+    m = cgp.ChainedGP(X, y, L.HetGaussian(), num_inducing=5, periodic={0: 2.0})
+    found, scales = m.hyperpriors, m.problem.starts.scales
+    shares = [
+        found[f"kernels.{latent}.rbf.variance"].median / float(scale) ** 2
+        for latent, scale in zip(m.latents, scales, strict=True)
+    ]
+    assert shares == pytest.approx([0.1, 1.0], rel=1e-10)  # The noise has no linear part.
+    season = found["kernels.mean.periodic.variance"].median
+    assert season == pytest.approx(float(scales[0]) ** 2, rel=1e-10)
+    # The slopes together give the latent 0.3 of its scale², on average over the rows.
+    slopes = np.asarray(found["kernels.mean.linear.variances"].median)
+    assert slopes @ X.var(0) == pytest.approx(0.3 * float(scales[0]) ** 2, rel=1e-10)
 
 
 @pytest.mark.parametrize("name", ALL)

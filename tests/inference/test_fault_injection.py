@@ -16,6 +16,7 @@ import pytest
 import chainedgp as cgp
 from chainedgp import likelihoods
 from chainedgp.errors import ConvergenceWarning, InputError, NumericalError
+from chainedgp.inference.result import Monitor
 
 SAMPLE = 3  # places of each fit and fault in the default suite
 
@@ -245,7 +246,15 @@ def inject(name, where, fault, at, path):
     assert quietly(lambda: m.optimize(max_iters=2)).bound >= bound - 1e-5 * max(1.0, abs(bound))
 
 
-@pytest.mark.parametrize(("name", "where", "fault"), KINDS)
+def some_kinds():
+    """In the default suite every fit has one fault, another in turn; .ci/run has all of them."""
+    for turn, name in enumerate(FITS):
+        own = [kind for kind in KINDS if kind[0] == name]
+        for k, kind in enumerate(own):
+            yield pytest.param(*kind, marks=[] if k == turn % len(own) else pytest.mark.long)
+
+
+@pytest.mark.parametrize(("name", "where", "fault"), list(some_kinds()))
 def test_the_best_point_survives_a_fault_at_some_places(name, where, fault, tmp_path):
     count = stops_of(name, where)
     for at in sorted({int(k) for k in np.linspace(1, count, SAMPLE)}):
@@ -257,6 +266,52 @@ def test_the_best_point_survives_a_fault_at_some_places(name, where, fault, tmp_
 def test_the_best_point_survives_a_fault_at_every_place(name, where, fault, tmp_path):
     for at in range(1, stops_of(name, where) + 1):
         inject(name, where, fault, at, tmp_path / "m.cgp")
+
+
+# ---- callbacks that look at the model ----
+
+
+def looked_at(name, path):
+    """Fit with a callback that saves, loads and predicts; what it saw at each point, the result."""
+    fit, seen = FITS[name], []
+    m, at = fit.make(), np.linspace(-2.0, 2.0, 3)[:, None]
+
+    def look(point):
+        m.save(path)
+        again = cgp.load(path)
+        np.testing.assert_array_equal(again.predict(at), m.predict(at))
+        seen.append((point.bound, again.log_likelihood()))
+
+    result = fit(m, look)
+    return np.array(seen), result
+
+
+EXACT_POINTS = [name for name, fit in FITS.items() if fit.has_callback and not fit.noisy]
+LOOKED_AT = ("profile", "several starts of symmetric latents", "more inducing inputs")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in LOOKED_AT else pytest.mark.slow)
+        for name, fit in FITS.items()
+        if fit.has_callback
+    ],
+)
+def test_a_callback_sees_theta_and_q_that_belong_together(name, tmp_path):
+    """The file that it saves has the bound of the point, and the fit does not feel the look."""
+    seen, result = looked_at(name, tmp_path / "m.cgp")
+    if name in EXACT_POINTS:  # The points of batches are estimates.
+        np.testing.assert_allclose(seen[:, 1], seen[:, 0], rtol=1e-8, atol=2e-3)
+    fit = FITS[name]
+    assert fit(fit.make(), None).bound == pytest.approx(result.bound, abs=1e-6)
+
+
+def test_an_older_q_would_be_noticed(tmp_path, monkeypatch):
+    """Unless the fit writes q for a callback, the leaves have the q of an earlier point."""
+    monkeypatch.setattr(Monitor, "is_watched", lambda self: False)
+    seen, _ = looked_at("profile", tmp_path / "m.cgp")
+    assert np.abs(seen[:, 1] - seen[:, 0]).max() > 1.0
 
 
 # ---- a density that turns NaN ----

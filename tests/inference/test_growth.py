@@ -5,6 +5,7 @@ import pickle
 import signal
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import chainedgp as cgp
@@ -231,3 +232,28 @@ def test_a_callback_that_stops_at_the_end_of_a_stage_stops_the_fit(monkeypatch):
     points.clear()
     result = small().optimize(callback=lambda point: points.append(point) or len(points) == first)
     assert len(points) == first and result.status == "stopped"
+
+
+def test_a_model_of_a_table_with_words_grows_and_keeps_its_codes(tmp_path):
+    """Codes of levels among the inducing inputs are fixed by the model: no word of a user's."""
+    X, y = rows()
+    town = np.arange(60) % 3
+    table = pd.DataFrame({"x": X[:, 0], "town": np.array(["Ely", "Ayr", "Wem"])[town]})
+    m = cgp.ChainedGP(table, y + town, L.HetGaussian(), num_inducing=12)
+    m._parts.open_inducing = True
+    assert growth.grows(m.problem, 100)
+    m.optimize(messages=False, only="variational")
+    before, more = m.log_likelihood(), np.unique(m.X, axis=0)[::2]
+    m.problem.use_inducing(more, growth._find_q(m.problem, more).q)
+    assert m.Z.shape == (30, 2) and m.log_likelihood() > before
+    assert growth.grows(m.problem, 100)
+    assert np.isin(m.Z.values[:, 1], (0.0, 1.0, 2.0)).all()
+    fixed = np.arange(m.Z.size).reshape(m.Z.shape)[:, 1]
+    ((_, entries),) = m.Z.constraints.items()
+    np.testing.assert_array_equal(np.sort(entries), fixed)
+    m.save(tmp_path / "m.cgp")
+    again = cgp.load(tmp_path / "m.cgp")
+    np.testing.assert_allclose(again.predict(table)[0], m.predict(table)[0], rtol=1e-10)
+    assert m.checkgrad()
+    m.Z[:, 0].fix()
+    assert not growth.grows(m.problem, 100)  # That is a word of the user's.

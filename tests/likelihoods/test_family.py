@@ -522,6 +522,7 @@ def correlation(a, b):
     return np.corrcoef(a, b)[0, 1]
 
 
+@pytest.mark.long
 def test_tails_that_vary_are_recovered():
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, (800, 1))
@@ -534,6 +535,7 @@ def test_tails_that_vary_are_recovered():
         assert correlation(mean, want) > 0.85
 
 
+@pytest.mark.long
 def test_five_latents_are_recovered():
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, (300, 1))

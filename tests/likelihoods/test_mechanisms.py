@@ -391,6 +391,7 @@ def test_an_inflated_scipy_likelihood_with_a_constant_in_a_model(tmp_path):
     np.testing.assert_array_equal(again.predict(X)[0], m.predict(X)[0])
 
 
+@pytest.mark.long
 def test_inflated_counts_and_bounded_targets_are_fitted():
     rng = RNG(1)
     X = np.linspace(-2.0, 2.0, 200)[:, None]

@@ -109,11 +109,20 @@ def test_targets_outside_an_interval_are_told():
         cgp.ChainedGP(np.arange(3.0), np.array([1.0, 2.0, 4.0]), Directions(), num_inducing=2)
 
 
-def test_an_angle_satisfies_the_contract():
-    check_likelihood(Directions())
-    check_likelihood(Moved())
-    check_likelihood(liks.Inflated(Directions(), at=(0.0,)))
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        Directions(),
+        pytest.param(Moved(), marks=pytest.mark.long),
+        pytest.param(liks.Inflated(Directions(), at=(0.0,)), marks=pytest.mark.long),
+    ],
+    ids=lambda likelihood: type(likelihood).__name__,
+)
+def test_an_angle_satisfies_the_contract(likelihood):
+    check_likelihood(likelihood)
 
+
+def test_a_density_of_all_angles_on_half_of_them_is_refused():
     class Half(Directions):  # the density of all angles, on half of them
         support = (0.0, np.pi)
 

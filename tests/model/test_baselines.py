@@ -122,7 +122,8 @@ def test_fit_and_prediction(name):
             limit=200,
         )
         assert mass == pytest.approx(1.0, abs=2e-4)
-    assert np.isfinite(model.log_predictive_density(model.X, model._data.y)).all()
+    rows = model._data
+    assert np.isfinite(model.log_predictive_density(rows.X, rows.y, rows.metadata)).all()
 
 
 def test_cross_validation_takes_it():

@@ -107,7 +107,9 @@ def correlated(n=120):
     return X, rng.poisson(np.exp(1.0 + np.sin(X[:, 0])) + 2.0).astype(float)
 
 
-@pytest.mark.parametrize("method", ["lbfgsb", "adam", "natgrad"])
+@pytest.mark.parametrize(
+    "method", ["natgrad", *(pytest.param(x, marks=pytest.mark.long) for x in ("lbfgsb", "adam"))]
+)
 def test_every_method_climbs_towards_the_profiled_optimum(method):
     X, y = correlated()
     make = {"num_inducing": 6, "num_threads": 1, "posterior": "joint", "num_nodes": 12}
@@ -203,6 +205,7 @@ def test_an_estimator_takes_the_posterior():
     assert fitted.get_params()["posterior"] == "joint" and fitted.model_.posterior == "joint"
 
 
+@pytest.mark.long
 def test_the_default_posterior_of_coupled_latents_is_checked_and_left_out():
     X = inputs(40, D=1)
     rng = np.random.default_rng(2)

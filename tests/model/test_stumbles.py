@@ -18,6 +18,7 @@ from chainedgp.errors import (
 )
 from chainedgp.kernels import RBF, Linear
 from chainedgp.likelihoods import HetGaussian, HetStudentT, StudentT, WeibullSurvival
+from chainedgp.predictive import Predictive
 
 matplotlib.use("Agg")
 rng = np.random.default_rng(0)
@@ -149,3 +150,53 @@ def test_times_without_a_word_about_censoring_warn_once():
         warnings.simplefilter("error", CensoringWarning)
         survival(Y_metadata={"censored": 0}).optimize(only="variational", messages=False)
         make().optimize(only="variational", messages=False)
+
+
+# ---- words of other libraries -------------------------------------------------------------------
+
+
+def test_events_and_words_among_the_metadata():
+    X, y, L = np.arange(1.0, 7.0), np.arange(1.0, 7.0), cgp.likelihoods
+    with pytest.raises(InputError, match=r"Here 1 is a row without its event: .*1 - event"):
+        cgp.ChainedGP(X, y, L.WeibullSurvival(), Y_metadata={"event": np.ones(6)})
+    with pytest.raises(InputError, match=r"log-offset give \{'exposure': exp\(offset\)\}"):
+        cgp.ChainedGP(X, y, L.Poisson(), Y_metadata={"offset": np.ones(6)})
+    with pytest.raises(InputError, match=r"numbers; words by comparing them, 1\.0 \* \(Y_meta"):
+        cgp.ChainedGP(X, y, L.WeibullSurvival(), Y_metadata={"censored": ["alive", "dead"] * 3})
+
+
+def test_competing_risks_of_data_name_their_way():
+    from chainedgp.survival import CompetingRisks
+
+    with pytest.raises(InputError, match=r"CompetingRisks\.from_data\(X, Y, cause, likelihood\)"):
+        CompetingRisks(np.arange(4.0), np.arange(4.0), np.arange(4))
+
+
+def test_a_predictive_knows_the_words_of_others():
+    p = Predictive(cgp.likelihoods.Poisson(), np.zeros((2, 1)), np.ones((2, 1)))
+    np.testing.assert_allclose(p.sf([0.0, 2.0]), 1.0 - p.cdf([0.0, 2.0]))  # as scipy has it
+    with pytest.raises(InputError, match="sf is for survival likelihoods"):
+        p.sf([1.0], bands=(5, 95))
+    with pytest.raises(AttributeError, match=r"no 'survival': it is sf\(t\)"):
+        p.survival([1.0])
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        p.nonsense  # noqa: B018
+    assert pickle.loads(pickle.dumps(p)).mean[0, 0] == p.mean[0, 0]
+
+
+def test_a_model_knows_the_words_of_others():
+    m = cgp.ChainedGP(np.arange(6.0), np.arange(6.0), HetGaussian(), RBF(1) + Linear(1))
+    for name, way in (
+        ("kern", "kernels, which has one for each latent"),
+        ("predict_noiseless", r"predict_latents\(Xnew\)"),
+        ("score", r"log_predictive_density\(Xnew, Ynew\)\.mean\(\)"),
+        ("rbf", r"m\.kernels\.mean"),
+        ("nonsense", "'ChainedGP' object has no attribute 'nonsense'"),
+    ):
+        with pytest.raises(AttributeError, match=way):
+            getattr(m, name)
+    assert not hasattr(m, "fit")
+    with pytest.raises(ArgumentError, match="predict has no argument 'full_cov'"):
+        m.predict([[0.0]], full_cov=True)
+    assert pickle.loads(pickle.dumps(m)).log_likelihood() == m.log_likelihood()
+    assert m.copy().log_likelihood() == m.log_likelihood()

@@ -997,3 +997,39 @@ def test_places_of_levels_and_dates(table_model):
     share = np.bincount(table_model.X[:, 0].astype(int)) / 40
     variance = np.einsum("k,knb->nb", share, (means - np.einsum("k,knb->nb", share, means)) ** 2)
     np.testing.assert_allclose(relevances[0], np.sqrt(variance.mean(axis=0)), rtol=1e-8)
+
+
+# ---- ends of the data, and rows at risk ---------------------------------------------------------
+
+
+def ends_of_data(ax):
+    found = [one for one in ax.lines if one.get_linestyle() == "--" and one.get_color() == "0.4"]
+    return [float(one.get_xdata()[0]) for one in found]
+
+
+def test_figures_that_go_on_after_the_data_mark_where_these_end():
+    m = model("gauss")
+    low, high = m.X.min(), m.X.max()
+    assert ends_of_data(m.plot()) == []  # The usual margin is no forecast.
+    assert ends_of_data(m.plot(limits=(0.0, 1.0))) == []
+    assert ends_of_data(m.plot(limits=(low, high + 2.0))) == [high]
+    ax = m.plot(limits=(low - 2.0, high + 2.0))
+    assert ends_of_data(ax) == [low, high]
+    assert [t.get_text() for t in ax.get_legend().get_texts()].count("end of the data") == 1
+    for axes in (
+        m.plot_latents(limits=(low, high + 2.0)),
+        m.plot_components("mean", limits=(0, 9)),
+    ):
+        assert all(ends_of_data(axis) == [high] for axis in axes)
+
+
+def test_numbers_at_risk_stand_below_a_new_figure():
+    m = model("time")
+    ax = m.plot_survival_check()
+    ticks = [t for t in ax.get_xticks() if 0.0 <= t <= ax.get_xlim()[1]]
+    expected = [str(int((m.Y >= t).sum())) for t in ticks]
+    assert [text.get_text() for text in ax.texts] == ["at risk", *expected]
+    _, own = plt.subplots()
+    assert not m.plot_survival_check(ax=own).texts
+    groups = m.plot_survival_check(by=np.arange(40) % 2, at_risk=True).texts
+    assert len(groups) == 1 + 2 * len(ticks)

@@ -119,6 +119,7 @@ def test_frames_show_probabilities_and_the_class_and_no_mean(model):
     assert "mean" not in laplace.predict_frame(X[:2])
 
 
+@pytest.mark.long
 def test_averages_over_hyperparameters_have_classes_too(model):
     around = model.over_hyperparameters(size=10)
     p = around.predict_proba(X[:4])

@@ -129,7 +129,10 @@ def test_blocks_of_a_dask_array_predict_the_same(beta):
 @pytest.mark.filterwarnings("ignore:The Pareto k")
 @pytest.mark.parametrize(
     "name",
-    ["Beta", *(pytest.param(x, marks=pytest.mark.slow) for x in ("HetGaussian", "TwoMeans"))],
+    [
+        pytest.param("Beta", marks=pytest.mark.long),
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("HetGaussian", "TwoMeans")),
+    ],
 )
 def test_every_question_is_asked_and_answered(name):
     m = fitted(name)

@@ -196,6 +196,7 @@ def test_a_q_that_is_close_is_said_to_be():
     np.testing.assert_allclose(found.values["sd_ratio"], [0.96, 0.94], atol=0.05)
 
 
+@pytest.mark.long
 def test_a_q_that_is_too_sure_of_itself_is_flagged_and_corrected():
     found, _ = asked(stored("AdditivePoisson"))
     assert found.level == "problem" and found.values["pareto_k"] > 0.7

@@ -358,6 +358,17 @@ def test_metadata_reach_score_by_routing_and_are_missed_without_it():
     np.testing.assert_allclose(routed, by_hand)
 
 
+def test_widths_of_rounding_are_in_the_units_of_y():
+    """Standardised units divide them as they divide y: the answer is that of the units of y."""
+    X, y = noisy(30)
+    y, scores = np.round(50.0 + 30.0 * y, -1), []
+    for standardize in (False, True):
+        estimator = ChainedGPRegressor(lik.Rounded(lik.Gaussian()), standardize=standardize)
+        estimator.fit(X, y, rounding=np.full(30, 10.0))
+        scores.append(estimator.score(X, y, rounding=np.full(30, 10.0)))
+    assert scores[1] == pytest.approx(scores[0], abs=1e-3)
+
+
 def test_the_model_of_a_standardised_fit_refuses_frames_in_other_units():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"depth": rng.uniform(0.0, 50.0, 40), "hour": rng.uniform(0.0, 24.0, 40)})

@@ -135,6 +135,7 @@ def test_causes_are_recovered_and_stored(tmp_path):
         CompetingRisks.load(tmp_path)
 
 
+@pytest.mark.long
 def test_causes_that_are_numbers_stay_numbers(tmp_path):
     X, y, cause = simulated(60)
     number = np.select([cause == "relapse", cause == "death"], [1, 2])

@@ -28,8 +28,9 @@ SMALL = (0, 3, 7, 9, 19, 22, 24, 25, 30, 34, 35, 37, 40, 41, 44, 50, 51, 57,
          59)  # fmt: skip  # those of less than a second
 
 
-def test_small_cases():
-    outcomes = [torture.run_case(torture.make_case(seed, 30)) for seed in SMALL]
+@pytest.mark.parametrize("seeds", [SMALL[::6], pytest.param(SMALL, marks=pytest.mark.long)])
+def test_small_cases(seeds):
+    outcomes = [torture.run_case(torture.make_case(seed, 30)) for seed in seeds]
     assert not [o for o in outcomes if o.failed], torture.report(outcomes)
 
 
@@ -72,6 +73,7 @@ def broken(monkeypatch, target, name, value):
         return torture.run_case(good_case()).name
 
 
+@pytest.mark.long
 def test_every_broken_promise_is_seen(monkeypatch):
     model = cgp.ChainedGP
     latents, predict, load = model.predict_latents, model.predict, cgp.load

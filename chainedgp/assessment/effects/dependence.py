@@ -29,8 +29,6 @@ from ...sampling.averaged import Averaged
 from .population import Population
 from .quantities import Quantity, at_latents, keywords_of, predicted
 
-__all__ = ["Dependence", "averaged_dependence", "individual_curves", "partial_dependence"]
-
 DRAWS = 400  # Bands come from so many joint draws of the latents.
 
 
@@ -73,7 +71,7 @@ def partial_dependence(
     else:
         size, seed = positive_int(draws, "draws"), int(as_generator(rng).integers(2**31))
         drawn = _drawn(population, columns, values, quantity, size, seed)
-        low, high = _quantiles(drawn, ends)
+        low, high = _bands_of_draws(drawn, ends)
     return Dependence(values, mean, low, high)
 
 
@@ -108,7 +106,7 @@ def averaged_dependence(
     if quantity.latent is not None:
         low, high = normal_mixture_quantiles(means, np.stack(spread), over.weights, ends).T
     else:
-        low, high = _quantiles(np.concatenate(spread, axis=1), ends)
+        low, high = _bands_of_draws(np.concatenate(spread, axis=1), ends)
     return Dependence(values, mean, low, high)
 
 
@@ -161,7 +159,7 @@ def _drawn(
     return result
 
 
-def _quantiles(drawn: Array, ends: Array) -> Array:
+def _bands_of_draws(drawn: Array, ends: Array) -> Array:
     """Quantiles (2, k) of draws (k, size)."""
     with np.errstate(invalid="ignore"):  # An average may be infinite.
         return np.quantile(drawn, ends, axis=1)

@@ -25,8 +25,6 @@ from .importance import importance
 from .population import Groups, Population
 from .quantities import ON_REQUEST, Quantity, central, chosen, quantities
 
-__all__ = ["Scene", "as_frame", "effects", "one_name"]
-
 KINDS = ("importance", "average", "individual", "parts")
 LEVEL = 0.95  # Bands, and the interval whose width is judged, have this probability.
 NUM = 40  # A curve has so many points.

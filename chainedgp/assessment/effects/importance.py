@@ -25,8 +25,6 @@ from ...linalg import Array
 from .population import Population
 from .quantities import Quantity, predicted
 
-__all__ = ["Importance", "importance", "redraws"]
-
 MOST_VALUES = 24  # An input is redrawn from at most so many values.
 
 

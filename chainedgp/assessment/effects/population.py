@@ -24,8 +24,6 @@ from ...predictive.inputs import (
 )
 from ...predictive.predictor import Predictor
 
-__all__ = ["Population"]
-
 ROWS, CURVE_ROWS = (200, 100, 25), (1000, 400, 50)
 """Importance, and curves, of a likelihood with one, two or more latents are averages over so many
 rows, unless others are asked for: the more latents, the longer takes their integral for a row."""

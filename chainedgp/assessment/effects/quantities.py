@@ -22,18 +22,6 @@ from ...predictive.classes import class_names, class_probabilities
 from ...predictive.distribution import Predictive
 from ...predictive.predictor import Predictor
 
-__all__ = [
-    "ON_REQUEST",
-    "Quantity",
-    "at_latents",
-    "central",
-    "chosen",
-    "keywords_of",
-    "latent_quantities",
-    "predicted",
-    "quantities",
-]
-
 OfLatents = Callable[..., Array]
 ON_REQUEST = ("median", "noise", "ignorance")  # Where all quantities are meant these are left out.
 NUMERIC = 500  # A moment that is an integral over y has so many values of the density.

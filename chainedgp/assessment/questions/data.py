@@ -7,8 +7,6 @@ import numpy as np
 from ...inference.starts import input_spread
 from .evidence import Evidence, Finding, worst
 
-__all__ = ["scaling"]
-
 
 def scaling(e: Evidence) -> Finding:
     """Columns of X, and y, whose numbers are badly scaled."""

@@ -17,8 +17,6 @@ from ...predictive.distribution import Predictive
 from ...predictive.observed import pit_ends
 from ..loo import LeftOut
 
-__all__ = ["Evidence", "Finding", "graded", "listed", "worst"]
-
 
 @dataclass(frozen=True)
 class Finding:

@@ -6,8 +6,6 @@ import numpy as np
 
 from .evidence import Evidence, Finding, graded, listed, worst
 
-__all__ = ["convergence", "negative_sites", "quadrature"]
-
 
 def convergence(e: Evidence) -> Finding:
     """Gradient of the bound in the free hyperparameters, distance of q from its optimum."""

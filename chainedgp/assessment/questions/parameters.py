@@ -22,11 +22,9 @@ from ...posterior.evaluator import Evaluator
 from ...posterior.shards import Shard
 from .evidence import Evidence, Finding, graded
 
-__all__ = ["hyperparameters", "inducing_inputs"]
-
-DOUBLING_ROWS = 4000  # rows, at most, on which more inducing inputs are tried
-MOST_ADDED = 200  # inducing inputs, at most, that are tried beside those of the model
-PAIRS = (200, 2000)  # rows whose prior correlations with each other are looked at
+DOUBLING_ROWS = 4000  # More inducing inputs are tried on at most so many rows.
+MOST_ADDED = 200  # At most so many inducing inputs are tried beside those of the model.
+PAIRS = (200, 2000)  # Prior correlations are taken between so many rows and so many others.
 
 
 def inducing_inputs(e: Evidence) -> Finding:

@@ -10,8 +10,6 @@ from ...sampling.pareto import smoothed_weights
 from ...sampling.tempering import tempered_draws
 from .evidence import Evidence, Finding, graded, worst
 
-__all__ = ["posterior"]
-
 # Up to this Pareto k weights of draws from q tell standard deviations to some percent; above the
 # second they say nothing about the posterior.
 GOOD_K, HIGH_K = 0.5, 0.7

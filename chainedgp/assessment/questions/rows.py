@@ -10,15 +10,15 @@ from ...predictive.distribution import Predictive
 from ..loo import influence
 from .evidence import Evidence, Finding, graded, listed
 
-__all__ = ["calibration", "noise", "outliers", "pareto_k"]
-
-DRAWS = 2000  # draws from q for the Pareto k of a row
-HIGH_K = 0.7  # a Pareto k above which importance weights are not to be trusted
-BINS, PIT_ROWS = 10, 200  # bins of the PIT and most rows in them: a cdf may take many milliseconds
-MOST_OUTLIERS = 20  # rows, the least likely ones, that are looked at as outliers
-OUTLIER = 1e-3  # a row is an outlier if fewer rows than this are expected as far out, of all rows
-# a row has no noise if its density times the spread of the targets is above the exponential of
-# this: about where the standard deviation of the noise is 1/2000 of that of the targets
+DRAWS = 2000  # The Pareto k of a row is found from so many draws from q.
+HIGH_K = 0.7  # Importance weights are not to be trusted where Pareto k is above this.
+# The PIT is counted in BINS bins over at most PIT_ROWS rows: a cdf may take many milliseconds.
+BINS, PIT_ROWS = 10, 200
+MOST_OUTLIERS = 20  # At most so many rows, the least likely ones, are looked at as outliers.
+# A row is an outlier if fewer rows than this, of all rows of the data, are expected as far out.
+OUTLIER = 1e-3
+# A row has no noise if its density times the spread of the targets is above the exponential of
+# this: about where the standard deviation of the noise is 1/2000 of that of the targets.
 SHARP = np.log(1e3)
 
 

@@ -20,16 +20,6 @@ from ...linalg import Array, Booleans, Indices
 if TYPE_CHECKING:
     from ..contract import Likelihood
 
-__all__ = [
-    "GivenLatents",
-    "Law",
-    "WithAtoms",
-    "ZeroTruncated",
-    "alike",
-    "expected_share",
-    "expected_total",
-]
-
 
 class Law(Protocol):
     """Distributions of y, one for each element of a shape that y and q broadcast against."""
@@ -67,9 +57,13 @@ class GivenLatents:
         """Quantiles."""
         return self.likelihood.ppf(q, *self.latents, **self.kw)
 
+    def log_tails(self, y: Array) -> tuple[Array, Array]:
+        """log P(Y ≤ y) and log P(Y > y)."""
+        return self.likelihood.log_tails(y, *self.latents, **self.kw)
+
 
 class WithMoments:
-    """Mean and variance by scipy.stats' names, for a class with `moments`."""
+    """What scipy.stats' distributions have, for a class with `moments` and a `cdf`."""
 
     def moments(self) -> tuple[Array, Array]:
         """Mean and variance."""
@@ -82,6 +76,24 @@ class WithMoments:
     def var(self) -> Array:
         """The variance."""
         return self.moments()[1]
+
+    def cdf(self, y: Array) -> Array:
+        """P(Y ≤ y)."""
+        raise NotImplementedError
+
+    def log_tails(self, y: Array) -> tuple[Array, Array]:
+        """log P(Y ≤ y) and log P(Y > y)."""
+        with np.errstate(divide="ignore"):
+            cdf = self.cdf(y)
+            return np.log(cdf), np.log1p(-cdf)
+
+    def logcdf(self, y: Array) -> Array:
+        """log P(Y ≤ y)."""
+        return self.log_tails(y)[0]
+
+    def logsf(self, y: Array) -> Array:
+        """log P(Y > y)."""
+        return self.log_tails(y)[1]
 
 
 class WithAtoms(WithMoments):
@@ -124,6 +136,18 @@ class WithAtoms(WithMoments):
             w * np.greater_equal(y, a) for a, w in zip(self.atoms, self.weights, strict=True)
         )
         return np.minimum(self.share * self.rest.cdf(y) + below, 1.0)
+
+    def log_tails(self, y: Array) -> tuple[Array, Array]:
+        """log P(Y ≤ y) and log P(Y > y): sums in which nothing cancels, if the rest has its own."""
+        if not isinstance(self.rest, GivenLatents):
+            return super().log_tails(y)
+        with np.errstate(divide="ignore"):
+            tails = [np.log(self.share) + tail for tail in self.rest.log_tails(y)]
+            for atom, weight in zip(self.atoms, self.weights, strict=True):
+                below = np.greater_equal(y, atom)
+                for k, held in enumerate((below, ~below)):
+                    tails[k] = np.logaddexp(tails[k], np.where(held, np.log(weight), -np.inf))
+        return np.minimum(tails[0], 0.0), np.minimum(tails[1], 0.0)
 
     def ppf(self, q: Array) -> Array:
         """The smallest y with cdf ≥ q."""
@@ -196,7 +220,7 @@ def expected_total(
     return value, *(d[1:] for d in slopes)
 
 
-def expected_share(
+def expected_log_with_atoms(
     rest: Likelihood, y: Array, means: Array, variances: Array, nodes: int, kw: Keywords
 ) -> tuple[Array, ...]:
     """E log(p(y | f) + Σ_k e^{h_k}), p of the likelihood `rest`, for one h_k or more.

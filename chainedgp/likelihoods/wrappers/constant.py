@@ -14,8 +14,6 @@ from ...expectations.forms import OneForm
 from ...linalg import Booleans, Indices
 from ..contract import Array, Arrays, Averages, Likelihood, makers
 
-__all__ = ["ConstantLatent", "Wrapper"]
-
 
 def _of_base(
     pick: Callable[[Any], Callable[..., Any]], leading: int = 0, per_latent: bool = False
@@ -227,6 +225,11 @@ class ConstantLatent(OneForm, Wrapper):
     def initial_latents(self, y: Array, **kw: Value) -> Array:
         """The base's start, without the constant."""
         return np.delete(self.base.initial_latents(y, **self._full((), kw)[1]), self._index)
+
+    def initial_functions(self, X: Array, y: Array, **kw: Value) -> Array | None:
+        """The base's, without the constant."""
+        found = self.base.initial_functions(X, y, **self._full((), kw)[1])
+        return None if found is None else np.delete(found, self._index, axis=0)
 
     def initial_parameters(self, y: Array, **kw: Value) -> dict[str, float]:
         """The constant's start from the base's `initial_latents`, if no value was given."""

@@ -19,16 +19,15 @@ from ..contract import Array, Arrays, Averages, Likelihood
 from ..counts import NegativeBinomial, Poisson
 from ..from_density import constant_fit
 from ..observation import TINY, Event, of_event
-from .atoms import GivenLatents, WithAtoms, ZeroTruncated, alike, expected_share, expected_total
+from .atoms import (
+    GivenLatents,
+    WithAtoms,
+    ZeroTruncated,
+    alike,
+    expected_log_with_atoms,
+    expected_total,
+)
 from .constant import Wrapper
-
-__all__ = [
-    "Hurdle",
-    "Inflated",
-    "ZeroInflatedNegativeBinomial",
-    "ZeroInflatedPoisson",
-    "ZeroOneInflatedBeta",
-]
 
 
 class Inflated(OneForm, Wrapper):
@@ -242,7 +241,7 @@ class Inflated(OneForm, Wrapper):
             if event.certain[i] or none[i]:
                 parts = [*expected_total(m, v, nodes, one=bool(event.certain[i]))]
             elif atoms.size:
-                parts = [*expected_share(self._part, y[rows], m, v, nodes, kw)]
+                parts = [*expected_log_with_atoms(self._part, y[rows], m, v, nodes, kw)]
             else:
                 averages = self._part.expectation(y[rows], m, v, nodes, **kw)
                 parts = [np.moveaxis(part, 0, -1) for part in averages]

@@ -15,9 +15,8 @@ from ...linalg import Booleans, Indices
 from .. import observation
 from ..contract import Array, Arrays, Averages, Likelihood
 from ..observation import EXACT, INTERVAL, LEFT
+from ..support import Interval
 from .constant import Wrapper
-
-__all__ = ["ROUNDING", "Rounded"]
 
 ROUNDING = "rounding"
 """Name of the metadata that hold the width of each row."""
@@ -26,6 +25,9 @@ DIGITS = 1e-11
 NARROW = -11.5
 """Where an interval has less than e^NARROW = 1e-5 of the smaller tail, the density does not vary
 in it beyond 1e-11 of itself, and takes the place of a difference that would lose its digits."""
+
+POINTS = 12
+"""So many points has the rule for an interval of angles: 1e-9 up to 6 standard deviations."""
 
 
 def _of_base(pick: Callable[[Any], Callable[..., Any]]) -> Any:
@@ -103,7 +105,8 @@ class Rounded(Wrapper):
         Both ends are y itself where the width is below the digits of y.
         """
         width = np.asarray(self.width if kw.get(ROUNDING) is None else kw[ROUNDING], dtype=float)
-        low, high = self.target_support.ends
+        # Of an angle rounded to π the interval goes on at −π: its ends do not end there.
+        low, high = (-np.inf, np.inf) if _is_periodic(self) else self.target_support.ends
         half = np.where(width < DIGITS * np.abs(y), 0.0, 0.5 * width)
         return np.maximum(y - half, low), np.minimum(y + half, high), width
 
@@ -239,6 +242,11 @@ class Rounded(Wrapper):
         width, kw = self.ends(y, kw)[2], self.of_target(kw)
         return self.base.initial_parameters(self._spread(y, width), **_doubled(kw, y))
 
+    def initial_functions(self, X: Array, y: Array, **kw: Value) -> Array | None:
+        """The base's, at the middles of the intervals."""
+        width, kw = self.ends(y, kw)[2], self.of_target(kw)
+        return self.base.initial_functions(X, self._inside(y, width), **kw)
+
     def _spread(self, y: Array, width: Array) -> Array:
         """Each target twice, a standard deviation of its interval below and above it, (2n,)."""
         step = np.sqrt(1.0 / 12.0) * width
@@ -286,18 +294,58 @@ class _Between(Wrapper):
             in_upper = above < below_upper
             near = np.where(in_upper, above, below_upper)
             value = special.log_diff_exp(near, np.where(in_upper, above_upper, below))
+            if _is_periodic(self.base):  # Its tails have 15 digits beside 1, not beside themselves.
+                low, high = self.base.target_support.ends
+                return value, ~(value > NARROW) | (np.asarray(y) < low) | (upper > high)
             lost = ~(value - near > NARROW)  # This holds for −inf too, where both tails underflow.
         return value, lost
 
     def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
         """The logarithm of P(y < Y ≤ y_upper), broadcast shape."""
         value, lost = self._parts(y, latents, kw)
+        return self._mended(value, lost, self._integral(y, latents, kw, lost)[0])
+
+    def _integral(
+        self, y: Array, latents: Arrays, kw: Keywords, lost: Booleans, slopes: bool = False
+    ) -> list[Array]:
+        """log ∫ p over the intervals where P has lost its digits, and its slopes if asked for.
+
+        There an interval is so narrow that one point is enough: its middle. An interval of angles,
+        which may be wide and far from both tails, has the points of a Gauss–Legendre rule.
+        """
+        if not lost.any():
+            return [np.empty(0)] * (1 + len(latents))
+        middle, width, own = self._middle(y, kw)
+
+        def some(value: Value) -> Array:
+            value = np.asarray(value)
+            return np.broadcast_to(value, lost.shape)[lost] if value.ndim else value
+
+        at, wide, inputs = some(middle), some(width), [some(f) for f in latents]
+        own = {key: some(value) for key, value in own.items() if value is not None}
+        if not _is_periodic(self.base):
+            log_p = self.base.log_density(at, *inputs, **own) + np.log(wide)
+            return [log_p, *(self.base.dlog_density(at, *inputs, **own) if slopes else ())]
+        x, w = np.polynomial.legendre.leggauss(POINTS)
+        reach = some(np.where(np.asarray(kw["y_upper"]) > y, 0.5 * width, 0.0))  # 0 of no interval
+        at, share = at + reach * x[:, None], np.log(0.5 * w)[:, None]
+        terms = self.base.log_density(at, *inputs, **own) + share
+        top = terms.max(axis=0)
+        weights = np.exp(terms - top)
+        total = weights.sum(axis=0)
+        found = [top + np.log(total) + np.log(wide)]
+        for slope in self.base.dlog_density(at, *inputs, **own) if slopes else ():
+            found.append((weights * slope).sum(axis=0) / total)
+        return found
+
+    @staticmethod
+    def _mended(value: Array, lost: Booleans, other: Array) -> Array:
+        """The value, and the other one in its place where it has lost its digits."""
         if not lost.any():
             return value
-        middle, width, own = self._middle(y, kw)
-        with np.errstate(all="ignore"):
-            density = self.base.log_density(middle, *latents, **own) + np.log(width)
-        return np.where(lost, density, value)
+        result = np.array(np.broadcast_to(value, lost.shape))
+        result[lost] = np.broadcast_to(other, (int(lost.sum()),))
+        return result
 
     def _middle(self, y: Array, kw: Keywords) -> tuple[Array, Array, Keywords]:
         """Middles and widths (1 of what is none) of the intervals, and the base's keywords."""
@@ -319,7 +367,12 @@ class _Between(Wrapper):
                 for j, slope in enumerate(slopes or ()):
                     part = np.where(share == 0.0, 0.0, share * slope)  # An end may be infinite.
                     total[j] = total[j] + part
-            if lost.any():
-                plain = self.base.dlog_density(middle, *latents, **own)
-                total = [np.where(lost, p, t) for p, t in zip(plain, total, strict=True)]
-        return tuple(total)
+            plain = self._integral(y, latents, kw, lost, slopes=True)[1:]
+            pairs = zip(total, plain, strict=True)
+            return tuple(self._mended(own_slope, lost, other) for own_slope, other in pairs)
+
+
+def _is_periodic(likelihood: Likelihood) -> bool:
+    """Whether the ends of the support are the same place."""
+    support = likelihood.target_support
+    return isinstance(support, Interval) and support.periodic

@@ -11,8 +11,6 @@ from ...errors import InputError
 from ..contract import Array, Distribution, Likelihood, makers
 from .scipy_families import LINKS, checked_links, find_family, kind_of_support
 
-__all__ = ["ScipyLikelihood"]
-
 
 class ScipyLikelihood(Likelihood):
     """y ~ dist(parameters), each parameter a link of its own latent, or a fixed number.

@@ -12,8 +12,6 @@ from ...errors import InputError
 from ...expectations.special import softplus
 from ...linalg import Array
 
-__all__ = ["LINKS", "checked_links", "find_family", "kind_of_support"]
-
 LINKS: dict[str, tuple[str, Callable[[Array], Array]]] = {
     "identity": ("{}", np.asarray),
     "exp": ("log_{}", np.exp),

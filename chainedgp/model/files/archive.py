@@ -33,15 +33,13 @@ try:
 except ImportError:  # Windows has no such locks: what a killed save leaves stays there
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["FileFormatError", "Header", "Json", "read_archive", "shortened", "write_archive"]
-
-HEADER, SUFFIX = "header", ".npy"  # name of the header's entry, end of the names of all entries
+HEADER, SUFFIX = "header", ".npy"  # The first entry has this name, and all names have this end.
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 Header: TypeAlias = dict[str, Json]
-LARGEST_HEADER = 16 * 2**20  # bytes: a larger header is refused before it is read
-DIGEST_BYTES = 64  # characters of a SHA-256 in hexadecimal
-BLOCK = 2**20  # bytes that are read at once for the digest
-LONGEST_REASON = 300  # characters of an error message that may come from the file itself
+LARGEST_HEADER = 16 * 2**20  # A header of more bytes is refused before it is read.
+DIGEST_BYTES = 64  # A SHA-256 in hexadecimal has so many characters, one byte each.
+BLOCK = 2**20  # So many bytes are read at once for the digest.
+LONGEST_REASON = 300  # A message repeats at most so many characters of what a file says.
 
 
 class FileFormatError(InputError):

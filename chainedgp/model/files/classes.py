@@ -14,25 +14,15 @@ from ...likelihoods import Likelihood
 from ...means import MeanFunction
 from ...parameters import domains, priors
 
-__all__ = [
-    "MOST_LEAVES",
-    "MOST_LEVELS",
-    "MOST_PARTS",
-    "SHIPPED",
-    "Classes",
-    "kind_of",
-    "signature_of",
-    "table_of",
-]
-
-# so many kernels, means and likelihoods may be in one file, and nested so deeply: the time that
-# paramz takes grows with the square of the one and the cube of the other
+# So many kernels, means and likelihoods may be in one file, and nested so deeply: the time that
+# paramz takes grows with the square of the one and the cube of the other.
 MOST_PARTS, MOST_LEVELS = 300, 20
-MOST_LEAVES = 1000  # parameter arrays of a model; its time, too, grows with the square
+MOST_LEAVES = 1000  # A model has at most so many parameter arrays, for the same reason.
 
-# classes by kind and name
+# Classes by kind and name.
 Classes = dict[tuple[str, str], type]
 
+# A class is of the first kind whose base it has.
 KINDS: dict[str, type] = {
     "likelihood": Likelihood,
     "kernel": Kernel,
@@ -41,6 +31,7 @@ KINDS: dict[str, type] = {
     "prior": priors.Prior,
     "part": Parameterized,  # anything else, for example a kernel of GPy inside its adapter
 }
+# A file may name these constraints.
 CONSTRAINTS = (
     domains.AboveOne,
     tf.Exponent,
@@ -72,7 +63,11 @@ SHIPPED = table_of([*_exported(), *CONSTRAINTS])
 
 
 def signature_of(cls: type) -> dict[str, inspect.Parameter]:
-    """Arguments of the constructor, with those of the parents that it passes on by *args, **kw."""
+    """Arguments of the constructor, with those that it passes on to its parent's by *args, **kw.
+
+    Python gives such arguments to the next class in order of inheritance that has a constructor, so
+    their names are those of that one: a user's subclass of RBF need not repeat them.
+    """
     found: dict[str, inspect.Parameter] = {}
     for parent in cls.__mro__:
         if parent is Parameterized:

@@ -21,8 +21,6 @@ from ...parameters.priors import Prior
 from ...posterior.choice import PosteriorName
 from .archive import FileFormatError
 
-__all__ = ["Contents", "StoredLeaf", "StoredRows", "leaves_of", "restore_leaves"]
-
 
 class StoredLeaf(NamedTuple):
     """One parameter array: its name below the root, its values, and its constraints.
@@ -61,6 +59,7 @@ class Contents:
     hyperparameters : whether predictions count the hyperparameters as uncertain.
     widening : what that adds to q of each group, where it was found; see `sampling.widening`.
     open_inducing : whether a fit may add inducing inputs, since nobody said how many there are.
+    told : names of the metadata that the rows had, where these are not stored.
     rows, sites : None where the model was stored without its data; the last axis of sites are rows.
     result : how the last optimisation ended, if there was one.
     """
@@ -84,6 +83,7 @@ class Contents:
     Z: Array | list[Array]
     leaves: list[StoredLeaf]
     hyperpriors: Mapping[str, Prior]
+    told: tuple[str, ...]
     rows: StoredRows | None
     sites: Array | None
     result: OptimizationResult | None

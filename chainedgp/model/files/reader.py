@@ -22,8 +22,6 @@ from .archive import FileFormatError, Header, Json
 from .classes import MOST_LEAVES, MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, signature_of
 from .contents import Contents, StoredLeaf, StoredRows, restore_leaves
 
-__all__ = ["Reader"]
-
 # Values of parameters beyond it are refused: no fit has them, and their squares overflow.
 LARGEST_VALUE = 1e150
 
@@ -97,6 +95,7 @@ class Reader:
             Z=Z,
             leaves=self._leaves(header["leaves"]),
             hyperpriors=self._priors(header["priors"], leaves),
+            told=_told(header.get("told", []), likelihood),
             rows=rows,
             sites=sites,
             result=None if header["result"] is None else self._result(header["result"]),
@@ -290,6 +289,13 @@ def _class_names(names: Any, likelihood: Any) -> tuple[str, ...] | None:
     if not strings or len({*names}) != likelihood.target_support.num_classes:
         raise FileFormatError(f"its classes have the names {names!r}.")
     return tuple(names)
+
+
+def _told(names: Any, likelihood: Any) -> tuple[str, ...]:
+    """Names of the metadata that the rows had, where these are not in the file."""
+    if not isinstance(names, list) or not set(map(str, names)) <= set(likelihood.metadata_names):
+        raise FileFormatError(f"its rows had the metadata {names!r}.")
+    return tuple(map(str, names))
 
 
 def _of_type(value: Any, kind: type, name: str) -> Any:

@@ -20,8 +20,6 @@ from .archive import Header, Json
 from .classes import MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, kind_of, signature_of
 from .contents import Contents, StoredLeaf, leaves_of
 
-__all__ = ["FORMAT", "Writer"]
-
 # The version of the header: a reader refuses a newer one. Files of a mean field have 1, and every
 # version reads them; a joint posterior needs 2, columns that are no numbers need 3.
 FORMAT = 3
@@ -120,6 +118,8 @@ class Writer:
             named["class_names"] = list(model.class_names)
         if model.columns is not None:
             named["read"] = [_plain(column) for column in model.columns.stored()]
+        if model.told:
+            named["told"] = list(model.told)
         older = 1 if model.posterior == "mean_field" else 2
         opened = {"open_inducing": True} if model.open_inducing else {}
         uncertain: Header = {}

@@ -1,0 +1,44 @@
+"""Centiles: what is asked of them, and the table that growth charts are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..data.arguments import as_percent
+from ..data.frames import frame_like
+from ..data.types import Data, Frame
+from ..errors import InputError
+from ..likelihoods.support import Support
+from ..linalg import Array
+
+Bands = tuple[float, float] | None
+"""Two percentages, the ends of a band; None for no band."""
+Centiles = Array | tuple[Array, Array, Array]
+"""Centiles (n, k), with bands also their lower and upper ends."""
+
+
+def as_centiles(centiles: Sequence[float], bands: Bands, support: Support) -> tuple[Array, Array]:
+    """Centiles (k,), and the levels of what is asked of each: its median and the ends of a band."""
+    levels = as_percent(centiles, "centiles")
+    ends = np.empty(0) if bands is None else as_percent(bands, "bands")
+    if bands is not None and (len(ends) != 2 or ends[0] >= ends[1]):
+        raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
+    if not support.ordered:
+        raise InputError("classes have no order: centiles are of numbers.")
+    return levels, np.array([0.5, *ends])
+
+
+def centile_frame(Xnew: Data, percent: Sequence[float], found: Centiles) -> Frame:
+    """A data frame like Xnew with a column "3%" for each centile, "3% lower" and "3% upper"."""
+    names = [f"{level:g}%" for level in np.atleast_1d(np.asarray(percent, dtype=float))]
+    if not isinstance(found, tuple):
+        return frame_like(Xnew, dict(zip(names, found.T, strict=True)))
+    sides = ("", " lower", " upper")
+    columns = {
+        name + side: part[:, k]
+        for k, name in enumerate(names)
+        for side, part in zip(sides, found, strict=True)
+    }
+    return frame_like(Xnew, columns)
