@@ -301,7 +301,11 @@ class Expected:
                 return self.log_density(targets[block], *latents, **rows_of(own, block))
 
             rule = quadrature.rule_for(means.shape[1], nodes)
-            return quadrature.trial_sums(log_p, means[rows], variances[rows], rule)
+            # They are tried on the grid on which they will serve.
+            own_grid = not self._nothing_known
+            return quadrature.trial_sums(
+                log_p, means[rows], variances[rows], rule, reverse=not own_grid
+            )
 
         return sums
 

@@ -466,13 +466,19 @@ def expectation_by_values(
 
 
 def trial_sums(
-    log_p: Callable[..., np.ndarray], means: np.ndarray, variances: np.ndarray, rule: Rule
+    log_p: Callable[..., np.ndarray],
+    means: np.ndarray,
+    variances: np.ndarray,
+    rule: Rule,
+    reverse: bool = True,
 ) -> np.ndarray:
     """What two levels of nodes are compared by: the sums of `expectation_by_values`, (n, k).
 
     Those of degree 2 are divided by five: they are no part of a value.
+
+    reverse : False for the nodes of `expectation`, where correlated latents are in their own order.
     """
-    sums = _hermite_sums(log_p, means, variances, rule)[1]
+    sums = _hermite_sums(log_p, means, variances, rule, reverse=reverse)[1]
     sums[1 + means.shape[1] :] *= 0.2
     return sums.T
 
@@ -491,6 +497,7 @@ def _hermite_sums(
     rule: Rule,
     others: Callable[..., tuple[np.ndarray, ...]] | None = None,
     num_extra: int = 0,
+    reverse: bool = True,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """R of the latents, `Rule.hermite_sums` at m + R x (k, n), averages of others (num_extra, n).
 
@@ -500,7 +507,7 @@ def _hermite_sums(
     """
     n, b = means.shape
     pairs = variances.ndim == 3
-    order = slice(None, None, -1 if pairs else 1)
+    order = slice(None, None, -1 if pairs and reverse else 1)
     R = _scales(variances[:, order, order] if pairs else variances)
     sums, extra = np.empty((1 + 2 * b + pairs * b * (b - 1) // 2, n)), np.empty((num_extra, n))
     with np.errstate(all="ignore"):  # −inf is a legitimate log-density; the caller judges it
