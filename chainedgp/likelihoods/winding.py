@@ -82,12 +82,13 @@ def _slopes(X: Array, y: Array) -> Iterator[Array]:
         if size.max() > best:
             best, (a, b) = size.max(), np.unravel_index(np.argmax(size), size.shape)
             slope = np.zeros(D)
-            slope[[j, k]] = grids[j][a], grids[k][b]
+            first, second = grids[j], grids[k]
+            slope[[j, k]] = first[a], second[b]
     for j in range(D) if not pairs else ():
         size = np.abs(waves[j] @ z)
         if size.max() > best:
-            best, slope = size.max(), np.zeros(D)
-            slope[j] = grids[j][np.argmax(size)]
+            best, slope, own = size.max(), np.zeros(D), grids[j]
+            slope[j] = own[np.argmax(size)]
     if slope.any():
         yield slope
 
