@@ -848,7 +848,7 @@ def test_the_object_is_a_snapshot():
         (lambda p: p.interval(95), "level"),
         (lambda p: p.pdf(np.zeros((2, 1))), "each row"),
         (lambda p: p.pdf([np.nan]), "missing"),
-        (lambda p: p.sf(1.0), "HetGaussian"),
+        (lambda p: p.hazard(1.0), "HetGaussian"),
         (lambda p: p.median(), "HetGaussian"),
         (lambda p: p.restricted_mean(1.0), "HetGaussian"),
         (lambda p: p.parameters((0.0,)), "percentages"),
