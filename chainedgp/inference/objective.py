@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import partial
 
+import numpy as np
 from paramz import Param
 
 from ..linalg import Array
@@ -33,6 +34,8 @@ class BoundObjective:
     ) -> None:
         self.problem, self.monitor = problem, monitor
         self.vector = problem.free_vector(with_q=with_q, held=held)
+        # A later stage may move them before it has accepted a point of its own.
+        self.held = [(leaf, np.array(leaf.values)) for leaf in held]
         self.best: tuple[float, Array] | None = None  # The last accepted is best.
         self.memory = new_memory()  # what is known of the curvature
 
@@ -60,7 +63,13 @@ class BoundObjective:
 
     def put_back(self, x: Array) -> Callable[[], None]:
         """A function that writes θ and q of x, the last point given to `value`, to the leaves."""
-        return partial(self.vector.write, x)
+        return partial(self.write, x)
+
+    def write(self, x: Array) -> None:
+        """Have the leaves hold x, and those that are held what they had."""
+        self.vector.write(x)
+        for leaf, values in self.held:
+            leaf[:] = values
 
     def minimise(self, max_iters: int, tolerance: float) -> Outcome:
         """Minimise from the current parameters; the leaves hold the best point afterwards."""

@@ -106,7 +106,7 @@ class ProfiledBound(BoundObjective):
             q = state.q
             if scale != 1.0 and state.gram is not None:
                 q = self.evaluator.gaussians(Gram.mixed((scale,), (state.gram,)))
-            self.vector.write(x)
+            self.write(x)
             self.problem.parts.write_q(q)
 
         return write
