@@ -101,6 +101,49 @@ def check_order(X: object, Y: object, Y_metadata: object, name: str = "Y") -> No
             )
 
 
+def check_one_row(X: object, name: str, expected: Iterable[str]) -> None:
+    """Raise InputError for one row that is a dict or a series by the names of columns.
+
+    expected : names of the columns of a model, none where it has none.
+    """
+    if hasattr(X, "collect"):  # It is a lazy frame, which has an error of its own.
+        return
+    if isinstance(X, Mapping) and not hasattr(X, "columns"):
+        raise InputError(
+            f"{name} is a dict; expected rows. One row is pandas.DataFrame([{name}]), a dict of "
+            f"columns pandas.DataFrame({name}); dates are made by pandas.to_datetime."
+        )
+    index: Any = getattr(X, "index", None)
+    if hasattr(X, "columns") or not hasattr(index, "equals"):
+        return
+    wanted = set(expected)
+    if len(wanted) > 1 and wanted <= set(index):
+        raise InputError(
+            f"{name} is one row of a frame as a series, whose columns have lost their types. Give "
+            "frame.iloc[[k]], with two brackets, in the place of frame.iloc[k]."
+        )
+
+
+def check_target(X: object, Y: object, names: tuple[str, str] = ("X", "Y")) -> None:
+    """Raise InputError where a frame has the target, by its name and its values, as an input.
+
+    names : what the caller's own user calls X and Y.
+    """
+    target = (column_names(Y) or (None,))[0]
+    if target is None or target not in (column_names(X) or ()):
+        return
+    frame: Any = X
+    if not hasattr(X, "columns") or any(hasattr(part, "__dask_graph__") for part in (X, Y)):
+        return
+    table, series = np.asarray(frame[target]), np.asarray(Y)
+    series = series[:, 0] if series.ndim == 2 else series
+    if table.shape == series.shape and bool(np.all((table == series) | (table != table))):
+        raise InputError(
+            f"{names[0]} has the target {target!r} among its columns, so that a model would learn "
+            f"to copy it. Leave it out: {names[0]}.drop(columns={target!r})."
+        )
+
+
 def check_numbers(value: object, name: str, remedy: str) -> None:
     """No column of a data frame, or series, may hold what numpy would turn into numbers unasked."""
     if hasattr(value, "collect"):

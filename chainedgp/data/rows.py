@@ -20,7 +20,9 @@ from .frames import (
     CLASSES,
     COLUMNS,
     check_numbers,
+    check_one_row,
     check_order,
+    check_target,
     column_names,
     in_order,
 )
@@ -90,6 +92,7 @@ class Rows:
         weighted : False leaves weights out, unread: in predictions they have no meaning.
         """
         check_order(X, Y, Y_metadata, names[1])
+        check_target(X, Y, names)
         drop = missing == "drop"
         X = as_inputs(X, names[0], columns, allow_missing=drop)
         Y = coded(Y, likelihood.class_names, names[1])
@@ -248,6 +251,7 @@ def as_inputs(
         how they are read, where some are no numbers.
     allow_missing : whether NaN may stand in it; a memmap must not have any.
     """
+    check_one_row(X, name, columns if isinstance(columns, tuple) else getattr(columns, "names", ()))
     names = column_names(X)
     doubled = {key for key in names if names.count(key) > 1} if names else ()
     if doubled:

@@ -191,10 +191,10 @@ class Expected:
         return self.exact_expectation and (variances.ndim == 2 or self.own_joint_expectation)
 
     def required_nodes(self, y: Array, means: Array, variances: Array, **kw: Value) -> Indices:
-        """Nodes per dimension and row (n,), from `quadrature.LEVELS`, for an error of about 1e-6.
+        """Nodes per dimension and row (n,) for an error of about 1e-6.
 
-        They follow from `node_limits`. A density without limits, of which nothing is known, gets
-        20, or 12 on the grid of three latents, and fewer in rows where trials show that they do;
+        They follow from `node_limits`, and are then some of `quadrature.LEVELS`. A density without
+        limits, of which nothing is known, gets as many of `USUAL` as trials show that it needs;
         an exact expectation gets the fewest.
         """
         return self._levels_of(variances)(y, means, variances, kw)[0]

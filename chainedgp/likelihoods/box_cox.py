@@ -76,8 +76,15 @@ class _BoxCox(_Shaped):
         return -end, np.where(end == 0.0, 0.0, -end / power), *law.slopes_of_end(b)
 
     def cdf(self, y: Array, *latents: Array, **kw: Value) -> Array:
-        """(F(z) − F(−b))/F(b) for λ > 0, F(z)/F(b) else."""
-        return np.exp(self.log_tails(y, *latents, **kw)[0])
+        """(F(z) − F(−b))/F(b) for λ > 0, F(z)/F(b) else; F(b) = 1 − F(−b)."""
+        quantities = self._all(latents, kw)
+        f, g, power = quantities[:3]
+        law = self._law(tuple(quantities))
+        with np.errstate(all="ignore"):
+            x = np.log(np.maximum(y, TINY)) - f
+            end = law.cdf(-_end(g, power))
+            part = law.cdf(_z(x, power * x, g)) - np.where(np.greater(power, 0.0), end, 0.0)
+            return np.where(np.less_equal(y, 0.0), 0.0, np.clip(part / (1.0 - end), 0.0, 1.0))
 
     def log_tails(self, y: Array, *latents: Array, **kw: Value) -> tuple[Array, Array]:
         """Logarithms of the cdf and of 1 − cdf; one of them is a difference."""

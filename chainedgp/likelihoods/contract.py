@@ -441,6 +441,12 @@ class Likelihood(Part, Expected):
         and `log_scale`. A link is "identity", "exp", "logistic" or "softplus"; a number fixes the
         parameter. See `ScipyLikelihood`.
         """
+        if isinstance(name, dict):
+            given = ", ".join(f"{key}={value!r}" for key, value in name.items())
+            raise InputError(
+                f"links are given by keyword: from_scipy(dist, {given}), where a link is "
+                "'identity', 'exp', 'logistic' or 'softplus', or a number that fixes the parameter."
+            )
         return makers.scipy(dist, links, name)
 
     # ---- names of latents, parameters and metadata -----------------------------------------------

@@ -896,7 +896,6 @@ class ChainedGP(ParamzModel):
         """The predictive distributions p(y* | x*) of the targets at Xnew, one for each row."""
         return self._predictor().distribution(Xnew, Y_metadata)
 
-    @checks_names
     def predict(self, Xnew: Data, Y_metadata: Metadata = None) -> tuple[Array, Array]:
         """Mean and variance of the targets at Xnew, each (n, 1).
 
@@ -905,7 +904,6 @@ class ChainedGP(ParamzModel):
         """
         return self._predictor().moments(Xnew, Y_metadata)
 
-    @checks_names
     def predict_frame(
         self,
         Xnew: Data,
@@ -937,7 +935,6 @@ class ChainedGP(ParamzModel):
         """
         return self._predictor().probabilities(Xnew, Y_metadata)
 
-    @checks_names
     def predict_quantiles(
         self, Xnew: Data, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Metadata = None
     ) -> list[Array]:

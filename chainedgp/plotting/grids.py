@@ -203,7 +203,7 @@ def mark_ends(ax: Axes, model: FittedModel, column: int, values: Array) -> None:
     ends = [end for end, far in ((low, low - values[0]), (high, values[-1] - high)) if far > margin]
     for k, end in enumerate(positions(model, column, np.array(ends)) if ends else ()):
         label = "end of the data" if k == 0 else None
-        ax.axvline(float(end), color="0.4", lw=0.8, ls="--", zorder=0.9, label=label)
+        ax.axvline(float(end), color="0.4", lw=0.8, ls="--", zorder=1.8, label=label)
 
 
 def most_relevant(model: FittedModel) -> int:

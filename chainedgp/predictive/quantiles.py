@@ -34,6 +34,9 @@ LOGIT_TOLERANCE = 1e-10
 """The search for a quantile ends at this error of logit F."""
 ROUGH = 1e-3
 """On the coarse lattice roots are found to this error of logit F."""
+START_STEPS, START_CLOSE = 3, 0.05
+"""The first roots are sought by so many steps of Newton's method; one from an error of logit F that
+is below START_CLOSE leaves one below ROUGH."""
 CLOSE, NEWTON_STEPS = 1e-5, 5
 """One more step makes an error CLOSE of logit F negligible; after NEWTON_STEPS brackets serve."""
 POLISH = 0.05
@@ -235,8 +238,17 @@ class _Reals:
         self.line = line
 
     def start(self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray) -> np.ndarray:
-        """Roots to three digits of logit F."""
-        return self._bracketed(nodes, q, t, width, np.arange(len(q)), ROUGH)
+        """Roots to three digits of logit F: by steps of Newton's method, or in a bracket."""
+        near = t
+        for _ in range(START_STEPS):
+            F, log_p = nodes.cdf_and_density(self.line.to_y(near))
+            near, excess = self._step(q, near, width, F, log_p)
+            i = np.flatnonzero(~(np.abs(excess) < START_CLOSE))
+            if not len(i):
+                return near
+        own = (q[i], t[i], width[i])
+        near[i] = self._bracketed(nodes, *own, i, ROUGH)
+        return near
 
     def improve(
         self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray, last: bool

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..data.rows import rows_of
+from ..data.types import Keywords
 from ..errors import InputError
 from ..inference.problem import Problem
 from ..linalg import Array, Indices, one_blas_thread
@@ -64,6 +65,7 @@ class LogJoint:
             self.variances = MEAN_FIELD.marginals(self.chunks, nothing).V.T.copy()  # (n, b)
         self.likelihood, self.num_nodes = theta.likelihood, problem.num_nodes
         self.weights = rows.weights
+        self._levels: Indices | None = None
         self.keywords = rows.keywords(slice(None), **theta.parameters)
         self.sizes = [len(chunk.A) for chunk in self.chunks]
         self.num_dimensions = sum(self.sizes)
@@ -88,6 +90,16 @@ class LogJoint:
         finite = np.isfinite(values) & np.isfinite(slopes).all(axis=0)
         return np.where(finite, values, -np.inf), np.where(finite, slopes, 0.0)
 
+    def _tried_once(self, y: Array, means: Array, variances: Array, kw: Keywords) -> Indices:
+        """Nodes (n,) of each row, the most that the draws of the first block want there.
+
+        Trials cost more than the sums themselves, and variances given v are the same for all draws.
+        """
+        if self._levels is None:
+            wanted = self.likelihood.required_nodes(y, means, variances, **kw)
+            self._levels = wanted.reshape(len(self.y), -1).max(axis=1)
+        return self._levels
+
     def _block(self, V: Array) -> tuple[Array, Array]:
         n, S = len(self.y), V.shape[1]
         means = self.latents(V).reshape(len(self.sizes), n * S).T
@@ -95,7 +107,9 @@ class LogJoint:
         y, variances, kw = self.y[rows], self.variances[rows], rows_of(self.keywords, rows)
         lik = self.likelihood
         nodes: int | Indices = self.num_nodes or 1  # An exact one has no use for nodes.
-        if self.num_nodes is None and not lik.exact_expectation:
+        if self.num_nodes is None and lik.tries_nodes:
+            nodes = self._tried_once(y, means, variances, kw)[rows]
+        elif self.num_nodes is None and not lik.exact_expectation:
             nodes = lik.required_nodes(y, means, variances, **kw)
         value, dm, _, _ = lik.expectation(y, means, variances, nodes, **kw)
         weights = np.ones(n) if self.weights is None else self.weights

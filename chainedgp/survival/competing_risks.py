@@ -98,6 +98,18 @@ class CompetingRisks:
         if len(columns) > 1:
             raise InputError(f"all models must have the same inputs; they have {columns} columns.")
 
+    if not TYPE_CHECKING:  # A checker of types would take any name for one that it has.
+
+        def __getattr__(self, name: str) -> object:
+            """What only the model of a cause has is an error that says where it is."""
+            words = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name[0] != "_" and hasattr(ChainedGP, name):
+                cause = next(iter(self.__dict__.get("models", {"cause": None})))
+                words = f"every cause has a model of its own: .models[{cause!r}].{name}."
+                if name in ("update", "set_data"):
+                    words += " There an event of another cause is a row with censored = 1."
+            raise AttributeError(words)
+
     @classmethod
     def from_data(
         cls,

@@ -90,8 +90,9 @@ def _check_value(probe: Probe, method: str, variances: Array) -> None:
     if wide is not None and np.any(np.isnan(wide[0])):
         probe.fault(method, "is NaN at a variance of 25")
     nodes = probe.call("required_nodes", probe.y, means, variances)
-    if nodes is not None and not (np.shape(nodes) == (probe.n,) and np.isin(nodes, LEVELS).all()):
-        probe.fault("required_nodes", f"must be (n,) numbers from quadrature.LEVELS = {LEVELS}")
+    numbers = np.arange(1, LEVELS[-1] + 1)
+    if nodes is not None and not (np.shape(nodes) == (probe.n,) and np.isin(nodes, numbers).all()):
+        probe.fault("required_nodes", f"must be (n,) whole numbers from 1 to {LEVELS[-1]}")
 
 
 def _check_gradients(probe: Probe, method: str, variances: Array) -> None:

@@ -96,6 +96,146 @@ def test_centiles_and_scores_of_a_table(fitted):
     np.testing.assert_allclose(total, fitted.predict(frame)[1], rtol=1e-8)
 
 
+# ---- every pair: it works, or is refused in words -----------------------------------------------
+
+L = cgp.likelihoods
+
+
+def fresh(**options):
+    frame, y = table()
+    return cgp.ChainedGP(frame, y, L.HetGaussian(), num_inducing=10, **options), frame, y
+
+
+def batches():
+    m, frame, _ = fresh()
+    m.optimize(batch_size=45, epochs=1, rng=0, holdout=0.1)
+    assert set(m.Z.values[:, 1]) <= {0.0, 1.0, 2.0}  # Steps of batches move no codes.
+    return m.predict(frame[:2])
+
+
+def restarts():
+    m, frame, _ = fresh()
+    m.optimize_restarts(2, max_iters=2)
+    return m.predict(frame[:2])
+
+
+def joint():
+    m, frame, y = fresh(posterior="joint")
+    m.optimize(only="variational")
+    m.update(frame[:2], y[:2])
+    return m.effects("town", "mean")["mean"]
+
+
+def averaged(m, frame, y):
+    over = m.over_hyperparameters(10)
+    band = m.effects("town", "mean", over=over)
+    return over.predict_quantiles(frame[:2])[0], band["high"] - band["low"]
+
+
+def left_out(m, frame, y):
+    return m.loo(refit=20).pointwise
+
+
+def folds(m, frame, y):
+    def make(X, Y):
+        return cgp.ChainedGP(X, Y, L.HetGaussian(), num_inducing=8)
+
+    found = cgp.cross_validate(
+        make, frame, y, 2, num_threads=1, fit=lambda m: m.optimize(only="variational")
+    )
+    return found.log_density
+
+
+def updated_and_averaged(m, frame, y):
+    m = m.copy()
+    m.update(frame[:3], y[:3], {"weights": [2.0, 1.0, 1.0]})
+    assert m.Y_metadata["weights"].sum() == 94.0
+    return m.over_hyperparameters(10).predict(frame[:2])[0], m.effects("town")["mean"]
+
+
+def codes_in_arrays(m, frame, y):
+    np.testing.assert_array_equal(m.predict(m.X[:3])[0], m.predict(frame[:3])[0])
+    with pytest.raises(InputError, match="codes of its levels"):
+        m.predict([[1.0, 3.0, 0.0, 5.0]])
+    m = m.copy()
+    m.unseen = "prior"
+    assert "in an array codes from 3 on, are new levels" in m.columns[1].words
+    rome = frame[:1].assign(town="Rome")
+    coded = np.array([[*m.X[0, :1], 3.0, *m.X[0, 2:]]])
+    np.testing.assert_array_equal(m.predict(coded)[0], m.predict(rome)[0])
+    return m.predict(rome)
+
+
+def on_blocks(m, frame, y):
+    da = pytest.importorskip("dask.array")
+    return m.predict(da.from_array(m.X[:4], chunks=2))[0].compute()
+
+
+def competing(m, frame, y):
+    from chainedgp.survival import CompetingRisks
+
+    times, cause = np.exp(y / 4.0) + 0.1, np.resize(["a", "b", "none"], len(y))
+    lik = L.WeibullSurvival()
+    risks = CompetingRisks.from_data(frame, times, cause, lik, censored="none", num_inducing=8)
+    for one in risks.models.values():
+        one.optimize(only="variational")
+    with pytest.raises(InputError, match="Rome"):
+        risks.cumulative_incidence(frame[:2].assign(town="Rome"), [1.0])
+    for name in ("effects", "plot_effects"):
+        with pytest.raises(AttributeError, match=rf"\.models\['a'\]\.{name}"):
+            getattr(risks, name)
+    with pytest.raises(AttributeError, match="an event of another cause is a row with censored"):
+        risks.update(frame[:2], times[:2])
+    one = risks.models["a"]
+    one.update(frame[:2], times[:2], {"censored": [0, 1]})
+    return risks.cumulative_incidence(frame[:2], [1.0])["a"], one.effects("town")["mean"]
+
+
+ALONE = {"batches": batches, "restarts": restarts, "joint": joint}
+WITH = {
+    "averaged": averaged,
+    "loo": left_out,
+    "folds": folds,
+    "update, weights, averaged": updated_and_averaged,
+    "codes": codes_in_arrays,
+    "Dask": on_blocks,
+    "competing risks": competing,
+}
+REFUSED = {
+    "levels of set_data": (
+        lambda m, f, y: m.set_data(f.assign(town="Rome"), y),
+        "need a new model",
+    ),
+    "update in blocks": (
+        lambda m, f, y: m.update(pytest.importorskip("dask.array").from_array(m.X[:4]), y[:4]),
+        "update holds all rows in memory",
+    ),
+    "averaged, new level": (
+        lambda m, f, y: m.over_hyperparameters(10).predict(f[:1].assign(town="Rome")),
+        "does not know: Rome",
+    ),
+}
+
+
+@pytest.mark.parametrize("meet", ALONE.values(), ids=ALONE)
+def test_tables_meet_ways_to_fit(meet):
+    assert all(np.isfinite(np.asarray(part, dtype=float)).all() for part in meet())
+
+
+@pytest.mark.parametrize("meet", WITH.values(), ids=WITH)
+def test_tables_meet_what_is_asked_of_a_fit(meet, fitted):
+    frame, y = table()
+    found = meet(fitted, frame, y)
+    parts = found if isinstance(found, tuple) else (found,)
+    assert all(np.isfinite(np.asarray(part, dtype=float)).all() for part in parts)
+
+
+@pytest.mark.parametrize(("ask", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_tables_cannot_is_refused_in_words(ask, words, fitted):
+    with pytest.raises(InputError, match=words):
+        ask(fitted, *table())
+
+
 # ---- batches, files and clusters ----------------------------------------------------------------
 
 

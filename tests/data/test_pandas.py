@@ -306,3 +306,27 @@ def test_an_index_of_dates_is_refused_with_the_way_out():
     with pytest.raises(InputError, match=r"Xnew holds dates or times.*Xnew\.to_frame\(\)"):
         m.predict(dates[:3])
     assert np.isfinite(m.predict(dates[:3].to_frame(name="month"))[0]).all()
+
+
+# ---- slips --------------------------------------------------------------------------------------
+
+
+def test_a_target_among_the_inputs_is_refused():
+    table = pd.DataFrame({"a": [1.0, 2.0, 3.0, 5.0], "y": [2.0, 1.0, 4.0, 3.0]})
+    for target in (table["y"], table[["y"]]):
+        with pytest.raises(InputError, match=r"X has the target 'y' among.*drop\(columns='y'\)"):
+            cgp.ChainedGP(table, target, cgp.likelihoods.HetGaussian())
+    cgp.ChainedGP(table, 2.0 * table["y"], cgp.likelihoods.HetGaussian())  # Another quantity.
+    cgp.ChainedGP(table, table["y"].rename("b"), cgp.likelihoods.HetGaussian())
+
+
+def test_one_row_that_is_no_frame():
+    table = pd.DataFrame({"a": [1.0, 2.0, 3.0, 5.0], "kind": ["x", "y", "x", "y"]})
+    m = cgp.ChainedGP(table, np.arange(4.0), cgp.likelihoods.HetGaussian(), num_inducing=3)
+    m.optimize(only="variational")
+    with pytest.raises(InputError, match=r"frame\.iloc\[\[k\]\], with two brackets"):
+        m.predict(table.iloc[0])
+    with pytest.raises(InputError, match=r"One row is pandas\.DataFrame\(\[Xnew\]\)"):
+        m.predict({"a": 1.0, "kind": "x"})
+    m.predict(pd.DataFrame([{"a": 1.0, "kind": "x"}]))
+    m.predict(table.iloc[[0]])

@@ -16,7 +16,7 @@ import pytest
 import chainedgp as cgp
 from chainedgp import likelihoods
 from chainedgp.errors import ConvergenceWarning, InputError, NumericalError
-from chainedgp.inference.result import Monitor
+from chainedgp.inference.monitor import Monitor
 
 SAMPLE = 3  # places of each fit and fault in the default suite
 

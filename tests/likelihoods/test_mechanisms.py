@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
 
 import chainedgp as cgp
@@ -509,3 +510,24 @@ def test_wrappers_look_at_rows_as_their_base_does():
     left = {"entry": np.array([1.5]), "censored": np.array([-1.0])}
     with pytest.raises(InputError, match="entry"):
         lik.check_rows(np.array([1.5]), **left)
+
+
+@pytest.mark.parametrize(
+    ("rate", "at", "off"), [(1.5, 0.0, 0.08), (4.0, 0.0, 0.005), (3.0, 3.0, 0.005)]
+)
+def test_inflated_counts_start_with_the_share_that_the_base_leaves_over(rate, at, off):
+    """P(atom) = w + (1 − w) p(atom), against maximum likelihood; rows off the atom give the rate.
+
+    Where the atom is 0 and the rate is small, these rows have a mean above it.
+    """
+    rng = np.random.default_rng(0)
+    y = np.where(rng.uniform(size=4000) < 0.35, at, rng.poisson(rate, 4000)).astype(float)
+    mixed = liks.Inflated(liks.Poisson(), (at,))
+    start = mixed.initial_latents(y)
+    values, counts = np.unique(y, return_counts=True)
+
+    def loss(latents):
+        return -counts @ mixed.log_density(values, *np.repeat(latents[:, None], values.size, 1))
+
+    best = minimize(loss, start).x
+    assert expit(start[1]) == pytest.approx(expit(best[1]), abs=off)

@@ -196,7 +196,13 @@ def test_a_model_knows_the_words_of_others():
         with pytest.raises(AttributeError, match=way):
             getattr(m, name)
     assert not hasattr(m, "fit")
-    with pytest.raises(ArgumentError, match="predict has no argument 'full_cov'"):
-        m.predict([[0.0]], full_cov=True)
     assert pickle.loads(pickle.dumps(m)).log_likelihood() == m.log_likelihood()
     assert m.copy().log_likelihood() == m.log_likelihood()
+
+
+def test_distributions_of_scipy_ask_for_links():
+    L = cgp.likelihoods
+    with pytest.raises(InputError, match=r"from_scipy\('gumbel_r', loc='identity', scale='exp'\)"):
+        L.ScipyLikelihood("gumbel_r")
+    with pytest.raises(InputError, match=r"by keyword: from_scipy\(dist, loc='identity'\)"):
+        L.Likelihood.from_scipy("gumbel_r", {"loc": "identity"})

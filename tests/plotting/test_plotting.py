@@ -460,10 +460,10 @@ def test_pit_is_uniform_where_only_a_range_is_known():
     metadata = {"censored": censored}
     u = _transform(m, X, np.minimum(event, end), metadata, 1)
     assert stats.kstest(u, "uniform").pvalue > 0.01
-    naive = _transform(m, X, np.minimum(event, end), None, 1)
+    naive = _transform(m, X, np.minimum(event, end), {"censored": 0.0}, 1)
     assert stats.kstest(naive, "uniform").pvalue < 1e-10
     seen = end < event  # the same rows, known to have happened after `entry` only
-    late = {"entry": end[seen]}
+    late = {"entry": end[seen], "censored": 0.0}
     u = _transform(m, X[seen], event[seen], late, 1)
     assert stats.kstest(u, "uniform").pvalue > 0.01
 

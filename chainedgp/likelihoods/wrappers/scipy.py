@@ -26,12 +26,20 @@ class ScipyLikelihood(Likelihood):
     """
 
     def __init__(
-        self, dist: ScipyFamily | str, links: dict[str, str | float], name: str | None = None
+        self,
+        dist: ScipyFamily | str,
+        links: dict[str, str | float] | None = None,
+        name: str | None = None,
     ) -> None:
         self.dist = dist if isinstance(dist, str) else getattr(dist, "name", "")
         family = find_family(self.dist, dist)
         self._discrete = hasattr(family, "pmf")
-        self.links = checked_links(family, links)
+        self.links = checked_links(family, links or {})
+        if not links:
+            raise InputError(
+                f"ScipyLikelihood needs a link of one parameter of {self.dist!r} or more: "
+                f"Likelihood.from_scipy({self.dist!r}, loc='identity', scale='exp') has two."
+            )
         free = {key: link for key, link in self.links.items() if isinstance(link, str)}
         self.latents = tuple(LINKS[link][0].format(key) for key, link in free.items())
         levels = (-3.0, -1.0, 0.0, 1.0, 3.0)
