@@ -98,6 +98,8 @@ TIES = ("auto", "spread")  # Beside None these are the choices for repeated targ
 UNCERTAIN = ("auto", "uncertain", "fixed")  # How predictions take the hyperparameters.
 # With more rows the hyperparameters are known so well that "auto" takes them as fixed.
 FEW_ROWS = 1000
+# A fit that may take fewer iterations, and has not converged, is a try: its bands are not widened.
+A_WHOLE_FIT = 50
 # These names paramz sets on a copy, and fits bring the others.
 BY_PARAMZ = ("observers", "cache", "logger", "optimization_runs", "preferred_optimizer")
 SET_LATER = (*BY_PARAMZ, "last_result")
@@ -811,7 +813,7 @@ class ChainedGP(ParamzModel):
             save_every=checkpoint_every,
             optimizer=optimizer,
         )
-        if only is None:
+        if only is None and (self.last_result.converged or max_iters >= A_WHOLE_FIT):
             self._widen()
         return self.last_result
 

@@ -129,6 +129,7 @@ def test_all_inputs_are_an_exact_gp():
     assert length == max(exact, key=exact.get)[0]
 
 
+@pytest.mark.long
 def test_a_weak_input_is_found_beside_a_strong_one():
     rng = np.random.default_rng(7)
     X = rng.standard_normal((108, 30))

@@ -127,6 +127,7 @@ class Gumbel(cgp.Likelihood):
         return -z - np.exp(-z) - g
 
 
+@pytest.mark.long
 def test_a_density_that_overflows_at_far_nodes_is_fitted():
     rng = np.random.default_rng(0)
     x = np.linspace(0.0, 10.0, 150)
