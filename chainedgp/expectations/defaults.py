@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -62,12 +62,19 @@ class Expected:
     exact_expectation: bool = False
     quadrature_latent: ClassVar[str | None] = None
     node_limits: ClassVar[tuple[float, ...]] = ()
+    _joint_form: ClassVar[bool] = False  # Whether the last forms that were given have a joint one.
 
     latents: tuple[str, ...]
     parameter_keys: tuple[str, ...]
     log_density: Callable[..., Array]
     dlog_density: Callable[..., Arrays]
     dlog_density_dtheta: Callable[..., Arrays]
+
+    def __init_subclass__(cls, **kw: Any) -> None:
+        super().__init_subclass__(**kw)
+        given = vars(cls)
+        if "joint_expected_log_density" in given or "expected_log_density" in given:
+            cls._joint_form = "joint_expected_log_density" in given
 
     @property
     def own_expectation(self) -> bool:
@@ -81,12 +88,9 @@ class Expected:
         It does not count if a subclass gives another `expected_log_density` alone: then that of
         correlated latents is quadrature.
         """
-        names = "joint_expected_log_density", "expected_log_density"
-        mro = type(self).__mro__
-        joint, single = (next(c for c in mro if name in vars(c)) for name in names)
-        if joint is Expected:
-            return len(self.latents) == 1 and self.own_expectation
-        return issubclass(joint, single)
+        alone = len(self.latents) == 1 and self.own_expectation
+        given = type(self).joint_expected_log_density is not Expected.joint_expected_log_density
+        return self._joint_form if given else alone
 
     def has_form(self, variances: Array) -> bool:
         """Whether the expectation of variances (n, b), covariances (n, b, b) is no quadrature."""
