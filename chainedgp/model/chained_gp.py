@@ -395,7 +395,7 @@ class ChainedGP(ParamzModel):
                 words = f"a model has no {name!r}: it is {OF_MODELS[name]} here."
             kernels = self.__dict__.get("kernels", ()) if name[0] != "_" else ()
             for latent, kernel in zip(self.latents if kernels else (), kernels, strict=False):
-                if any(part.name == name for part in (kernel, *kernel.parts)):
+                if any(part.name == name for part in (kernel, *getattr(kernel, "parts", ()))):
                     words = f"{words}; each latent has kernels of its own: m.kernels.{latent}."
                     break
             raise AttributeError(words)
@@ -837,6 +837,7 @@ class ChainedGP(ParamzModel):
             return
         if roots is not None:
             self._widening = Widening.at(self._parts, roots)
+        self.problem.bound()  # Copying the model has made it forget its bound.
 
     def _warn_of_censoring(self) -> None:
         """Say once how to tell of censoring where times to events are fitted without a word."""

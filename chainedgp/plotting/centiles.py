@@ -62,7 +62,8 @@ def plot_centiles(
     if data:
         seen = grids.positions(model, column, np.asarray(model.X[:, column]))
         draw_data(ax, model, seen, shown, GREY)
-    stepped = not model.likelihood.target_support.continuous
+    # Pieces over a category have gaps: matplotlib loses the ends of stepped ones.
+    stepped = not model.likelihood.target_support.continuous and not grids.has_gaps(x)
     blue, shape = style.COLOURS["blue"], "steps-mid" if stepped else "default"
     levels = np.atleast_1d(np.asarray(centiles, dtype=float))
     for k, level in enumerate(levels):

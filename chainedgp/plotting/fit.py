@@ -182,6 +182,8 @@ def _draw_quantiles(
 ) -> None:
     """Bands and median from the columns (n, 2k + 1) that `_ends` asks for."""
     colour, k = colour or style.COLOURS["blue"], len(levels)
+    # Over a category curves are pieces with gaps, and matplotlib loses the ends of stepped pieces.
+    step = step and not grids.has_gaps(x)
     ends = [(table[:, i], table[:, k + i]) for i in range(k)]
     style.draw_bands(ax, x, ends, levels, colour, step)
     shape = "steps-mid" if step else "default"

@@ -157,6 +157,11 @@ def positions(model: FittedModel, column: int, values: Array) -> Array:
     return np.asarray(date2num(read.back(values)), dtype=float)
 
 
+def has_gaps(x: Array) -> bool:
+    """Whether a curve consists of pieces, one for each level of a category."""
+    return x.dtype.kind == "f" and bool(np.isnan(x).any())
+
+
 def curve_along(model: FittedModel, column: int, values: Array) -> tuple[Array, Array]:
     """A grid for curves, and where its points lie on the axis: (n,) each.
 

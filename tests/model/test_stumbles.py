@@ -206,3 +206,13 @@ def test_distributions_of_scipy_ask_for_links():
         L.ScipyLikelihood("gumbel_r")
     with pytest.raises(InputError, match=r"by keyword: from_scipy\(dist, loc='identity'\)"):
         L.Likelihood.from_scipy("gumbel_r", {"loc": "identity"})
+
+
+def test_a_name_that_no_library_has_is_python_s_own_error():
+    m = cgp.ChainedGP(
+        np.linspace(0.0, 1.0, 8), np.zeros(8) + np.arange(8), cgp.likelihoods.Gaussian()
+    )
+    with pytest.raises(AttributeError, match="'ChainedGP' object has no attribute 'foo'"):
+        m.foo  # noqa: B018
+    with pytest.raises(AttributeError, match="plot_latents"):
+        m.plot_f  # noqa: B018

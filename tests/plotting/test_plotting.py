@@ -1033,3 +1033,15 @@ def test_numbers_at_risk_stand_below_a_new_figure():
     assert not m.plot_survival_check(ax=own).texts
     groups = m.plot_survival_check(by=np.arange(40) % 2, at_risk=True).texts
     assert len(groups) == 1 + 2 * len(ticks)
+
+
+def test_medians_of_counts_reach_every_level_of_a_category():
+    """matplotlib loses the ends of stepped pieces, so that pieces over levels are drawn plainly."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"road": rng.choice(["a", "b", "c"], 40), "age": rng.uniform(18, 80, 40)})
+    m = cgp.ChainedGP(X, rng.poisson(3.0, 40), cgp.likelihoods.Poisson(), num_inducing=6)
+    m.optimize(only="variational")
+    ax = m.plot_slice("road")
+    (median,) = (line for line in ax.lines if line.get_label() == "median")
+    assert median.get_drawstyle() == "default" and np.isfinite(median.get_ydata()[:2]).all()

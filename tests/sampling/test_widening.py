@@ -191,3 +191,10 @@ def test_a_bound_that_cannot_be_evaluated_around_the_fit_leaves_q(fitted, monkey
     m._widen()
     assert m._widening is None
     assert np.isfinite(m.predict_latents(NEW)[1]).all()
+
+
+def test_the_bound_is_known_after_a_fit():
+    """Copies that the widening takes must not make a model say that it was changed."""
+    m = cgp.ChainedGP(X, Y, L.HetGaussian(), num_threads=1, num_inducing=10)
+    m.optimize(messages=False)
+    assert m._widening is not None and "before the last change" not in str(m)
