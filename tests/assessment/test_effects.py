@@ -13,7 +13,7 @@ from scipy import integrate, stats
 import chainedgp as cgp
 from chainedgp.assessment.effects.importance import redraws
 from chainedgp.data.tables import Table
-from chainedgp.errors import ConvergenceWarning, InputError, MomentWarning
+from chainedgp.errors import ChainedGPWarning, ConvergenceWarning, InputError, MomentWarning
 from chainedgp.kernels.scales import shortest_scale
 from chainedgp.predictive.distribution import Predictive
 
@@ -621,3 +621,18 @@ def test_bands_cover_effects_of_fitted_models():
     print(shares, more)
     assert all(0.75 < share < 0.97 for share in shares.values())
     assert all(0.8 < share < 0.97 for share in more.values())
+
+
+def test_a_grid_too_coarse_for_a_season_is_told():
+    """Forty points over 30 periods would show a season that is not there."""
+    t = np.linspace(0.0, 30.0, 90)[:, None]
+    kernel = cgp.kernels.RBF(1, lengthscale=20.0) + cgp.kernels.Periodic(1, period=1.0)
+    m = cgp.ChainedGP(
+        t, np.sin(2.0 * np.pi * t[:, 0]), L.Gaussian(), kernels=kernel, num_inducing=9
+    )
+    m.optimize(only="variational")
+    with pytest.warns(ChainedGPWarning, match="give num=119"):
+        m.effects(0, rows=3, draws=5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        m.effects(0, rows=3, draws=5, num=119)

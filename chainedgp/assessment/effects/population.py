@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,8 +12,9 @@ from ...data.arguments import positive_int
 from ...data.columns import Boolean, Category, Column, Date, Duration, Number
 from ...data.rows import WEIGHTS
 from ...data.types import Data, Metadata
-from ...errors import InputError
+from ...errors import ChainedGPWarning, InputError
 from ...linalg import Array, Indices
+from ...parameters.roles import Role
 from ...predictive.fitted import FittedModel
 from ...predictive.inputs import (
     column_index,
@@ -28,6 +30,7 @@ ROWS, CURVE_ROWS = (200, 100, 25), (1000, 400, 50)
 """Importance, and curves, of a likelihood with one, two or more latents are averages over so many
 rows, unless others are asked for: the more latents, the longer takes their integral for a row."""
 FEW_VALUES = 8  # A column with at most so many different values is shown as a category.
+POINTS_A_PERIOD = 4  # A curve with fewer points in a season shows another, slower one.
 ENDS = (0.01, 0.99)  # A curve runs between these quantiles of a column.
 Groups = Mapping[str, Sequence[int | str]] | None
 
@@ -138,7 +141,23 @@ class Population:
                 f"{FEW_VALUES} combinations of values: give some of them, values=[[…], …]."
             )
         low, high = np.quantile(self.every[:, columns[0]], ENDS)
-        return np.linspace(low, high, positive_int(num, "num"))[:, None]
+        grid = np.linspace(low, high, positive_int(num, "num"))
+        self._warn_of_seasons(columns[0], float(high - low), len(grid))
+        return grid[:, None]
+
+    def _warn_of_seasons(self, column: int, width: float, num: int) -> None:
+        """Say that a grid has too few points for a season: it would show a slower, false one."""
+        parts = [part for prior in self.predictor.priors for part in prior.kernel.simple_parts]
+        leaves = [p.leaves_with(Role.PERIOD) for p in parts if column in p.columns]
+        periods = [float(leaf.values.min()) for found in leaves for leaf in found]
+        needed = int(np.ceil(POINTS_A_PERIOD * width / min(periods))) + 1 if periods else 0
+        if num < needed:
+            warnings.warn(
+                f"{num} points along {self.input_names[column]!r} are too few to show its season, "
+                f"and would suggest a slower one: give num={needed}, or values= of one season.",
+                ChainedGPWarning,
+                stacklevel=6,
+            )
 
     def is_category(self, columns: Sequence[int]) -> bool:
         """Whether columns have levels, or few different values: a figure shows them one by one."""
