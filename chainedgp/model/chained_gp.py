@@ -223,6 +223,7 @@ class ChainedGP(ParamzModel):
         self._spreads_ties |= ties == "auto" and kernels is None
         chosen = one_of(hyperparameters, UNCERTAIN, "hyperparameters")
         self._hyperparameters = "fixed" if chosen == "auto" and not with_priors else chosen
+        _check_at_hand(X, chosen)
         self._given_kernels = kernels is not None
         self._set_options(num_nodes, num_threads)
         jitter = checked_jitter(jitter)
@@ -797,6 +798,7 @@ class ChainedGP(ParamzModel):
             the iterations.
         """
         self._warn_of_censoring()
+        _check_at_hand(self.X, self._hyperparameters)
         save = None
         if checkpoint is not None:  # Rows on a cluster have files of their own.
             save = partial(self.save, checkpoint, data=not is_dask(self.X))
@@ -871,6 +873,7 @@ class ChainedGP(ParamzModel):
         and never kept. rng : seed or Generator of the perturbations.
         """
         self._warn_of_censoring()
+        _check_at_hand(self.X, self._hyperparameters)
         self.last_result = optimize_restarts(
             self.problem, num_restarts, messages=messages, max_iters=max_iters, rng=rng
         )
@@ -1385,3 +1388,12 @@ class ChainedGP(ParamzModel):
     def _repr_html_(self) -> str:
         lines = [f"<b>{key}</b>: {value}<br>" for key, value in self._header()]
         return "\n".join(["<p>", *lines, "</p>", super(Model, self)._repr_html_()])
+
+
+def _check_at_hand(X: Data, hyperparameters: str) -> None:
+    """Refuse rows on a cluster where uncertain hyperparameters would need many passes over them."""
+    if hyperparameters == "uncertain" and is_dask(X):
+        raise InputError(
+            'hyperparameters="uncertain" finds q again and again, and the rows are on a cluster: '
+            'use "fixed", or build a model of some of the rows, such as X[:1000].compute().'
+        )

@@ -28,8 +28,9 @@ from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import project
 from .around import LogPosterior, curvature_root
 
-# Means and gradients are differences over this share of the reach of a hyperparameter, which is
-# about a factor of e for a positive one: large beside the error of q, small beside the curvature.
+# Means and gradients are differences over this share of the reach of a hyperparameter, which is a
+# factor of e² for a positive one: the step is a fifth of its logarithm, large beside the error of q
+# and small beside what the data leave open.
 STEP = 0.1
 # ε: directions of v that the rows hardly see get no widening. It is relative to the prior, whose
 # covariance is 1.
@@ -74,6 +75,7 @@ def _theta(parts: Parts) -> Array:
 
 
 def _wider(q: Gaussian, root: Array) -> Gaussian:
+    """N(μ, S + D Dᵀ) of one group."""
     S = q.S + root @ root.T
     return Gaussian(q.mu, S, float(np.linalg.slogdet(S)[1]))
 

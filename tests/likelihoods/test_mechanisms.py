@@ -531,3 +531,7 @@ def test_inflated_counts_start_with_the_share_that_the_base_leaves_over(rate, at
 
     best = minimize(loss, start).x
     assert expit(start[1]) == pytest.approx(expit(best[1]), abs=off)
+
+
+def test_one_point_mass_may_be_given_as_a_number():
+    assert cgp.likelihoods.Inflated(cgp.likelihoods.Poisson(), 0.0).at == (0.0,)

@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import chainedgp as cgp
@@ -198,3 +199,80 @@ def test_the_bound_is_known_after_a_fit():
     m = cgp.ChainedGP(X, Y, L.HetGaussian(), num_threads=1, num_inducing=10)
     m.optimize(messages=False)
     assert m._widening is not None and "before the last change" not in str(m)
+
+
+# ---- what it meets ----
+
+BASE = 1.0 + Y - Y.min()  # positive targets
+AT_RISK = {"entry": 0.3 * BASE, "censored": (np.arange(40) % 4 == 0).astype(float)}
+FRAME = pd.DataFrame({"time": X[:, 0], "site": np.array(["a", "b"])[np.arange(40) % 2]})
+MEETINGS = {
+    "weights": (X, Y, L.HetGaussian, {"weights": 1.0 + np.arange(40) % 2}),
+    "censoring and truncation": (X, BASE, L.LogLogisticSurvival, AT_RISK),
+    "a constant latent": (X, Y, lambda: L.HetGaussian().with_constant("log_variance"), None),
+    "point masses": (X, np.round(BASE), lambda: L.Inflated(L.Poisson(), 0.0), None),
+    "rounding": (X, np.round(Y, 1), lambda: L.Rounded(L.HetGaussian(), 0.1), None),
+    "exposure": (X, np.round(BASE), L.Poisson, {"exposure": 1.0 + np.arange(40) % 3}),
+    "a frame with levels": (FRAME, Y, L.HetGaussian, None),
+}
+
+
+@pytest.mark.parametrize("meeting", MEETINGS)
+def test_it_widens_whatever_the_model_is_made_of(meeting, tmp_path):
+    inputs, y, make, metadata = MEETINGS[meeting]
+    m = cgp.ChainedGP(inputs, y, make(), Y_metadata=metadata, num_inducing=6, num_threads=1)
+    m.optimize(messages=False)
+    wide = m.predict_latents(inputs)[1]
+    m.save(tmp_path / "model.cgp")
+    np.testing.assert_allclose(cgp.load(tmp_path / "model.cgp").predict_latents(inputs)[1], wide)
+    m.hyperparameters = "fixed"
+    narrow = m.predict_latents(inputs)[1]
+    assert np.isfinite(wide).all() and (wide >= narrow).all() and (wide > 1.001 * narrow).any()
+
+
+@pytest.mark.parametrize("how", [{"method": "lbfgsb"}, {"batch_size": 10, "epochs": 20}], ids=str)
+def test_every_method_widens_as_the_default_one_does(how, fitted):
+    m = cgp.ChainedGP(X, Y, L.HetGaussian(), num_threads=1)
+    m.optimize(messages=False, **how)
+    added = []
+    for model in (m, fitted.copy()):
+        wide = model.predict_latents(NEW)[1]
+        model.hyperparameters = "fixed"
+        added.append(wide / model.predict_latents(NEW)[1])
+    np.testing.assert_allclose(*added, rtol=0.05)
+
+
+def test_a_row_of_weight_two_is_two_rows():
+    twice = np.repeat(np.arange(40), 1 + np.arange(40) % 2)
+    weighted = {"weights": 1.0 + np.arange(40) % 2}
+    found = []
+    for rows, metadata in ((np.arange(40), weighted), (twice, None)):
+        m = cgp.ChainedGP(
+            X[rows], Y[rows], L.HetGaussian(), Y_metadata=metadata, Z=X[::5], ties=None,
+            num_threads=1,
+        )  # fmt: skip
+        m.Z.fix()
+        m.optimize(messages=False, tolerance=1e-8)
+        found.append(m.predict_latents(NEW)[1])
+    np.testing.assert_allclose(*found, rtol=0.02)
+
+
+def test_blocks_of_a_dask_array_are_predicted_alike(fitted):
+    da = pytest.importorskip("dask.array")
+    found = fitted.predict_latents(da.from_array(NEW, chunks=(4, 1)))[1]
+    np.testing.assert_allclose(np.asarray(found), fitted.predict_latents(NEW)[1], rtol=1e-10)
+
+
+def test_rows_on_a_cluster_are_refused_before_any_work():
+    da = pytest.importorskip("dask.array")
+    rows = da.from_array(X, chunks=(10, 1)), da.from_array(Y, chunks=10)
+    with pytest.raises(InputError, match="cluster"):
+        cgp.ChainedGP(*rows, L.HetGaussian(), hyperparameters="uncertain")
+
+
+def test_estimators_widen_too():
+    sklearn = pytest.importorskip("chainedgp.sklearn")
+    estimator = sklearn.ChainedGPRegressor(num_inducing=8, num_threads=1).fit(X, Y)
+    wide = estimator.model_.predict_latents(NEW)[1]
+    estimator.model_.hyperparameters = "fixed"
+    assert (wide > estimator.model_.predict_latents(NEW)[1]).any()

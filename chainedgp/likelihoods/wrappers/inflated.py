@@ -46,14 +46,14 @@ class Inflated(OneForm, Wrapper):
     Parameters
     ----------
     base: any likelihood; its parameter values become the start here, its metadata are ours.
-    at: the atoms a_k.
+    at: the atoms a_k, or one alone.
     """
 
     def __init__(
-        self, base: Likelihood, at: Sequence[float] = (0.0,), name: str | None = None
+        self, base: Likelihood, at: float | Sequence[float] = (0.0,), name: str | None = None
     ) -> None:
         self._wrap(base)
-        self.at = tuple(float(a) for a in at)
+        self.at = tuple(float(a) for a in np.atleast_1d(at))
         if not self.at or len(set(self.at)) < len(self.at) or not np.all(np.isfinite(self.at)):
             raise InputError(f"at must be distinct finite numbers, one or more; got {at!r}.")
         self._check_atoms()
