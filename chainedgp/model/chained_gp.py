@@ -164,8 +164,8 @@ class ChainedGP(ParamzModel):
     hyperparameters : whether predictions count the fitted hyperparameters as known ("fixed") or as
         uncertain ("uncertain"): bands of latents and targets then widen by as much as they would
         move if the hyperparameters moved within their own uncertainty. "auto" does so in models
-        with default priors and at most 1,000 rows in memory; a fit then takes
-        a tenth to a half longer.
+        with default priors and at most 1,000 rows in memory; a fit then takes a tenth to a half
+        longer.
     input_names : D names of the columns of X, for prints, plots and the `active_dims` of kernels;
         None takes those of a data frame. Frames to predict at must have the columns of the frame
         that the model was built with or, if that was an array, of these names.
@@ -485,13 +485,15 @@ class ChainedGP(ParamzModel):
     def hyperparameters(self) -> str:
         """Whether predictions count the hyperparameters as "fixed" or "uncertain", or by "auto".
 
-        "fixed" and back again works at once; "uncertain" needs a fit that was not "fixed".
+        Setting it to "fixed" and back works at once; "uncertain" needs a fit that was not "fixed".
+        "auto" is "fixed" in a model without priors.
         """
         return self._hyperparameters
 
     @hyperparameters.setter
     def hyperparameters(self, value: str) -> None:
-        self._hyperparameters = one_of(value, UNCERTAIN, "hyperparameters")
+        chosen = one_of(value, UNCERTAIN, "hyperparameters")
+        self._hyperparameters = "fixed" if chosen == "auto" and not self.hyperpriors else chosen
 
     @property
     def jitter(self) -> float:

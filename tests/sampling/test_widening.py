@@ -116,6 +116,8 @@ def test_models_without_default_priors_are_left_as_they_are(options):
     m = cgp.ChainedGP(X, Y, L.HetGaussian(), num_threads=1, num_inducing=10, **options)
     m.optimize(messages=False)
     assert m.hyperparameters == "fixed" and m._widening is None
+    m.hyperparameters = "auto"
+    assert m.hyperparameters == "fixed"
 
 
 def test_many_rows_are_taken_as_telling(monkeypatch):
