@@ -31,6 +31,7 @@ from ..parameters.paramz_model import ParamzModel, add_prior_gradients
 from ..parameters.parts import LatentList
 from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import InducingPrior, make_prior
+from ..predictive.predictions import Predictions
 from ..predictive.predictor import Predictor
 from .arguments import (
     as_mean,
@@ -47,7 +48,7 @@ NEWTON_STEPS = 200  # The mode is found in a dozen; more steps mean that there i
 DECREMENT = 1e-9
 
 
-class LaplaceGP(ParamzModel):
+class LaplaceGP(ParamzModel, Predictions):
     """A full GP with one latent whose posterior is approximated by a Gaussian at its mode.
 
         log q(y) = log p(y | f̂) − ½ (f̂ − m)ᵀ K⁻¹ (f̂ − m) − ½ log |I + K W|,    W = −∇∇ log p(y | f̂)
@@ -150,20 +151,9 @@ class LaplaceGP(ParamzModel):
         told = self._data.telling
         return Predictor(self.likelihood, (mode.prior,), (q,), columns, told=told)
 
-    # Each of these methods only calls `self._predictor()`, so it serves this class as it stands.
     predict_latents = ChainedGP.predict_latents
     predictive = ChainedGP.predictive
-    predict = ChainedGP.predict
-    predict_frame = ChainedGP.predict_frame
-    predict_proba = ChainedGP.predict_proba
-    predict_quantiles = ChainedGP.predict_quantiles
-    predict_density = ChainedGP.predict_density
-    predict_cdf = ChainedGP.predict_cdf
-    log_predictive_density = ChainedGP.log_predictive_density
-    posterior_samples = ChainedGP.posterior_samples
     posterior_samples_f = ChainedGP.posterior_samples_f
-
-    # ---- the fit --------------------------------------------------------------------------------
 
     def _use_threads(self, num_threads: int) -> None:
         """Do nothing: this model has one thread, but `cross_validate` sets it on any model."""

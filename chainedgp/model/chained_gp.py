@@ -69,6 +69,7 @@ from ..posterior.family import PosteriorFamily
 from ..posterior.shards import Shard
 from ..posterior.sparse import make_prior
 from ..predictive.distribution import Predictive
+from ..predictive.predictions import Predictions
 from ..predictive.predictor import Predictor
 from ..sampling.around import Around, around_the_fit
 from ..sampling.averaged import Averaged
@@ -107,7 +108,7 @@ UNSEEN = ("raise", "prior")  # What is done with levels that were not in the dat
 JITTER = 1e-8  # By default this share of its mean is added to the diagonal of Kuu.
 
 
-class ChainedGP(ParamzModel):
+class ChainedGP(ParamzModel, Predictions):
     """A regression model in which each parameter of the likelihood has its own Gaussian process.
 
         y_i ~ p(y | f_1(x_i), …, f_b(x_i); θ),    f_j ~ GP(mean_j, k_j)
@@ -904,66 +905,6 @@ class ChainedGP(ParamzModel):
         """The predictive distributions p(y* | x*) of the targets at Xnew, one for each row."""
         return self._predictor().distribution(Xnew, Y_metadata)
 
-    def predict(self, Xnew: Data, Y_metadata: Metadata = None) -> tuple[Array, Array]:
-        """Mean and variance of the targets at Xnew, each (n, 1).
-
-        Of two classes the mean is the probability of the second. More classes have no mean, which
-        is an error: see `predict_proba` and `predict_frame`.
-        """
-        return self._predictor().moments(Xnew, Y_metadata)
-
-    def predict_frame(
-        self,
-        Xnew: Data,
-        quantiles: Sequence[float] = (2.5, 50.0, 97.5),
-        Y_metadata: Metadata = None,
-        *,
-        inputs: bool = False,
-    ) -> Frame:
-        """Predictions as a pandas DataFrame with the index of Xnew, where it has one.
-
-        A frame of another library, such as polars, gives a frame of that library. Columns: mean,
-        variance, and the quantiles, in percent: "2.5%", "50%", "97.5%". For classes instead
-        "class", the most probable one, and the probability of each: "P(no)", "P(yes)".
-
-        inputs : put the inputs first, under their names; levels and dates are what they were in the
-            table, also where Xnew is an array.
-        """
-        if not inputs:
-            return self._predictor().frame(Xnew, quantiles, Y_metadata)
-        names = self.input_names or [f"x{d}" for d in range(self.X.shape[1])]
-        return self._predictor().frame(Xnew, quantiles, Y_metadata, names)
-
-    def predict_proba(self, Xnew: Data, Y_metadata: Metadata = None) -> Array | Frame:
-        """Probabilities of the classes at Xnew, P(y = k | x) = ∫ P(y = k | f) q(f) df: (n, K).
-
-        For likelihoods of classes: `Bernoulli`, `HetProbit`, `Softmax`, `Ordinal`. Columns are in
-        the order of the codes, which is that of `m.class_names`; rows sum to 1. A data frame Xnew
-        gives a frame of its library, with the names of the classes as columns.
-        """
-        return self._predictor().probabilities(Xnew, Y_metadata)
-
-    def predict_quantiles(
-        self, Xnew: Data, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Metadata = None
-    ) -> list[Array]:
-        """Quantiles of the targets at Xnew: a list of (n, 1), one for each percentage."""
-        return self._predictor().quantiles(Xnew, quantiles, Y_metadata)
-
-    def predict_centiles(
-        self,
-        Xnew: Data,
-        centiles: Sequence[float] = (3.0, 10.0, 25.0, 50.0, 75.0, 90.0, 97.0),
-        bands: tuple[float, float] | None = (5.0, 95.0),
-        Y_metadata: Metadata = None,
-    ) -> Frame:
-        """A table of centiles, as growth charts have them: a data frame as in `predict_frame`.
-
-        A column "3%" is the 3rd centile of y given the latents at Xnew, by its median over q, and
-        "3% lower", "3% upper" are the band of it, here of 90 %; bands=None leaves bands out. See
-        `Predictive.centiles`, and `predict_quantiles` for the quantiles of one new target.
-        """
-        return self._predictor().centiles(Xnew, centiles, bands, Y_metadata)
-
     def z_scores(
         self,
         Xnew: Data | None = None,
@@ -977,28 +918,6 @@ class ChainedGP(ParamzModel):
         fit, whose z-scores are the quantile residuals. See `metrics.quantile_residuals`.
         """
         return z_scores(self, Xnew, Ynew, Y_metadata, rng)
-
-    def predict_density(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
-        """Predictive density at y, or the probability of a count.
-
-        A 1-D grid y (k,) is evaluated at every row and gives (n, k); y (n, 1) has one value for
-        each row and gives (n, 1).
-        """
-        return self._predictor().density(Xnew, y, Y_metadata)
-
-    def predict_cdf(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
-        """Predictive probability of a target of at most y, with the shapes of `predict_density`."""
-        return self._predictor().cdf(Xnew, y, Y_metadata)
-
-    def log_predictive_density(self, Xnew: Data, Ynew: Data, Y_metadata: Metadata = None) -> Array:
-        """log p(y* | x*) of new rows, (n, 1); the mean of its negative is the NLPD."""
-        return self._predictor().log_density(Xnew, Ynew, Y_metadata)
-
-    def posterior_samples(
-        self, Xnew: Data, size: int = 10, rng: Seed = None, Y_metadata: Metadata = None
-    ) -> Array:
-        """Draws of the targets at Xnew, independent over rows: (n, 1, size)."""
-        return self._predictor().draws(Xnew, size, rng, Y_metadata)
 
     def posterior_samples_f(self, Xnew: Data, size: int = 10, rng: Seed = None) -> Array:
         """Joint draws of the latent functions at Xnew from q: (n, b, size).

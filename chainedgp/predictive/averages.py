@@ -8,14 +8,12 @@ from functools import cached_property
 import numpy as np
 from scipy.special import logsumexp, ndtr
 
-from ..data.arguments import as_fractions, as_generator, as_percent, fraction, positive_int
+from ..data.arguments import as_fractions, as_generator, as_percent, positive_int
 from ..data.types import Data, Seed
-from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..linalg import Array
-from .centiles import Bands, Centiles, as_centiles
-from .distribution import Predictive
-from .return_levels import ReturnLevels, as_exceedance, band_percentages
+from .distribution import FEW_NODES, Predictive
+from .law import BAND_NODES, PredictiveLaw
 
 HALVINGS = 60  # A quantile is searched for in at most so many steps.
 CLOSE = 1e-7  # It is found to within this share of where it may lie.
@@ -23,7 +21,7 @@ LEVELS = 32  # Parameters of each distribution are represented by so many of the
 INNER = tuple(100.0 * (np.arange(LEVELS) + 0.5) / LEVELS)  # These are their levels, in percent.
 
 
-class AveragedPredictive:
+class AveragedPredictive(PredictiveLaw):
     """The distribution of y at n rows, p(y) = Σ_k w_k p_k(y), in the habit of scipy.stats.
 
     Parameters
@@ -48,32 +46,24 @@ class AveragedPredictive:
 
     def _each(self, answer: Callable[[Predictive], Array]) -> Array:
         """What every p_k answers, (K, n, …)."""
-        found = np.concatenate([answer(part) for part in self._parts])
-        return found.reshape(len(self._weights), self._n, *found.shape[1:])
+        return self._by_point([answer(part) for part in self._parts])
+
+    def _by_point(self, found: Sequence[Array]) -> Array:
+        """Answers of the parts, of K n rows in all, as (K, n, …)."""
+        each = np.concatenate(found)
+        return each.reshape(len(self._weights), self._n, *each.shape[1:])
 
     def _over(self, each: Array) -> Array:
         """Σ_k w_k of (K, n, …)."""
         return np.tensordot(self._weights, each, 1)
 
     def _at(self, y: Array, answer: Callable[[Predictive, Array], Array]) -> Array:
-        """What every p_k answers at targets y (n, k), (K, n, k)."""
+        """What every p_k answers at the values y (n, …) of the rows, (K, n, …)."""
         starts = np.cumsum([0, *(len(part) for part in self._parts)])
         rows = np.tile(np.arange(self._n), len(self._weights))
         pairs = zip(self._parts, starts, strict=False)
         found = [answer(part, y[rows[start : start + len(part)]]) for part, start in pairs]
-        return np.concatenate(found).reshape(len(self._weights), *y.shape)
-
-    def _as_targets(self, y: Data) -> Array:
-        """Targets (n, k): a number or a grid (k,) for all rows, or (n, k) as it is."""
-        values = np.asarray(y, dtype=float)
-        if values.ndim == 2 and len(values) == self._n:
-            return values
-        if values.ndim > 1:
-            raise InputError(
-                f"y must be a number, a grid (k,) for all rows, or ({self._n}, k), values for each "
-                f"row; got shape {values.shape}."
-            )
-        return np.broadcast_to(values.reshape(1, -1), (self._n, values.size))
+        return self._by_point(found)
 
     # ---- moments ---------------------------------------------------------------------------------
 
@@ -97,23 +87,7 @@ class AveragedPredictive:
         between = self._over((self._means - self.mean) ** 2)
         return self._over(self._each(lambda part: part.latent_variance)) + between
 
-    @property
-    def variance(self) -> Array:
-        """var[y] = `noise_variance` + `latent_variance`, (n, 1)."""
-        return self.noise_variance + self.latent_variance
-
-    def variance_parts(self) -> dict[str, Array]:
-        """The variance in two parts, "noise" and "ignorance", which add up to it: (n, 1) each.
-
-        Ignorance is of the latents and of the hyperparameters that p_k differ in.
-        """
-        return {"noise": self.noise_variance, "ignorance": self.latent_variance}
-
     # ---- the distribution ------------------------------------------------------------------------
-
-    def pdf(self, y: Data) -> Array:
-        """p(y), a density or a probability: (n, k) for a grid (k,), or for (n, k) per row."""
-        return np.exp(self.logpdf(y))
 
     def logpdf(self, y: Data) -> Array:
         """log Σ_k w_k p_k(y), (n, k)."""
@@ -153,12 +127,6 @@ class AveragedPredictive:
             found = np.where((below < want) & (want <= at), atom, found)
         return found
 
-    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
-        """Central interval with probability `level` in (0, 1): lower and upper end, (n, 1) each."""
-        level = fraction(level, "level")
-        ends = self.ppf(np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level]))
-        return ends[:, :1], ends[:, 1:]
-
     def sample(self, size: int = 1, rng: Seed = None) -> Array:
         """Independent draws for each row, (n, size)."""
         size, generator = positive_int(size, "size"), as_generator(rng)
@@ -176,48 +144,19 @@ class AveragedPredictive:
         """Quantiles (percent) of the likelihood's natural parameters: name -> (n, k)."""
         levels = as_percent(quantiles, "quantiles")
         tables = [part.parameters(INNER) for part in self._parts]
-        return {name: self._pooled([t[name] for t in tables], levels) for name in tables[0]}
+        named = {name: self._by_point([table[name] for table in tables]) for name in tables[0]}
+        return {name: self._pooled(each, levels) for name, each in named.items()}
 
-    def return_level(self, periods: Data, *, level: float = 0.9, rate: Data = 1.0) -> ReturnLevels:
-        """What is exceeded once in each period, with bands that average over hyperparameters too.
+    _centile_nodes = FEW_NODES  # There are many p_k, each with as many nodes.
 
-        Arguments and results as in `Predictive.return_level`.
-        """
-        percent = np.array(band_percentages(level)) / 100.0
-        p = as_exceedance(periods, rate, self._n, self._likelihood)
-        starts = np.cumsum([0, *(len(part) for part in self._parts)])
-        rows = np.tile(np.arange(self._n), len(self._weights))
-        found = []
-        for column in p.T:
-            tables = [
-                part._quantile_given(1.0 - column[rows[start : start + len(part)]], INNER)
-                for part, start in zip(self._parts, starts, strict=False)
-            ]
-            found.append(self._pooled(tables, percent))
-        return ReturnLevels(*np.moveaxis(np.stack(found, axis=1), -1, 0))
-
-    def centiles(
-        self,
-        centiles: Sequence[float] = (3.0, 10.0, 25.0, 50.0, 75.0, 90.0, 97.0),
-        bands: Bands = None,
-    ) -> Centiles:
-        """Centiles of y given the latents, with bands that average over hyperparameters too.
-
-        Arguments and results as in `Predictive.centiles`.
-        """
-        levels, wanted = as_centiles(centiles, bands, self._support)
+    def _quantile_given(self, q: Array, levels: Array, count: int = BAND_NODES) -> Array:
+        """Quantiles (n, k) over all p_k of the quantile of y at q (n,), given the latents."""
         inner = np.array(INNER) / 100.0
-        table = np.stack([
-            self._pooled([p._centile_quantiles(float(c), inner, few=True) for p in self._parts],
-                         wanted)
-            for c in levels
-        ], axis=1)  # fmt: skip
-        parts = np.moveaxis(table, 2, 0)
-        return parts[0] if bands is None else (parts[0], parts[1], parts[2])
+        each = self._at(q, lambda part, own: part._quantile_given(own, inner, count))
+        return self._pooled(each, levels)
 
-    def _pooled(self, tables: list[Array], levels: Array) -> Array:
-        """Quantiles (n, k) over all p_k from `INNER` percentiles of each, in (K n, LEVELS)."""
-        each = np.concatenate(tables).reshape(-1, self._n, LEVELS)
+    def _pooled(self, each: Array, levels: Array) -> Array:
+        """Quantiles (n, k) over all p_k from `INNER` percentiles of each, (K, n, LEVELS)."""
         pooled = each.transpose(1, 0, 2).reshape(self._n, -1)
         weights = np.repeat(self._weights, LEVELS) / LEVELS
         return np.stack([_weighted_quantiles(row, weights, levels) for row in pooled])

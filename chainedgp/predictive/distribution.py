@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtri
 
-from ..data.arguments import as_fractions, as_generator, as_percent, fraction, positive_int
+from ..data.arguments import as_fractions, as_generator, as_percent, positive_int
 from ..data.names import OF_PREDICTIVES
 from ..data.types import Data
 from ..errors import InputError, MomentWarning
@@ -18,7 +18,7 @@ from ..expectations import quadrature
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.observation import OBSERVATION
 from ..linalg import Array
-from .centiles import Bands, Centiles, as_centiles
+from .law import BAND_NODES
 from .mixtures import (
     CorrelatedScale,
     GaussianLatents,
@@ -30,8 +30,7 @@ from .mixtures import (
 from .moments import TOLERANCE, node_moments
 from .nodes import Mixture, log_expectation
 from .quantiles import mixture_cdf, mixture_ppf
-from .return_levels import ReturnLevels, as_exceedance, band_percentages
-from .survival import BAND_NODES, SurvivalCurves
+from .survival import SurvivalCurves
 from .tables import DensityTables
 
 LatentFunction = Callable[..., np.ndarray]
@@ -123,11 +122,6 @@ class Predictive(SurvivalCurves):
         return self._moments[0].copy()
 
     @property
-    def variance(self) -> np.ndarray:
-        """var[y] = `noise_variance` + `latent_variance`, (n, 1)."""
-        return self._moments[1] + self._moments[2]
-
-    @property
     def noise_variance(self) -> np.ndarray:
         """E_q[var[y | f]], (n, 1): what would remain if the latents were known."""
         return self._moments[1].copy()
@@ -177,10 +171,6 @@ class Predictive(SurvivalCurves):
         return np.stack([m_f * exists, noise * factor, v_f * exists])
 
     # ---- the distribution ------------------------------------------------------------------------
-
-    def pdf(self, y: Data) -> np.ndarray:
-        """p(y) = ∫ p(y | f) q(f) df, a density or a probability: (n, k) for a grid (k,)."""
-        return np.exp(self.logpdf(y))
 
     def logpdf(self, y: Data) -> np.ndarray:
         """log p(y), (n, k), summed in log space; −inf outside the support.
@@ -232,12 +222,6 @@ class Predictive(SurvivalCurves):
         result[:, order] = np.maximum.accumulate(result[:, order], axis=1)
         return result
 
-    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Central interval with probability `level` in (0, 1): lower and upper end, (n, 1) each."""
-        level = fraction(level, "level")
-        ends = self.ppf(np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level]))
-        return ends[:, :1], ends[:, 1:]
-
     def sample(self, size: int = 1, rng: int | np.random.Generator | None = None) -> np.ndarray:
         """Independent draws for each row, (n, size): latents from q, then y given them."""
         size, generator = positive_int(size, "size"), as_generator(rng)
@@ -249,7 +233,7 @@ class Predictive(SurvivalCurves):
             z = generator.standard_normal((self._event.dim, 1, len(rows)))
             latents = [f[0] for f in self._event.nodes(rows, z)[1]]
             kw = self._event.keywords(rows)
-            result[entries] = self._likelihood.sample(generator, *latents, **kw)
+            result[entries] = self._likelihood.sample(generator, *latents, size=None, **kw)
         return result.reshape(len(self), size)
 
     def parameters(
@@ -271,33 +255,13 @@ class Predictive(SurvivalCurves):
         named = self._functions(functions)
         return {name: self._quantiles_of(function, levels) for name, function in named.items()}
 
-    def return_level(self, periods: Data, *, level: float = 0.9, rate: Data = 1.0) -> ReturnLevels:
-        """What is exceeded once in each period, on average: median over q and the ends of a band.
+    @property
+    def _centile_nodes(self) -> int:
+        slow = self._likelihood.slow_ppf or not self._likelihood.has_draws
+        return FEW_NODES if slow else BAND_NODES // 2
 
-        The level y of a period T has P(Y > y | f) = 1/(rate T) given the latents f; the band is the
-        central one of probability `level` under q(f). Each array is (n, k) for k periods.
-
-            level, lower, upper = m.predictive(X).return_level([10, 50, 100])
-
-        Parameters of the likelihood, such as a constant `shape` of a `GEV`, count as known, and so
-        do hyperparameters: `m.over_hyperparameters().predictive(X)` has the same method, whose
-        bands tell of their uncertainty as well. `ppf(1 - 1/T)` is a quantile of the predictive
-        distribution, in which all uncertainty is averaged out.
-
-        Parameters
-        ----------
-        periods : T, in the unit of time that `rate` refers to.
-        level : probability of the band.
-        rate : targets per unit of time, a number or (n,): 1 for the maximum of each year, the mean
-            number of exceedances a year for a `GeneralisedPareto`.
-        """
-        percent = band_percentages(level)
-        p = as_exceedance(periods, rate, len(self), self._likelihood)
-        found = np.stack([self._quantile_given(1.0 - column, percent) for column in p.T], axis=1)
-        return ReturnLevels(*np.moveaxis(found, -1, 0))
-
-    def _quantile_given(self, q: np.ndarray, percent: Sequence[float]) -> np.ndarray:
-        """Percentiles (n, k) under q(f) of the quantile of y at q (n,), given the latents."""
+    def _quantile_given(self, q: Array, levels: Array, count: int = BAND_NODES) -> Array:
+        """Quantiles (n, k) under q(f) of the quantile of y at q (n,), given the latents."""
 
         def values(event: GaussianLatents, rows: np.ndarray, z: np.ndarray) -> np.ndarray:
             _, latents = event.nodes(rows, z)
@@ -305,54 +269,14 @@ class Predictive(SurvivalCurves):
                 given = self._likelihood.ppf(q[rows], *latents, **event.keywords(rows))
             return np.broadcast_to(given, latents[0].shape)
 
-        return self._quantiles_of(values, np.asarray(percent) / 100.0)
+        return self._quantiles_of(values, levels, count)
 
-    def _quantiles_of(self, function: _At, levels: np.ndarray) -> np.ndarray:
-        """Quantiles (n, k) under q(f) of a function of the latents."""
+    def _quantiles_of(
+        self, function: _At, levels: np.ndarray, count: int = BAND_NODES
+    ) -> np.ndarray:
+        """Quantiles (n, k) under q(f) of a function of the latents, exact or by so many nodes."""
         exact = self._monotone_quantiles(function, levels)
-        return self._sobol_quantiles(function, levels) if exact is None else exact
-
-    def centiles(
-        self,
-        centiles: Sequence[float] = (3.0, 10.0, 25.0, 50.0, 75.0, 90.0, 97.0),
-        bands: Bands = None,
-    ) -> Centiles:
-        """Centiles of y given the latents, in percent: the median over q of each, (n, k).
-
-        Q(c | f) is the centile of those who share the latents f, for example of all children of one
-        age; it is a function of x that more data tell better. `ppf` has the quantiles of one new
-        target, which are wider where the latents are uncertain.
-
-        bands : two percentages, such as (5, 95): the result is then (centile, lower, upper), with
-            these quantiles over q of Q(c | f), from 1,024 Sobol nodes, or from 128 where the
-            likelihood has no quick `ppf`.
-
-        Hyperparameters and constant parameters of the likelihood count as known;
-        `m.over_hyperparameters().predictive(X)` has the same method, whose bands tell of them too.
-        """
-        levels, wanted = as_centiles(centiles, bands, self._support)
-        table = np.stack([self._centile_quantiles(float(c), wanted) for c in levels], axis=1)
-        parts = np.moveaxis(table, 2, 0)
-        return parts[0] if bands is None else (parts[0], parts[1], parts[2])
-
-    def _centile_quantiles(self, centile: float, levels: Array, few: bool = False) -> Array:
-        """Quantiles (n, k) under q(f) of one centile; few : whether few nodes are enough."""
-        function = self._centile(centile)
-        exact = self._monotone_quantiles(function, levels)
-        slow = few or self._likelihood.slow_ppf or not self._likelihood.has_draws
-        count = FEW_NODES if slow else BAND_NODES // 2
         return self._sobol_quantiles(function, levels, count) if exact is None else exact
-
-    def _centile(self, level: float) -> _At:
-        """Q(level | f) at nodes z (b, K, 1) of some latents: (K, N)."""
-
-        def values(event: GaussianLatents, rows: np.ndarray, z: np.ndarray) -> np.ndarray:
-            _, latents = event.nodes(rows, z)
-            with np.errstate(all="ignore"):
-                found = self._likelihood.ppf(level, *latents, **event.keywords(rows))
-            return np.broadcast_to(found, latents[0].shape)
-
-        return values
 
     def parameter_means(
         self, functions: Mapping[str, LatentFunction] | None = None
@@ -379,16 +303,6 @@ class Predictive(SurvivalCurves):
         for rows in _blocks(np.arange(len(self)), len(weights)):
             result[rows] = weights @ function(event, rows, z)
         return result
-
-    def variance_parts(self) -> dict[str, np.ndarray]:
-        """The variance of the targets in two parts, which add up to it: name -> (n, 1).
-
-            var[y] = E_q[var[y | f]] + var_q[E[y | f]]
-
-        "noise", the first, would remain if the latents were known: more rows do not remove it.
-        "ignorance", the second, is what the rows leave open about the latents: more rows do.
-        """
-        return {"noise": self.noise_variance, "ignorance": self.latent_variance}
 
     def _functions(self, functions: Mapping[str, LatentFunction] | None) -> dict[str, _At]:
         """Each function, or natural parameter, at the nodes z (b, K, 1) of some latents: (K, N)."""
@@ -442,9 +356,7 @@ class Predictive(SurvivalCurves):
         steps = [np.diff(function(alone, rows[:64], z), axis=0) for z in probe]
         return alone, steps, [j for j, step in enumerate(steps) if step.any()]
 
-    def _sobol_quantiles(
-        self, function: _At, levels: np.ndarray, count: int = BAND_NODES
-    ) -> np.ndarray:
+    def _sobol_quantiles(self, function: _At, levels: np.ndarray, count: int) -> np.ndarray:
         """Quantiles (n, k) of any function of the latents."""
         z = np.stack(quadrature.sobol_rule(self._event.dim, count).x)  # (b, K, 1)
         result = np.empty((len(self), len(levels)))
@@ -460,23 +372,6 @@ class Predictive(SurvivalCurves):
         if self._likelihood.has_cdf or isinstance(self._law, ScaleMixture | NormalInFirst):
             return None
         return DensityTables(self._law, len(self), self._likelihood)
-
-    def _as_targets(self, y: Data, name: str = "y") -> np.ndarray:
-        """y as (n, k): a scalar or a grid (k,) for all rows, or (n, k) as it is."""
-        try:
-            values = np.array(y, dtype=float)
-        except (TypeError, ValueError):
-            raise InputError(f"{name} must be numbers; got {y!r}.") from None
-        if np.isnan(values).any():
-            raise InputError(f"{name} has {int(np.isnan(values).sum())} missing values (NaN).")
-        if values.ndim < 2:
-            return np.broadcast_to(values.reshape(1, -1), (len(self), values.size))
-        if values.ndim == 2 and len(values) == len(self):
-            return values
-        raise InputError(
-            f"{name} must be a number, a grid (k,) for all rows, or ({len(self)}, k), values for "
-            f"each row; got shape {values.shape}."
-        )
 
     def _over_entries(
         self,

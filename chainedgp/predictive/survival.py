@@ -10,11 +10,10 @@ import numpy as np
 from ..data.arguments import as_percent
 from ..errors import InputError
 from ..expectations import quadrature
+from .law import BAND_NODES, PredictiveLaw
 from .mixtures import GaussianLatents
 from .nodes import log_expectation
 
-BAND_NODES = 2048
-"""The quantiles of a band are those of so many equally weighted draws (Sobol points) of q."""
 PANELS = 14
 """An integral over time has so many panels, which halve: [0, h/2¹³], …, [h/4, h/2], [h/2, h]."""
 
@@ -23,7 +22,7 @@ Estimate = np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]
 Curve = Callable[..., np.ndarray]
 
 
-class SurvivalCurves:
+class SurvivalCurves(PredictiveLaw):
     """S(t) = E_q[S(t | f)] and what follows from it, for likelihoods with a `log_survival`.
 
     Estimates belong to the predictive distribution itself: hazard(t) = −d log S/dt = p(t)/S(t).
@@ -31,21 +30,16 @@ class SurvivalCurves:
     percentiles, over q(f), of the curve S(t | f), h(t | f), … of one subject with latents f.
     """
 
-    _likelihood: Any
     _event: GaussianLatents
     _mixture: Any
     _law: Any
     _logpdf: Any
-    _as_targets: Any
     _over_entries: Any
-    cdf: Any
-    ppf: Any
 
     def sf(self, t: np.ndarray, bands: Bands | None = None) -> Estimate:
         """S(t) = P(T > t), (n, k) for a grid (k,); bands are for survival likelihoods alone."""
         if bands is None and not self._likelihood.event_times:
-            above: np.ndarray = 1.0 - self.cdf(t)
-            return above
+            return 1.0 - self.cdf(t)
         self._check_survival("sf")
         return self._with_bands(np.exp(self._log_sf(t)), self._conditional_sf, t, bands)
 
@@ -75,7 +69,7 @@ class SurvivalCurves:
         self._check_survival("median")
 
         def conditional(_: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-            return self._likelihood.ppf(0.5, *latents, **self._event.keywords(rows))
+            return self._likelihood.ppf(np.asarray(0.5), *latents, **self._event.keywords(rows))
 
         return self._with_bands(self.ppf(0.5), conditional, np.ones(1), bands)
 

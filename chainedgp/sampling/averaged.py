@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.arguments import as_generator, as_percent, positive_int
-from ..data.frames import check_order, frame_like
-from ..data.rows import Expected, Rows, as_inputs, as_metadata, is_dask
-from ..data.types import Data, Frame, Metadata, Seed
-from ..data.unsaid import unsaid, warn_of_unsaid
+from ..data.frames import check_order
+from ..data.rows import Expected, as_inputs, as_metadata, is_dask
+from ..data.types import Data, Metadata, Seed
+from ..distributed import Predict
 from ..errors import InputError
 from ..inference.problem import Problem
 from ..likelihoods import Likelihood
@@ -21,12 +21,15 @@ from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import make_prior
 from ..predictive.averages import AveragedPredictive, normal_mixture_quantiles
-from ..predictive.centiles import Bands, centile_frame
-from ..predictive.classes import check_mean, class_columns, class_probabilities, proba_like
 from ..predictive.distribution import Predictive
 from ..predictive.latents import marginals_at
+from ..predictive.predictions import Predictions
 from ..predictive.predictor import Predictor
 
+IN_MEMORY = (
+    "{name} is a Dask array; averages over draws take rows that fit into memory: "
+    "{name}[:1000].compute()."
+)
 Columns = Expected  # what is known of the columns of new inputs
 
 
@@ -37,7 +40,7 @@ class Point(NamedTuple):
     q: tuple[Gaussian, ...]  # of each group of latents
 
 
-class Averaged:
+class Averaged(Predictions):
     """Predictions p(y*) = Σ_k w_k p(y* | θ_k, q_k): with the methods of `ChainedGP`.
 
     It has copies of all that it needs: it does not change when the model does. One object is not
@@ -84,7 +87,7 @@ class Averaged:
 
     def _marginals(self, Xnew: Data) -> tuple[Array, Array]:
         """Means and variances (K, n, b) of the latents at each point."""
-        X = self._inputs(Xnew)
+        X = self.inputs(Xnew)
         means, variances = zip(*(part.latents(X) for part in self.predictors()), strict=True)
         return np.stack(means), np.stack(variances)
 
@@ -105,7 +108,7 @@ class Averaged:
 
     def posterior_samples_f(self, Xnew: Data, size: int = 10, rng: Seed = None) -> Array:
         """Joint draws of the latent functions at Xnew: (n, b, size)."""
-        size, generator, X = positive_int(size, "size"), as_generator(rng), self._inputs(Xnew)
+        size, generator, X = positive_int(size, "size"), as_generator(rng), self.inputs(Xnew)
         chosen = generator.choice(len(self.points), size=size, p=self.weights)
         result = np.empty((len(X), len(self.problem.parts.kernels), size))
         for k, part in enumerate(self.predictors()):
@@ -115,10 +118,17 @@ class Averaged:
 
     # ---- targets --------------------------------------------------------------------------------
 
+    def _predictor(self) -> Averaged:
+        return self
+
     def predictive(self, Xnew: Data, Y_metadata: Metadata = None) -> AveragedPredictive:
         """The predictive distribution of the targets at Xnew, one per row."""
+        return self.distribution(Xnew, Y_metadata)
+
+    def distribution(self, Xnew: Data, Y_metadata: Metadata = None) -> AveragedPredictive:
+        """p(y*) = Σ_k w_k p(y* | θ_k, q_k), one distribution for each row of Xnew."""
         check_order(Xnew, None, Y_metadata)
-        X, likelihood = self._inputs(Xnew), self.problem.parts.likelihood
+        X, likelihood = self.inputs(Xnew), self.likelihood
         metadata, _ = as_metadata(Y_metadata, likelihood, len(X), weighted=False)
         parts: list[Predictive] = []
         pending: list[tuple[Array, Array]] = []
@@ -134,97 +144,32 @@ class Averaged:
         parts.append(_joined(own, pending, metadata))
         return AveragedPredictive(likelihood, parts, self.weights)
 
-    def predict(self, Xnew: Data, Y_metadata: Metadata = None) -> tuple[Array, Array]:
-        """Mean and variance of the targets at Xnew, each (n, 1)."""
-        check_mean(self.problem.parts.likelihood)
-        distribution = self.predictive(Xnew, Y_metadata)
-        return distribution.mean, distribution.variance
+    @property
+    def likelihood(self) -> Likelihood:
+        """The likelihood of the targets, whose parameters are those of the last point asked."""
+        return self.problem.parts.likelihood
 
-    def predict_quantiles(
-        self, Xnew: Data, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Metadata = None
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Names of the metadata that the rows of the fit had."""
+        return self.problem.rows.telling
+
+    def inputs(self, X: Data, name: str = "Xnew") -> Array:
+        """X as (n, D) with the model's columns."""
+        if is_dask(X):
+            raise InputError(IN_MEMORY.format(name=name))
+        return as_inputs(X, name, self.columns)
+
+    def on_blocks(
+        self,
+        method: Predict,
+        Xnew: Data,
+        widths: Sequence[int],
+        Y_metadata: Metadata = None,
+        **by_row: Data,
     ) -> list[Array]:
-        """Quantiles of the targets, in percent: a list of (n, 1)."""
-        levels = as_percent(quantiles, "quantiles")
-        table = self.predictive(Xnew, Y_metadata).ppf(levels)
-        return [table[:, k : k + 1] for k in range(levels.size)]
-
-    def predict_frame(
-        self,
-        Xnew: Data,
-        quantiles: Sequence[float] = (2.5, 50.0, 97.5),
-        Y_metadata: Metadata = None,
-    ) -> Frame:
-        """Mean, variance and quantiles as a data frame of the kind that Xnew is.
-
-        Of classes the one decided for and the probabilities, as in `ChainedGP.predict_frame`.
-        """
-        levels = as_percent(quantiles, "quantiles")
-        distribution = self.predictive(Xnew, Y_metadata)
-        likelihood = self.problem.parts.likelihood
-        if likelihood.target_support.num_classes is not None:
-            p = class_probabilities(distribution, likelihood)
-            return frame_like(Xnew, class_columns(p, likelihood))
-        table = {"mean": distribution.mean[:, 0], "variance": distribution.variance[:, 0]}
-        names = (f"{100 * level:g}%" for level in levels)
-        return frame_like(
-            Xnew, {**table, **dict(zip(names, distribution.ppf(levels).T, strict=True))}
-        )
-
-    def predict_centiles(
-        self,
-        Xnew: Data,
-        centiles: Sequence[float] = (3.0, 10.0, 25.0, 50.0, 75.0, 90.0, 97.0),
-        bands: Bands = (5.0, 95.0),
-        Y_metadata: Metadata = None,
-    ) -> Frame:
-        """A table of centiles with bands, as in `ChainedGP.predict_centiles`.
-
-        The bands tell of hyperparameters and constant parameters of the likelihood too.
-        """
-        found = self.predictive(Xnew, Y_metadata).centiles(centiles, bands)
-        return centile_frame(Xnew, centiles, found)
-
-    def predict_proba(self, Xnew: Data, Y_metadata: Metadata = None) -> Array | Frame:
-        """Probabilities of the classes at Xnew, (n, K), as in `ChainedGP.predict_proba`."""
-        likelihood = self.problem.parts.likelihood
-        p = class_probabilities(self.predictive(Xnew, Y_metadata), likelihood)
-        return proba_like(Xnew, p, likelihood)
-
-    def predict_density(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
-        """Predictive density (or mass) at y: a 1-D grid gives (n, k), (n, 1) is per row."""
-        return self.predictive(Xnew, Y_metadata).pdf(y)
-
-    def predict_cdf(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
-        """Predictive probability of a target of at most y; shapes as in `predict_density`."""
-        return self.predictive(Xnew, Y_metadata).cdf(y)
-
-    def log_predictive_density(self, Xnew: Data, Ynew: Data, Y_metadata: Metadata = None) -> Array:
-        """log p(y* | x*) of new rows, (n, 1); the mean of its negative is the NLPD."""
-        rows = Rows.read(
-            Xnew,
-            Ynew,
-            Y_metadata,
-            self.problem.parts.likelihood,
-            columns=self.columns,
-            names=("Xnew", "Ynew"),
-            weighted=False,
-        )
-        warn_of_unsaid(unsaid(self.problem.rows.telling, rows.metadata))
-        return self.predictive(rows.X, rows.metadata).logpdf(rows.targets()[:, None])
-
-    def posterior_samples(
-        self, Xnew: Data, size: int = 10, rng: Seed = None, Y_metadata: Metadata = None
-    ) -> Array:
-        """Draws of the targets at Xnew, independent over rows: (n, 1, size)."""
-        return self.predictive(Xnew, Y_metadata).sample(size, rng)[:, None, :]
-
-    def _inputs(self, Xnew: Data) -> Array:
-        if is_dask(Xnew):
-            raise InputError(
-                "Xnew is a Dask array; averages over draws take rows that fit into memory: "
-                "Xnew[:1000].compute()."
-            )
-        return as_inputs(Xnew, "Xnew", self.columns)
+        """Refused: an average at the blocks of a Dask array would be made again at each."""
+        raise InputError(IN_MEMORY.format(name="Xnew"))
 
 
 def _joined(

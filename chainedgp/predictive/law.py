@@ -1,0 +1,177 @@
+"""What all predictive distributions of rows have, of one posterior or averaged over several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..data.arguments import fraction
+from ..data.types import Data, Seed
+from ..errors import InputError
+from ..likelihoods.contract import Likelihood
+from ..likelihoods.support import Support
+from ..linalg import Array
+from .centiles import Bands, Centiles, as_centiles
+from .return_levels import ReturnLevels, as_exceedance, band_percentages
+
+BAND_NODES = 2048
+"""The quantiles of a band are those of so many equally weighted draws (Sobol points) of q."""
+
+
+class PredictiveLaw:
+    """The distribution of y at n rows, in the habit of scipy.stats.
+
+    A one-dimensional y (or t) is a grid, with results (n, k); an array (n, k), such as (n, 1),
+    holds values for each row.
+    """
+
+    _likelihood: Likelihood
+    _support: Support
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    # ---- moments ---------------------------------------------------------------------------------
+
+    @property
+    def mean(self) -> Array:
+        """E[y], (n, 1)."""
+        raise NotImplementedError
+
+    @property
+    def noise_variance(self) -> Array:
+        """E[var[y | f]], (n, 1): what would remain if the latents were known."""
+        raise NotImplementedError
+
+    @property
+    def latent_variance(self) -> Array:
+        """var[E[y | f]], (n, 1): what more data can remove."""
+        raise NotImplementedError
+
+    @property
+    def variance(self) -> Array:
+        """var[y] = `noise_variance` + `latent_variance`, (n, 1)."""
+        return self.noise_variance + self.latent_variance
+
+    def variance_parts(self) -> dict[str, Array]:
+        """The variance of the targets in two parts, which add up to it: name -> (n, 1).
+
+            var[y] = E[var[y | f]] + var[E[y | f]]
+
+        "noise", the first, would remain if the latents were known: more rows do not remove it.
+        "ignorance", the second, is what the rows leave open about the latents, and in an average
+        about the hyperparameters: more rows do.
+        """
+        return {"noise": self.noise_variance, "ignorance": self.latent_variance}
+
+    # ---- the distribution ------------------------------------------------------------------------
+
+    def pdf(self, y: Data) -> Array:
+        """p(y), a density or a probability: (n, k) for a grid (k,)."""
+        return np.exp(self.logpdf(y))
+
+    def logpdf(self, y: Data) -> Array:
+        """log p(y), (n, k)."""
+        raise NotImplementedError
+
+    def cdf(self, y: Data) -> Array:
+        """P(Y ≤ y), (n, k) for a grid (k,)."""
+        raise NotImplementedError
+
+    def ppf(self, q: float | Array) -> Array:
+        """The least y with cdf(y) ≥ q: (n, k) for k values."""
+        raise NotImplementedError
+
+    def sample(self, size: int = 1, rng: Seed = None) -> Array:
+        """Independent draws for each row, (n, size)."""
+        raise NotImplementedError
+
+    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
+        """Central interval with probability `level` in (0, 1): lower and upper end, (n, 1) each."""
+        level = fraction(level, "level")
+        ends = self.ppf(np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level]))
+        return ends[:, :1], ends[:, 1:]
+
+    # ---- quantiles of y given the latents --------------------------------------------------------
+
+    @property
+    def _centile_nodes(self) -> int:
+        """How many Sobol nodes make the band of a centile."""
+        raise NotImplementedError
+
+    def _quantile_given(self, q: Array, levels: Array, count: int = BAND_NODES) -> Array:
+        """Quantiles (n, k) under q(f), at some levels, of the quantile of y at q (n,) given f.
+
+        count : of Sobol nodes, where these are needed.
+        """
+        raise NotImplementedError
+
+    def return_level(self, periods: Data, *, level: float = 0.9, rate: Data = 1.0) -> ReturnLevels:
+        """What is exceeded once in each period, on average: median over q and the ends of a band.
+
+        The level y of a period T has P(Y > y | f) = 1/(rate T) given the latents f; the band is the
+        central one of probability `level` under q(f). Each array is (n, k) for k periods.
+
+            level, lower, upper = m.predictive(X).return_level([10, 50, 100])
+
+        Parameters of the likelihood, such as a constant `shape` of a `GEV`, count as known, and so
+        do hyperparameters: `m.over_hyperparameters().predictive(X)` has the same method, whose
+        bands tell of their uncertainty as well. `ppf(1 - 1/T)` is a quantile of the predictive
+        distribution, in which all uncertainty is averaged out.
+
+        Parameters
+        ----------
+        periods : T, in the unit of time that `rate` refers to.
+        level : probability of the band.
+        rate : targets per unit of time, a number or (n,): 1 for the maximum of each year, the mean
+            number of exceedances a year for a `GeneralisedPareto`.
+        """
+        levels = np.array(band_percentages(level)) / 100.0
+        p = as_exceedance(periods, rate, len(self), self._likelihood)
+        found = np.stack([self._quantile_given(1.0 - column, levels) for column in p.T], axis=1)
+        return ReturnLevels(*np.moveaxis(found, -1, 0))
+
+    def centiles(
+        self,
+        centiles: Sequence[float] = (3.0, 10.0, 25.0, 50.0, 75.0, 90.0, 97.0),
+        bands: Bands = None,
+    ) -> Centiles:
+        """Centiles of y given the latents, in percent: the median over q of each, (n, k).
+
+        Q(c | f) is the centile of those who share the latents f, for example of all children of one
+        age; it is a function of x that more data tell better. `ppf` has the quantiles of one new
+        target, which are wider where the latents are uncertain.
+
+        bands : two percentages, such as (5, 95): the result is then (centile, lower, upper), with
+            these quantiles over q of Q(c | f), from 1,024 Sobol nodes, or from 128 where the
+            likelihood has no quick `ppf`.
+
+        Hyperparameters and constant parameters of the likelihood count as known;
+        `m.over_hyperparameters().predictive(X)` has the same method, whose bands tell of them too.
+        """
+        levels, wanted = as_centiles(centiles, bands, self._support)
+        each = (np.full(len(self), level) for level in levels)
+        nodes = self._centile_nodes
+        table = np.stack([self._quantile_given(q, wanted, nodes) for q in each], axis=1)
+        parts = np.moveaxis(table, 2, 0)
+        return parts[0] if bands is None else (parts[0], parts[1], parts[2])
+
+    # ---- arguments -------------------------------------------------------------------------------
+
+    def _as_targets(self, y: Data, name: str = "y") -> Array:
+        """y as (n, k): a scalar or a grid (k,) for all rows, or (n, k) as it is."""
+        try:
+            values = np.array(y, dtype=float)
+        except (TypeError, ValueError):
+            raise InputError(f"{name} must be numbers; got {y!r}.") from None
+        if np.isnan(values).any():
+            raise InputError(f"{name} has {int(np.isnan(values).sum())} missing values (NaN).")
+        if values.ndim < 2:
+            return np.broadcast_to(values.reshape(1, -1), (len(self), values.size))
+        if values.ndim == 2 and len(values) == len(self):
+            return values
+        raise InputError(
+            f"{name} must be a number, a grid (k,) for all rows, or ({len(self)}, k), values for "
+            f"each row; got shape {values.shape}."
+        )

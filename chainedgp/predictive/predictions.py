@@ -1,0 +1,215 @@
+"""Predictions of new rows, by the same methods for models and for averages over their posteriors.
+
+A class that predicts is a `Predictions` and says by `_predictor` what its predictions are made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..data.arguments import as_generator, as_percent, positive_int
+from ..data.columns import Columns
+from ..data.frames import frame_like
+from ..data.rows import Expected, Rows, is_dask
+from ..data.types import Data, Frame, Metadata, Seed
+from ..data.unsaid import unsaid, warn_of_unsaid
+from ..distributed import Predict
+from ..likelihoods import Likelihood
+from ..linalg import Array
+from .centiles import Bands, centile_frame
+from .classes import check_mean, class_columns, class_probabilities, num_classes, proba_like
+from .law import PredictiveLaw
+
+
+class Source(Protocol):
+    """What predictions are made of, as it was when it was asked for."""
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """That of the targets, with its parameters."""
+
+    @property
+    def columns(self) -> Expected:
+        """What is known of the columns of new inputs: how they are read, their names or number."""
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Names of the metadata that the rows of the fit had; scores without them warn."""
+
+    def inputs(self, X: Data, name: str = "Xnew") -> Array:
+        """X as (n, D) with these columns."""
+
+    def distribution(self, Xnew: Data, Y_metadata: Metadata = None) -> PredictiveLaw:
+        """p(y* | x*), one distribution for each row of Xnew."""
+
+    def on_blocks(
+        self,
+        method: Predict,
+        Xnew: Data,
+        widths: Sequence[int],
+        Y_metadata: Metadata = None,
+        **by_row: Data,
+    ) -> list[Array]:
+        """A method of `Predictions` on every block of a Dask array Xnew; see `map_blocks`."""
+
+
+class Predictions:
+    """What is asked about the targets of new rows.
+
+    Most methods take Dask arrays of inputs too, and give Dask arrays, which are computed block by
+    block.
+    """
+
+    input_names: Sequence[str] | None = None
+
+    def _predictor(self) -> Source:
+        """What predictions are made of, at the current parameters and q."""
+        raise NotImplementedError
+
+    def predict(self, Xnew: Data, Y_metadata: Metadata = None) -> tuple[Array, Array]:
+        """Mean and variance of the targets at Xnew, each (n, 1).
+
+        Of two classes the mean is the probability of the second. More classes have no mean, which
+        is an error: see `predict_proba` and `predict_frame`.
+        """
+        source = self._predictor()
+        check_mean(source.likelihood)
+        if is_dask(Xnew):
+            mean, variance = source.on_blocks(Predictions.predict, Xnew, [1, 1], Y_metadata)
+            return mean, variance
+        distribution = source.distribution(Xnew, Y_metadata)
+        return distribution.mean, distribution.variance
+
+    def predict_frame(
+        self,
+        Xnew: Data,
+        quantiles: Sequence[float] = (2.5, 50.0, 97.5),
+        Y_metadata: Metadata = None,
+        *,
+        inputs: bool = False,
+    ) -> Frame:
+        """Predictions as a pandas DataFrame with the index of Xnew, where it has one.
+
+        A frame of another library, such as polars, gives a frame of that library. Columns: mean,
+        variance, and the quantiles, in percent: "2.5%", "50%", "97.5%". For classes instead
+        "class", the most probable one, and the probability of each: "P(no)", "P(yes)".
+
+        inputs : put the inputs first, under their names; levels and dates are what they were in the
+            table, also where Xnew is an array.
+        """
+        source, levels = self._predictor(), as_percent(quantiles, "quantiles")
+        distribution = source.distribution(Xnew, Y_metadata)
+        first = self._input_columns(source, Xnew) if inputs else {}
+        if source.likelihood.target_support.num_classes is not None:
+            p = class_probabilities(distribution, source.likelihood)
+            return frame_like(Xnew, {**first, **class_columns(p, source.likelihood)})
+        percents = (f"{100 * level:g}%" for level in levels)
+        moments = {"mean": distribution.mean[:, 0], "variance": distribution.variance[:, 0]}
+        table = dict(zip(percents, distribution.ppf(levels).T, strict=True))
+        return frame_like(Xnew, {**first, **moments, **table})
+
+    def _input_columns(self, source: Source, Xnew: Data) -> dict[str, np.ndarray]:
+        """The inputs by their names, as the table had them."""
+        X, columns = source.inputs(Xnew), source.columns
+        values = list(columns.back(X).values()) if isinstance(columns, Columns) else list(X.T)
+        known = columns.names if isinstance(columns, Columns) else columns
+        numbered = tuple(f"x{d}" for d in range(len(values)))
+        names = self.input_names or (known if isinstance(known, tuple) else numbered)
+        return dict(zip(names, values, strict=True))
+
+    def predict_proba(self, Xnew: Data, Y_metadata: Metadata = None) -> Array | Frame:
+        """Probabilities of the classes at Xnew, P(y = k | x) = ∫ P(y = k | f) q(f) df: (n, K).
+
+        For likelihoods of classes: `Bernoulli`, `HetProbit`, `Softmax`, `Ordinal`. Columns are in
+        the order of the codes, which is that of `class_names`; rows sum to 1. A data frame Xnew
+        gives a frame of its library, with the names of the classes as columns.
+        """
+        source = self._predictor()
+        K = num_classes(source.likelihood)
+        if is_dask(Xnew):
+            method: Any = Predictions.predict_proba  # Of a block, an array, it is an array.
+            (p,) = source.on_blocks(method, Xnew, [K], Y_metadata)
+            return p
+        p = class_probabilities(source.distribution(Xnew, Y_metadata), source.likelihood)
+        return proba_like(Xnew, p, source.likelihood)
+
+    def predict_quantiles(
+        self, Xnew: Data, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Metadata = None
+    ) -> list[Array]:
+        """Quantiles of the targets at Xnew: a list of (n, 1), one for each percentage."""
+        source = self._predictor()
+        if is_dask(Xnew):
+            later = partial(Predictions.predict_quantiles, quantiles=quantiles)
+            return source.on_blocks(later, Xnew, [1] * np.size(quantiles), Y_metadata)
+        levels = as_percent(quantiles, "quantiles")
+        table = source.distribution(Xnew, Y_metadata).ppf(levels)  # (n, k)
+        return [table[:, k : k + 1] for k in range(levels.size)]
+
+    def predict_centiles(
+        self,
+        Xnew: Data,
+        centiles: Sequence[float] = (3.0, 10.0, 25.0, 50.0, 75.0, 90.0, 97.0),
+        bands: Bands = (5.0, 95.0),
+        Y_metadata: Metadata = None,
+    ) -> Frame:
+        """A table of centiles, as growth charts have them: a data frame as in `predict_frame`.
+
+        A column "3%" is the 3rd centile of y given the latents at Xnew, by its median over q, and
+        "3% lower", "3% upper" are the band of it, here of 90 %; bands=None leaves bands out. See
+        `Predictive.centiles`, and `predict_quantiles` for the quantiles of one new target.
+        """
+        found = self._predictor().distribution(Xnew, Y_metadata).centiles(centiles, bands)
+        return centile_frame(Xnew, centiles, found)
+
+    def predict_density(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
+        """Predictive density at y, or the probability of a count.
+
+        A 1-D grid y (k,) is evaluated at every row and gives (n, k); y (n, 1) has one value for
+        each row and gives (n, 1).
+        """
+        source = self._predictor()
+        if is_dask(Xnew):
+            return _at_targets(source, Predictions.predict_density, Xnew, y, Y_metadata)
+        return source.distribution(Xnew, Y_metadata).pdf(y)
+
+    def predict_cdf(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
+        """Predictive probability of a target of at most y, with the shapes of `predict_density`."""
+        source = self._predictor()
+        if is_dask(Xnew):
+            return _at_targets(source, Predictions.predict_cdf, Xnew, y, Y_metadata)
+        return source.distribution(Xnew, Y_metadata).cdf(y)
+
+    def log_predictive_density(self, Xnew: Data, Ynew: Data, Y_metadata: Metadata = None) -> Array:
+        """log p(y* | x*) of new rows, (n, 1); the mean of its negative is the NLPD."""
+        source = self._predictor()
+        if is_dask(Xnew):
+            warn_of_unsaid(unsaid(source.told, Y_metadata or ()))
+            method = Predictions.log_predictive_density
+            (value,) = source.on_blocks(method, Xnew, [1], Y_metadata, Ynew=Ynew)
+            return value
+        given, names = (Xnew, Ynew, Y_metadata, source.likelihood), ("Xnew", "Ynew")
+        rows = Rows.read(*given, columns=source.columns, names=names, weighted=False)
+        warn_of_unsaid(unsaid(source.told, rows.metadata))
+        return source.distribution(rows.X, rows.metadata).logpdf(rows.targets()[:, None])
+
+    def posterior_samples(
+        self, Xnew: Data, size: int = 10, rng: Seed = None, Y_metadata: Metadata = None
+    ) -> Array:
+        """Draws of the targets at Xnew, independent over rows: (n, 1, size)."""
+        size, generator = positive_int(size, "size"), as_generator(rng)
+        return self._predictor().distribution(Xnew, Y_metadata).sample(size, generator)[:, None, :]
+
+
+def _at_targets(
+    source: Source, method: Predict, Xnew: Data, y: Data, Y_metadata: Metadata
+) -> Array:
+    """The density or cdf on every block of Xnew: y of the block's rows, or the same grid."""
+    if np.ndim(y) == 2:
+        (value,) = source.on_blocks(method, Xnew, [1], Y_metadata, y=y)
+    else:
+        (value,) = source.on_blocks(partial(method, y=y), Xnew, [np.size(y)], Y_metadata)
+    return value
