@@ -99,10 +99,23 @@ def widened_by_hyperparameters(problem: Problem) -> tuple[Array, ...] | None:
             return None
 
 
+def _means(own: Problem, q: Sequence[Gaussian], X: Array) -> Array:
+    """The means m + Kfu L⁻ᵀ μ of all latents at the rows X, (n, b), without their variances."""
+    priors = own.evaluator.priors
+    mus = own.parts.family.split([part.mu for part in q], [len(prior.Z) for prior in priors])
+    return np.stack(
+        [
+            prior.mean.evaluate(X)[0] + (mu @ prior.L_inv) @ prior.covariance(X)[0]
+            for prior, mu in zip(priors, mus, strict=True)
+        ],
+        axis=1,
+    )
+
+
 def _responses(own: Problem, density: LogPosterior, x: Array) -> tuple[Array, ...]:
     """D of each group, from differences of means and gradients along every hyperparameter."""
     evaluator, X = own.evaluator, own.rows.inputs()
-    means, gradient = evaluator.marginals(density.q())[0], density.gradient()  # (n, b) and (p,)
+    means, gradient = _means(own, density.q(), X), density.gradient()  # (n, b) and (p,)
     A = [project(prior, X).A for prior in evaluator.priors]
     H, J = np.zeros((x.size, x.size)), np.zeros((x.size, *means.shape))
     for k, step in enumerate(STEP * density.reach):
@@ -110,7 +123,7 @@ def _responses(own: Problem, density: LogPosterior, x: Array) -> tuple[Array, ..
         moved[k] += step
         if np.isfinite(density.value(moved)):
             H[:, k] = (density.gradient() - gradient) / step
-            J[k] = (evaluator.marginals(density.q())[0] - means) / step
+            J[k] = (_means(own, density.q(), X) - means) / step
     H, J = np.nan_to_num(H, posinf=0.0, neginf=0.0), np.nan_to_num(J, posinf=0.0, neginf=0.0)
     change = np.tensordot(J, curvature_root(H, density.reach), ([0], [0]))  # (n, b, p)
     D = [
