@@ -7,7 +7,17 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.special import betainc, log_ndtr, ndtr, pdtr, pdtrik
+from scipy.special import (
+    betainc,
+    betainccinv,
+    betaincinv,
+    betaln,
+    log_ndtr,
+    ndtr,
+    pdtr,
+    pdtrik,
+    stdtrit,
+)
 
 from ..linalg import Array
 
@@ -215,6 +225,27 @@ def student_t_share(r: Array, g: Array, nu: Array | float) -> tuple[Array, Array
     with np.errstate(divide="ignore", invalid="ignore"):
         unit = np.where(norm > 0.0, r / norm, 0.0)
         return unit * unit, np.where(norm > 0.0, unit / norm, 0.0)
+
+
+def student_t_quantile(nu: Array | float, q: Array | float) -> Array:
+    """F⁻¹(q) of a Student-t with ν degrees of freedom.
+
+    In the tails |t| = √(ν y/x), where x = I⁻¹(ν/2, ½; 2p) is the inverse of the regularised
+    incomplete beta function, y = 1 − x without cancellation, and p = min(q, 1 − q); where
+    x < 1e-20, 2p = x^{ν/2}/(ν/2 · B(ν/2, ½)). scipy's stdtrit returns NaN or
+    infinities of the wrong sign far out there, in ways that differ by version.
+    """
+    nu, q = np.broadcast_arrays(np.asarray(nu, dtype=float), np.asarray(q, dtype=float))
+    p = np.minimum(q, 1.0 - q)
+    tail = p < 0.25
+    t = np.asarray(stdtrit(nu, np.where(tail, 0.5, q)))
+    a, p2 = 0.5 * nu[tail], 2.0 * p[tail]
+    with np.errstate(divide="ignore", over="ignore"):
+        x = betaincinv(a, 0.5, p2)
+        far = np.exp(-0.5 * (np.log(p2 * a) + betaln(a, 0.5)) / a)
+        size = np.where(x < 1e-20, far, np.sqrt(betainccinv(0.5, a, p2) / x)) * np.sqrt(2.0 * a)
+    t[tail] = np.where(q[tail] < 0.5, -size, size)
+    return t
 
 
 def log_logistic_moments(log_shape: Array) -> tuple[Array, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit, exprel, log_ndtr, ndtr, ndtri, stdtr, stdtrit
+from scipy.special import expit, exprel, log_ndtr, ndtr, ndtri, stdtr
 
 from ..data.types import Value
 from ..expectations import reduced, special
@@ -365,7 +365,7 @@ class _StudentTLaw:
         return stdtr(self.nu, z)
 
     def ppf(self, q: Array) -> Array:
-        return stdtrit(self.nu, q)
+        return special.student_t_quantile(self.nu, q)
 
 
 def _z(x: Array, w: Array, g: Array) -> Array:

@@ -103,7 +103,7 @@ class HetStudentT(OneForm, Family):
 
     def ppf(self, q: Array, f: Array, g: Array, *, nu: float) -> Array:
         """Quantiles, f + e^{g/2} t_ν(q)."""
-        return f + np.exp(0.5 * np.asarray(g)) * stdtrit(nu, q)
+        return f + np.exp(0.5 * np.asarray(g)) * special.student_t_quantile(nu, q)
 
     def normal_scale_mixture(self, *, nu: float) -> float:
         """y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a) with a = ν/2: predictions integrate f exactly."""

@@ -8,6 +8,7 @@ import pytest
 @pytest.fixture(scope="module")
 def cluster():
     """Two workers in this process: what is sent to them is pickled as on any cluster."""
+    pytest.importorskip("dask")  # tests/distributed may be found under the other package's name
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(

@@ -5,6 +5,7 @@ from functools import cache
 import mpmath as mp
 import numpy as np
 import pytest
+import scipy
 from scipy import stats
 
 from chainedgp import likelihoods
@@ -153,6 +154,10 @@ def test_expected_log1p_square_is_right_relative_to_itself_near_zero(mean, varia
     np.testing.assert_allclose(np.ravel(values), references, rtol=1e-11)
 
 
+@pytest.mark.skipif(
+    tuple(map(int, scipy.__version__.split(".")[:2])) < (1, 16),
+    reason="the cdf of scipy.stats is itself wrong for such shapes in older versions",
+)
 @pytest.mark.parametrize("alpha, beta", [(2e10, 5e13), (3e11, 1.1e10), (4e16, 1e16)])
 def test_the_beta_cdf_of_large_shapes(alpha, beta):
     mean, sd = alpha / (alpha + beta), np.sqrt(alpha * beta / (alpha + beta) ** 3)
@@ -171,3 +176,15 @@ def test_beta_quantiles_of_shapes_beyond_all_numbers():
     assert np.isfinite(beta.ppf(0.5, -1e4, -1e4))  # where scipy's distribution raises an error
     expected = stats.beta(np.exp(1.0), np.exp(0.5)).ppf([0.1, 0.9])
     np.testing.assert_allclose(beta.ppf([0.1, 0.9], 1.0, 0.5), expected, rtol=1e-12)
+
+
+def test_student_t_quantiles_far_out():
+    """Closed forms at ν = 1 and 2, the normal law at ν → ∞, and the ends of the line."""
+    q = np.array([1e-300, 1e-60, 1e-20, 1e-6, 0.03, 0.2499, 0.2501, 0.4, 0.75, 0.97])
+    cauchy = special.student_t_quantile(1.0, q)
+    np.testing.assert_allclose(cauchy, -1.0 / np.tan(np.pi * q), rtol=1e-11, atol=1e-11)
+    two = special.student_t_quantile(2.0, q)
+    np.testing.assert_allclose(two, (2 * q - 1) / np.sqrt(2 * q * (1 - q)), rtol=1e-11)
+    normal = special.student_t_quantile(1e12, q[1:])
+    np.testing.assert_allclose(normal, stats.norm.ppf(q[1:]), rtol=1e-8)
+    assert special.student_t_quantile(5.0, [0.0, 1.0]).tolist() == [-np.inf, np.inf]
