@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,7 @@ from ..errors import (
     NoiseWarning,
     TargetWarning,
     UnfittedWarning,
+    warn,
 )
 from ..inference.default_priors import default_priors
 from ..inference.growth import FIRST
@@ -322,11 +322,10 @@ class ChainedGP(ParamzModel, Predictions):
         start_parameters(self.likelihood, self._sample)
         self._start()
         if self._ties is not None and self._ties.advice is not None:
-            warnings.warn(
+            warn(
                 f"Of {self._sample.num_rows} rows {self._ties.advice}. As it is, they count as "
                 "rounded, so that no noise vanishes at them; ties=None takes them for exact.",
                 TargetWarning,
-                stacklevel=5,
             )
         alike = self.likelihood.symmetric, self.likelihood.trends
         own_kernels = given_kernels or default_kernels(X, self._starts.scales, *alike, inputs)
@@ -852,13 +851,12 @@ class ChainedGP(ParamzModel, Predictions):
         if told or "censored" not in self.likelihood.metadata_names:
             return
         self._warned_censoring = True
-        warnings.warn(
+        warn(
             f"{type(self.likelihood).__name__} takes all times for events that were observed, "
             'because Y_metadata has no "censored". If some are censored, build the model with '
             'Y_metadata={"censored": c}, where c is 1 for a row that ended without its event and 0 '
             'for an event. {"censored": 0} says that all events were observed.',
             CensoringWarning,
-            stacklevel=4,
         )
 
     @checks_names
@@ -936,23 +934,21 @@ class ChainedGP(ParamzModel, Predictions):
         result = getattr(self, "last_result", None)
         if result is None and not self._warned_unfitted and self._problem and self._problem.is_new:
             self._warned_unfitted = True
-            warnings.warn(
+            warn(
                 "this model was never fitted: it predicts its prior, centred by the data. Call "
                 "m.optimize() first.",
                 UnfittedWarning,
-                stacklevel=3,
             )
         if (
             result is not None
             and self._problem
             and (result.reason == NO_LIMIT or rows_without_noise(self._problem).size)
         ):
-            warnings.warn(
+            warn(
                 "some noise has vanished in the fit, so that predictions are far too certain where "
                 "targets are repeated or followed exactly. Spread repeated targets (ties="
                 '"spread"), say how they were rounded (Rounded), or put a prior on the noise.',
                 NoiseWarning,
-                stacklevel=3,
             )
         theta = self._parts.theta()
         with one_blas_thread():

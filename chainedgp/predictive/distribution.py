@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from scipy.special import ndtri
 from ..data.arguments import as_fractions, as_generator, as_percent, positive_int
 from ..data.names import OF_PREDICTIVES
 from ..data.types import Data
-from ..errors import InputError, MomentWarning
+from ..errors import InputError, MomentWarning, warn
 from ..expectations import quadrature
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.observation import OBSERVATION
@@ -153,12 +152,11 @@ class Predictive(SurvivalCurves):
         counts = {what: int(which.sum()) for what, which in rows.items() if which.any()}
         if counts:
             words = " and ".join(f"{count} {what}" for what, count in counts.items())
-            warnings.warn(
+            warn(
                 f"Of {len(self)} predictive distributions of {type(self._likelihood).__name__} "
                 f"{words}{how}. The median and other quantiles exist: use ppf(0.5), "
                 "interval(level) or predict_quantiles.",
                 MomentWarning,
-                stacklevel=5,
             )
 
     def _scale_mixture_moments(self, shape: float) -> np.ndarray:
