@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from collections.abc import Sequence
 
 from numpy.linalg import LinAlgError
 
@@ -31,7 +32,14 @@ NOT_FINITE = (
 
 
 class InputError(ValueError):
-    """An argument cannot be used: the message says what was expected, what came, and what to do."""
+    """An argument cannot be used: the message says what was expected, what came, and what to do.
+
+    rows : numbers of the rows that it names.
+    """
+
+    def __init__(self, text: str = "", rows: Sequence[int] = ()) -> None:
+        super().__init__(text)
+        self.rows = rows
 
 
 class ArgumentError(InputError, TypeError):

@@ -396,7 +396,8 @@ class Likelihood(Part, Expected):
         if found.size:
             i, values = found[0], {"Y": y, **metadata}
             row = ", ".join(f"{key} = {value[i]:g}" for key, value in values.items())
-            raise InputError(f"{found.size} of {len(y)} rows {how}; the first is row {i}: {row}.")
+            text = f"{found.size} of {len(y)} rows {how}; the first is row {i}: {row}."
+            raise InputError(text, rows=found[:1])
 
     def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
         """The latents mapped to quantities a user knows (rate, scale, …). Default: the latents."""
