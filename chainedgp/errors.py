@@ -4,6 +4,7 @@ import inspect
 import warnings
 from collections.abc import Sequence
 
+import numpy as np
 from numpy.linalg import LinAlgError
 
 __all__ = [
@@ -37,8 +38,8 @@ class InputError(ValueError):
     rows : numbers of the rows that it names.
     """
 
-    def __init__(self, text: str = "", rows: Sequence[int] = ()) -> None:
-        super().__init__(text)
+    def __init__(self, *words: object, rows: Sequence[int] | np.ndarray = ()) -> None:
+        super().__init__(*words)
         self.rows = rows
 
 

@@ -45,8 +45,8 @@ class RowNames:
             return None
         return cls(np.concatenate([part.values for part in found]), found[0].by)
 
-    def __getitem__(self, rows: object) -> RowNames:
-        return RowNames(self.values[rows], self.by)  # type: ignore[index]
+    def __getitem__(self, rows: slice | np.ndarray) -> RowNames:
+        return RowNames(self.values[rows], self.by)
 
     def listed(self, rows: Sequence[int] | np.ndarray) -> str:
         """Some rows in words, the first few of them."""

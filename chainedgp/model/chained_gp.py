@@ -505,6 +505,7 @@ class ChainedGP(ParamzModel, Predictions):
         self._parts.jitter = checked_jitter(value)
         self._mark_stale()
 
+    @checks_names
     def save(self, path: FilePath, data: bool = True) -> None:
         """Write the model to one file (npz with a JSON header, no pickle); see `chainedgp.load`.
 
@@ -600,6 +601,7 @@ class ChainedGP(ParamzModel, Predictions):
         if self.columns is not None:
             self.columns = self.columns.renamed(self.input_names)
 
+    @checks_names
     def set_data(
         self, X: Data, Y: Data, Y_metadata: Metadata = None, missing: str = "raise"
     ) -> None:
@@ -883,6 +885,7 @@ class ChainedGP(ParamzModel, Predictions):
 
     # ---- predictions --------------------------------------------------------------------------
 
+    @checks_names
     def predict_latents(
         self, Xnew: Data, full_cov: bool = False, cross_cov: bool = False
     ) -> tuple[Array, Array]:
@@ -899,6 +902,7 @@ class ChainedGP(ParamzModel, Predictions):
         """
         return self._predictor().latents(Xnew, full_cov, cross_cov)
 
+    @checks_names
     def predictive(self, Xnew: Data, Y_metadata: Metadata = None) -> Predictive:
         """The predictive distributions p(y* | x*) of the targets at Xnew, one for each row."""
         return self._predictor().distribution(Xnew, Y_metadata)
@@ -917,6 +921,7 @@ class ChainedGP(ParamzModel, Predictions):
         """
         return z_scores(self, Xnew, Ynew, Y_metadata, rng)
 
+    @checks_names
     def posterior_samples_f(self, Xnew: Data, size: int = 10, rng: Seed = None) -> Array:
         """Joint draws of the latent functions at Xnew from q: (n, b, size).
 
@@ -970,6 +975,7 @@ class ChainedGP(ParamzModel, Predictions):
 
     # ---- the posterior itself -------------------------------------------------------------------
 
+    @checks_names
     def over_hyperparameters(self, size: int = 50, rng: Seed = 0) -> Around:
         """Predictions that average over plausible hyperparameters, and not over q alone.
 
@@ -990,6 +996,7 @@ class ChainedGP(ParamzModel, Predictions):
         """
         return around_the_fit(self.problem, self._expected, size, rng)
 
+    @checks_names
     def sample(
         self,
         draws: int = 1000,
@@ -1036,6 +1043,7 @@ class ChainedGP(ParamzModel, Predictions):
 
     # ---- assessment ---------------------------------------------------------------------------
 
+    @checks_names
     def loo(self, refit: int | bool = REFIT, rng: Seed = 0, size: int = 4000) -> LOO:
         """Leave-one-out log-density of each row, at the hyperparameters of the fit.
 
@@ -1047,6 +1055,7 @@ class ChainedGP(ParamzModel, Predictions):
         """
         return loo(self.problem, refit, rng, size)
 
+    @checks_names
     def check(self, rows: int = ROWS, rng: Seed = 0) -> Check:
         """Say in words whether the fit can be trusted; each finding has a cause and a remedy.
 
@@ -1090,6 +1099,7 @@ class ChainedGP(ParamzModel, Predictions):
         title["Last fit"] = str(getattr(self, "last_result", "none"))
         return summary(self, (*self._parts.Z, *self._parts.q_mu, *self._parts.q_root), title)
 
+    @checks_names
     def predict_component(
         self,
         Xnew: Data,

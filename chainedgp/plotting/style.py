@@ -127,10 +127,11 @@ class _OfLegend:
     def __init__(self, owner: Axes) -> None:
         self.owner = owner
 
-    def __call__(self, ax: Axes, renderer: Any) -> Bbox:
-        legend, figure = self.owner.get_legend(), self.owner.get_figure(root=False)
+    def __call__(self, ax: Any, renderer: Any) -> Bbox:
+        legend, figure = self.owner.get_legend(), self.owner.figure
         drawn = self.owner if legend is None else legend
-        return drawn.get_window_extent(renderer).transformed(figure.transFigure.inverted())
+        inside = figure.transSubfigure.inverted()
+        return drawn.get_window_extent(renderer).transformed(inside)
 
 
 def legend_above(ax: Axes, ncols: int = 4) -> None:

@@ -192,7 +192,7 @@ class Predictive(SurvivalCurves):
             lambda y, rows: log_expectation(mixture, mixture.log_density, y, rows),
         )
 
-    def cdf(self, y: Data) -> np.ndarray:
+    def _cdf(self, y: Data) -> np.ndarray:
         """P(Y ≤ y), (n, k) for a grid (k,)."""
         if self._tables is not None:
             values = self._as_targets(y)
@@ -267,6 +267,22 @@ class Predictive(SurvivalCurves):
                 given = self._likelihood.ppf(q[rows], *latents, **event.keywords(rows))
             return np.broadcast_to(given, latents[0].shape)
 
+        return self._quantiles_of(values, levels, count)
+
+    def _cdf_given(self, y: Array, levels: Array) -> Array:
+        """Quantiles (n, k) under q(f) of P(Y ≤ y | f) at y (n,)."""
+        low, high = self._support.outside(y, self._likelihood.atoms)
+        y = y if self._support.continuous else np.floor(y)
+        inside = np.where(low | high, self._support.interior, y)
+
+        def values(event: GaussianLatents, rows: np.ndarray, z: np.ndarray) -> np.ndarray:
+            _, latents = event.nodes(rows, z)
+            with np.errstate(all="ignore"):
+                given = event.cdf(inside[rows], rows, tuple(latents))
+            given = np.where(low[rows], 0.0, np.where(high[rows], 1.0, given))
+            return np.broadcast_to(given, latents[0].shape)
+
+        count = BAND_NODES if self._likelihood.has_cdf else FEW_NODES
         return self._quantiles_of(values, levels, count)
 
     def _quantiles_of(

@@ -1,5 +1,6 @@
 """Figures: what is on the axes, against the numbers that the model gives."""
 
+import inspect
 import re
 import runpy
 from functools import cache
@@ -1081,3 +1082,14 @@ def test_medians_of_counts_reach_every_level_of_a_category():
     ax = m.plot_slice("road")
     (median,) = (line for line in ax.lines if line.get_label() == "median")
     assert median.get_drawstyle() == "default" and np.isfinite(median.get_ydata()[:2]).all()
+
+
+def test_metadata_follow_the_targets_in_all_figures():
+    found = []
+    for name in plotting.__all__:
+        known = inspect.signature(getattr(plotting, name)).parameters
+        if {"Y", "Y_metadata"} <= set(known):
+            found.append(name)
+            assert list(known).index("Y_metadata") == list(known).index("Y") + 1, name
+            assert known["Y_metadata"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD, name
+    assert {"plot_pit", "plot_calibration", "plot_worm", "plot_survival_check"} <= set(found)

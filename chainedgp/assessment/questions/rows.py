@@ -130,7 +130,7 @@ def _heavier(likelihood: Likelihood) -> str:
     elif not support.continuous:
         ways, heavier = "", "NegativeBinomial" * (name in ("Poisson", "ZeroInflatedPoisson"))
     else:
-        ends = tuple(map(float, support.ends))
+        ends = (float(support.ends[0]), float(support.ends[1]))
         known = {(-np.inf, np.inf): "HetStudentT", (0.0, np.inf): "BoxCoxT"}
         ways, heavier = "", known.get(ends, "")
     heavier = f"{heavier} has heavier tails" * (heavier not in ("", name))
