@@ -1,5 +1,10 @@
 """Named errors and warnings. A message says what was wrong, what was expected, what to do."""
 
+import inspect
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
 from numpy.linalg import LinAlgError
 
 __all__ = [
@@ -28,7 +33,14 @@ NOT_FINITE = (
 
 
 class InputError(ValueError):
-    """An argument cannot be used: the message says what was expected, what came, and what to do."""
+    """An argument cannot be used: the message says what was expected, what came, and what to do.
+
+    rows : numbers of the rows that it names.
+    """
+
+    def __init__(self, *words: object, rows: Sequence[int] | np.ndarray = ()) -> None:
+        super().__init__(*words)
+        self.rows = rows
 
 
 class ArgumentError(InputError, TypeError):
@@ -81,3 +93,22 @@ class MetadataWarning(ChainedGPWarning):
 
 class MomentWarning(ChainedGPWarning):
     """A predictive moment does not exist (is infinite); quantiles do exist."""
+
+
+# These modules call this one for a user, whose own line lies farther out.
+PACKAGE = __name__.partition(".")[0]
+BETWEEN = frozenset({PACKAGE, "concurrent", "functools", "joblib", "paramz", "sklearn"})
+
+
+def warn(text: str, category: type[Warning] = ChainedGPWarning) -> None:
+    """Warn at the user's line: that of the first caller outside this package and its helpers.
+
+    A number of levels cannot say so, because a warning is reached on ways of different lengths.
+    """
+    frame, level = inspect.currentframe(), 1
+    caller = frame.f_back if frame is not None else None
+    while caller is not None:
+        if str(caller.f_globals.get("__name__", "")).partition(".")[0] not in BETWEEN:
+            break
+        caller, level = caller.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level + 1 if caller is not None else 2)

@@ -6,7 +6,6 @@ and d_s of them have their event. Weights count as so many rows.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from scipy.special import ndtri
 from ..data.arguments import fraction
 from ..data.rows import as_row_values, as_targets
 from ..data.types import Data
-from ..errors import CensoringWarning, InputError
+from ..errors import CensoringWarning, InputError, warn
 from ..likelihoods.observation import EXACT, RIGHT
 from ..linalg import Array, Indices
 
@@ -319,10 +318,9 @@ def _warn_if_never(censored: Hashable, listed: list[Hashable], causes: list[Hash
         return
     named = ", ".join(repr(cause) for cause in causes[:MOST_NAMED])
     more = f" and {len(causes) - MOST_NAMED} more" if len(causes) > MOST_NAMED else ""
-    warnings.warn(
+    warn(
         f"no cause is {censored!r}, which says censored, so that every row counts as an event: the "
         f"causes are {named}{more}. If one of these says that nothing had happened yet, give it as "
         "`censored`; if all rows have an event, give censored=None.",
         CensoringWarning,
-        stacklevel=4,
     )

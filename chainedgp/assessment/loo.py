@@ -17,7 +17,6 @@ the diagnosis and not for the estimate.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, TypedDict, Unpack
@@ -27,7 +26,7 @@ import numpy as np
 from ..data.arguments import as_generator, positive_int
 from ..data.tables import Table
 from ..data.types import Seed
-from ..errors import ChainedGPWarning, ConvergenceWarning, InputError, NumericalError
+from ..errors import ChainedGPWarning, ConvergenceWarning, InputError, NumericalError, warn
 from ..inference.natural_gradients import (
     anderson_weights,
     find_q,
@@ -139,12 +138,11 @@ def loo(problem: Problem, refit: int | bool = REFIT, rng: Seed = 0, size: int = 
     left = LeftOut(problem)
     gap = left.gap
     if not gap <= FAR + FAR_PER_ROW * N:
-        warnings.warn(
+        warn(
             f"q is {gap:.2g} nats from the best one at these hyperparameters: the model was not "
             "fitted, or was changed since, and the leave-one-out densities are not those of a fit. "
             'Call m.optimize(), or m.optimize(only="variational") to keep the hyperparameters.',
             ConvergenceWarning,
-            stacklevel=3,
         )
     k = influence(left, np.arange(N), generator, size)
     means, variances, proper = left.without_sites()
@@ -162,11 +160,10 @@ def loo(problem: Problem, refit: int | bool = REFIT, rng: Seed = 0, size: int = 
     weights, observed = problem.rows.weights, {"Y": y[:, 0], **metadata}
     result = LOO(pointwise, k, refitted, p_loo, threshold, weights, observed)
     if result.num_bad:
-        warnings.warn(
+        warn(
             f"The Pareto k of {result.num_bad} of {N} rows is above {threshold:.2f}: their "
             f"leave-one-out densities may be off. Use loo(refit={len(chosen) + result.num_bad}).",
             ChainedGPWarning,
-            stacklevel=3,
         )
     return result
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Collection
 from typing import TypeVar
 
 import numpy as np
 
-from ..errors import ChainedGPWarning, InputError
+from ..errors import ChainedGPWarning, InputError, warn
 from ..linalg import Array
 from .types import Seed
 
@@ -66,11 +65,10 @@ def as_percent(values: object, name: str) -> Array:
             f"{name} must be percentages between 0 and 100 (not included); got {values!r}."
         )
     if (percent < 1.0).all():
-        warnings.warn(
+        warn(
             f"{name} are percentages, and all of {values!r} are below 1: for the median write 50, "
             "not 0.5.",
             ChainedGPWarning,
-            stacklevel=4,
         )
     return percent / 100.0
 

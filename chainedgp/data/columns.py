@@ -27,7 +27,16 @@ from .kinds import (
     column_from,
 )
 from .labels import labels_of
-from .reading import dates_in, durations_in, is_missing, kind_of, span_of, unit_of, zone_in
+from .reading import (
+    dates_in,
+    durations_in,
+    is_missing,
+    kind_of,
+    reads_as_number,
+    span_of,
+    unit_of,
+    zone_in,
+)
 from .types import Data
 
 # Text that differs in more than half of the rows, and has more than so many levels, is no category.
@@ -185,7 +194,7 @@ def _check_text(key: str, column: Any, seen: list[str], rows: int, name: str) ->
         dates: f'pandas.to_datetime({it}, errors="coerce"), {it}.str.to_datetime(strict=False)',
         numbers: f'pandas.to_numeric({it}, errors="coerce"), {it}.cast(float, strict=False)',
     }
-    for meant, like, way in (("dates", _is_date, dates), ("numbers", _is_number, numbers)):
+    for meant, like, way in (("dates", _is_date, dates), ("numbers", reads_as_number, numbers)):
         others = [value for value in seen if not like(value)]
         if not others:
             raise InputError(
@@ -215,12 +224,3 @@ def _mostly(column: Any, like: Callable[[str], bool]) -> bool:
 def _is_date(value: str) -> bool:
     """Whether a text is a date."""
     return re.fullmatch(r"\d{4}-\d\d-\d\d([T ].*)?", value) is not None
-
-
-def _is_number(value: str) -> bool:
-    """Whether a text is a number."""
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..linalg import Array, Indices
+from .reading import is_missing, reads_as_number, since, unit_of
 from .types import Data, Frame
 
 COLUMNS = (
@@ -25,6 +27,15 @@ BESIDE = (
     "their event"
 )
 """What to do with text and categories, among the inputs, as targets and in the metadata."""
+TO_NUMBERS = 'pandas.to_numeric({it}, errors="coerce"), {it}.cast(float, strict=False) in polars'
+LIMITS = (
+    "A value below a limit of detection is left-censored: give the limit itself as the target, "
+    "{{'censored': -1}} for its row (1 for a value above a limit, 0 for all others) as "
+    "Y_metadata, and a likelihood that takes it, such as LogNormalSurvival or WeibullSurvival. "
+)
+LIMIT = r"[<>≤≥]|below|not? det|b?lo?[dq]$|b[dq]l$|n\.?d\.?$"
+"""What to do with words among numbers, in general and for the limits of a measurement."""
+MOST_NAMED = 5  # Messages name so many words at most.
 
 
 def column_names(X: object) -> tuple[str, ...] | None:
@@ -144,6 +155,43 @@ def check_target(X: object, Y: object, names: tuple[str, str] = ("X", "Y")) -> N
         )
 
 
+def check_words(column: object, owner: str, it: str, limits: bool) -> None:
+    """Raise InputError for a column of numbers in which a few words stand.
+
+    limits : whether such words may be limits of a measurement, as they may for a target.
+    """
+    held = np.asarray(column, dtype=object).ravel().tolist()
+    entries = [str(entry).strip() for entry in held if not is_missing(entry)]
+    odd = [entry for entry in entries if not reads_as_number(entry)]
+    if not odd or 2 * len(odd) > len(entries):
+        return
+    words = list(dict.fromkeys(odd))
+    shown = ", ".join(map(repr, words[:MOST_NAMED])) + ", …" * (len(words) > MOST_NAMED)
+    limited = limits and any(re.match(LIMIT, w.lower()) for w in words)
+    raise InputError(
+        f"{owner} has numbers, but for {len(odd)} of its {len(entries)} entries: {shown}. "
+        f"{LIMITS.format() if limited else ''}To take {'others' if limited else 'these'} for "
+        f"missing: {TO_NUMBERS.format(it=it)}" + (', with missing="drop".' if limits else ".")
+    )
+
+
+def _time_as_number(column: Any, it: str) -> str:
+    """How dates and durations are made into numbers, in the unit that fits."""
+    times = np.asarray(column)
+    if times.dtype.kind == "M":
+        return (
+            f"Give the time since a start in a unit of your choice: ({it} - {it}.min()) / "
+            f"numpy.timedelta64(1, 'D'), in polars ({it} - {it}.min()).dt.total_days("
+            "fractional=True)."
+        )
+    unit = unit_of(float(np.nanmax(np.abs(since(times, np.timedelta64(0, "s"), "seconds")))))
+    short = {"days": "D", "hours": "h", "minutes": "m", "seconds": "s"}[unit]
+    return (
+        f"Give {unit}: {it} / numpy.timedelta64(1, {short!r}), in polars {it}.dt.total_{unit}("
+        "fractional=True)."
+    )
+
+
 def check_numbers(value: object, name: str, remedy: str) -> None:
     """No column of a data frame, or series, may hold what numpy would turn into numbers unasked."""
     if hasattr(value, "collect"):
@@ -158,10 +206,7 @@ def check_numbers(value: object, name: str, remedy: str) -> None:
         one_column = type(value).__name__.endswith(("Series", "Index"))
         columns = [(None, value)] if one_column else []
     if isinstance(value, np.ndarray) and value.dtype.kind in "Mm":
-        raise InputError(
-            f"{name} holds dates or times; expected numbers. Give the time since a start in a unit "
-            f"of your choice: ({name} - {name}.min()) / numpy.timedelta64(1, 'D')."
-        )
+        columns = [(None, value)]
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InputError(
             f"{name} is a masked array with {np.ma.count_masked(value)} masked values; expected "
@@ -174,6 +219,8 @@ def check_numbers(value: object, name: str, remedy: str) -> None:
         kind = str(column.dtype).lower()
         held = np.asarray(column)
         text = held.dtype.kind in "OUST" and any(isinstance(entry, str) for entry in held)
+        if text and not kind.startswith(("categor", "enum")):
+            check_words(column, owner, it, remedy == CLASSES)
         if kind.startswith(("categor", "enum")) or text:
             what = "text" if text and not kind.startswith(("categor", "enum")) else "categorical"
             raise InputError(
@@ -186,13 +233,11 @@ def check_numbers(value: object, name: str, remedy: str) -> None:
                 f"{it}.dt.hour() + {it}.dt.minute() / 60."
             )
         if held.dtype.kind in "Mm":
-            frame_of = (
-                f"A data frame is read with its dates: {it}.to_frame(). " if key is None else ""
-            )
+            what = "dates" if held.dtype.kind == "M" else "durations"
+            read = remedy == COLUMNS and key is None and hasattr(value, "to_frame")
+            ways = f" A data frame is read with its {what}: {it}.to_frame()." if read else ""
             raise InputError(
-                f"{owner} holds dates or times; expected numbers. {frame_of}Or give the time since "
-                f"a start in a unit of your choice: ({it} - {it}.min()) / pandas.Timedelta('1D'), "
-                f"in polars ({it} - {it}.min()).dt.total_days(fractional=True)."
+                f"{owner} holds {what}; expected numbers. {_time_as_number(column, it)}{ways}"
             )
 
 

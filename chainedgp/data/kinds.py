@@ -166,7 +166,8 @@ class Category(Column):
         raise InputError(
             f"column {self.name!r} of {owner} has {'levels' if len(unknown) > 1 else 'a level'} "
             f"that the model does not know: {', '.join(_short(unknown))}, first in row {first}. It "
-            f"knows {', '.join(_short(self.levels))}. {ways}."
+            f"knows {', '.join(_short(self.levels))}. {ways}.",
+            rows=[first],
         )
 
     def check(self, values: Array, owner: str) -> None:

@@ -107,6 +107,24 @@ OF_PREDICTIVES = {
     "var": "variance",
 }
 """What other libraries call what a predictive distribution has under another name."""
+JOINTLY = (
+    "rows are predicted one by one. Covariances of the latent functions between rows are "
+    "m.predict_latents(Xnew, full_cov=True), their joint draws m.posterior_samples_f(Xnew, size)"
+)
+ELSEWHERE = {
+    "full_cov": JOINTLY,
+    "full_output_cov": JOINTLY,
+    "return_cov": JOINTLY,
+    "include_likelihood": "latent functions without noise are m.predict_latents(Xnew)",
+    "include_noise": "latent functions without noise are m.predict_latents(Xnew)",
+    "noiseless": "latent functions without noise are m.predict_latents(Xnew)",
+    "kern": "one part of a sum of kernels is m.predict_component(Xnew, latent, part)",
+    "return_std": "m.predict(Xnew) gives mean and variance: the second ** 0.5",
+    "return_var": "m.predict(Xnew) gives mean and variance",
+    "level": "percentages of both ends say it: (2.5, 97.5) for 95 %, or m.predictive(Xnew)"
+    ".interval(0.95)",
+}
+"""What arguments of other libraries' predictions ask for, and where it is here."""
 # These belong into metadata; KEYS has the names that metadata use for those of other libraries.
 IN_METADATA = ("censored", "censoring", "exposure", "sample_weight", "weights")
 KEYS = {"censoring": "censored", "sample_weight": "weights"}
@@ -140,6 +158,8 @@ def checks_names(function: Function) -> Function:
 def _message(owner: str, name: str, known: list[str]) -> str:
     """What to write in the place of an unknown name."""
     found = meant(name, known)
+    if name in ELSEWHERE and "Xnew" in known:
+        return f"{owner} has no argument {name!r}: {ELSEWHERE[name]}."
     if found == "Y_metadata" and name in IN_METADATA:
         way = f"give Y_metadata={{{KEYS.get(name, name)!r}: …}}, one value per row"
     elif found is not None:

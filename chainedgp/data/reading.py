@@ -62,6 +62,15 @@ def _kind_of_entries(present: list[object]) -> str:
     return f"mixture of {' and '.join(sorted({type(entry).__name__ for entry in present}))}"
 
 
+def reads_as_number(value: str) -> bool:
+    """Whether a text is a number."""
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
 def is_missing(entry: object) -> bool:
     """Whether an entry stands for nothing: None, NaN, NaT, or what pandas writes for it."""
     if entry is None or type(entry).__name__ in ("NAType", "NaTType"):

@@ -23,16 +23,17 @@ from .frames import (
     check_one_row,
     check_order,
     check_target,
+    check_words,
     column_names,
     in_order,
 )
 from .labels import coded
+from .row_names import WITH_GAPS, RowNames, named_rows, numbers_of_rows
 from .types import Data, Keywords, Metadata
 from .unsaid import telling
 
 WEIGHTS = "weights"
 BLOCK = 2**16  # So many rows are searched for NaN at a time: a memmap stays on disk.
-MOST_ROWS = 5  # Messages name so many rows of a column at most.
 EVERY = slice(None)
 Value = TypeVar("Value", float | Array, Array)
 Selection = slice | np.ndarray  # of rows: a slice, row numbers or (n,) booleans
@@ -64,12 +65,14 @@ class Rows:
     y : (n,) targets, of the same kinds.
     metadata : name -> (n,), what the likelihood takes by keyword beside y.
     weights : (n,) powers of the rows' densities, or None where all are 1.
+    names : what the user calls the rows, where these are not their numbers.
     """
 
     X: Array
     y: Array
     metadata: Mapping[str, Array] = field(default_factory=dict)
     weights: Array | None = None
+    names: RowNames | None = None
 
     @classmethod
     def read(
@@ -93,11 +96,12 @@ class Rows:
         """
         check_order(X, Y, Y_metadata, names[1])
         check_target(X, Y, names)
-        drop = missing == "drop"
-        X = as_inputs(X, names[0], columns, allow_missing=drop)
-        Y = coded(Y, likelihood.class_names, names[1])
-        y = as_targets(Y, len(X), names[1], allow_missing=drop)
-        rows = cls(X, y, *as_metadata(Y_metadata, likelihood, len(X), weighted))
+        drop, called = missing == "drop", RowNames.of(X, Y)
+        with named_rows(called):
+            X = as_inputs(X, names[0], columns, allow_missing=drop)
+            Y = coded(Y, likelihood.class_names, names[1])
+            y = as_targets(Y, len(X), names[1], allow_missing=drop)
+            rows = cls(X, y, *as_metadata(Y_metadata, likelihood, len(X), weighted), called)
         kept = ~np.isnan(y)
         if drop and not isinstance(X, np.memmap):
             kept &= ~np.isnan(X).any(axis=1)
@@ -109,8 +113,9 @@ class Rows:
                     else "no row has its target and all of its inputs: nothing is left to fit. "
                     "Leave out columns with many missing values."
                 )
-            rows = rows[kept]
-        likelihood.check_rows(rows.targets(), **rows.metadata)
+            rows = replace(rows, names=called or RowNames(np.arange(len(y)), WITH_GAPS))[kept]
+        with named_rows(rows.names):
+            likelihood.check_rows(rows.targets(), **rows.metadata)
         return rows
 
     @classmethod
@@ -124,6 +129,7 @@ class Rows:
             None
             if first.weights is None
             else np.concatenate([part.weights for part in parts if part.weights is not None]),
+            RowNames.joined([part.names for part in parts]),
         )
 
     def followed_by(self, more: Rows) -> Rows:
@@ -176,7 +182,8 @@ class Rows:
     def __getitem__(self, rows: Selection) -> Rows:
         """Some of the rows, by a slice, numbers or booleans; a slice of a memmap is a memmap."""
         weights = None if self.weights is None else self.weights[rows]
-        return Rows(self.X[rows], self.y[rows], rows_of(self.metadata, rows), weights)
+        names = None if self.names is None else self.names[rows]
+        return Rows(self.X[rows], self.y[rows], rows_of(self.metadata, rows), weights, names)
 
     def take(self, rows: Selection) -> Rows:
         """Some of the rows in memory, inputs and targets as float64."""
@@ -321,9 +328,10 @@ def as_targets(Y: Data | None, rows: int, name: str = "Y", allow_missing: bool =
         values = "value" if bad.size == 1 else "values"
         raise InputError(
             f"{name} has {bad.size} missing {values} (NaN), the first at row {bad[0]}. "
-            f"{way if name == 'Y' else 'Drop those rows.'}"
+            f"{way if name == 'Y' else 'Drop those rows.'}",
+            rows=bad[:1],
         )
-    _check_finite(array[~np.isnan(array)] if bad.size else array, name)
+    _check_finite(np.where(np.isnan(array), 0.0, array) if bad.size else array, name)
     return array
 
 
@@ -355,13 +363,15 @@ def as_metadata(
             first = int(np.flatnonzero(values[key] <= 0.0)[0])
             raise InputError(
                 f"Y_metadata[{key!r}] must be positive; row {first} is {values[key][first]}. Leave "
-                f"out rows without {key}; give exp(…) where there is a logarithm of it."
+                f"out rows without {key}; give exp(…) where there is a logarithm of it.",
+                rows=[first],
             )
     if weights is not None and (weights < 0).any():
         first = int(np.flatnonzero(weights < 0)[0])
         raise InputError(
             f"Y_metadata['weights'] must not be negative; row {first} is {weights[first]}. "
-            "A weight of 0 leaves a row out."
+            "A weight of 0 leaves a row out.",
+            rows=[first],
         )
     return values, weights
 
@@ -377,7 +387,7 @@ def as_row_values(value: Data, name: str, rows: int, unbounded: bool = False) ->
         raise InputError(
             f"{name} must be a scalar or have one value per row ({rows}); got shape {array.shape}."
         )
-    _check_finite(array[~np.isposinf(array)] if unbounded else array, name)
+    _check_finite(np.where(np.isposinf(array), 0.0, array) if unbounded else array, name)
     return array
 
 
@@ -398,6 +408,8 @@ def _as_float(value: Data | None, name: str, remedy: str = COLUMNS) -> Array:
         raise
     except (TypeError, ValueError) as error:
         ragged = "inhomogeneous" in str(error)
+        if not ragged:
+            check_words(value, name, name, remedy == CLASSES)
         reason = "its rows differ in length" if ragged else error
         raise InputError(
             f"{name} could not be read as numbers ({reason}). {remedy.format(it=name)}; leave out "
@@ -414,34 +426,36 @@ def _check_missing(array: Array, name: str, columns: tuple[str, ...] | None) -> 
         return
     found = []
     for column, hole in zip(columns, holes.T, strict=True):
-        rows = [str(row) for row in np.flatnonzero(hole)]
-        if rows:
-            shown = [*rows[:MOST_ROWS], "…"] if len(rows) > MOST_ROWS else rows
-            word = "row" if len(rows) == 1 else f"{len(rows)} rows,"
-            found.append(f"column {column!r} in {word} {', '.join(shown)}")
+        rows = np.flatnonzero(hole)
+        if rows.size:
+            word = "row" if rows.size == 1 else f"{rows.size} rows,"
+            found.append(f"column {column!r} in {word} {numbers_of_rows(rows)}")
     number = int(holes.sum())
     ways = "Leave those rows out or impute them; a missing level can be a level of its own."
     drop = 'missing="drop" leaves those rows out; or impute them. A missing level can be a level.'
     raise InputError(
         f"{name} has {number} missing {'value' if number == 1 else 'values'}: {'; '.join(found)}. "
-        f"{drop if name == 'X' else ways}"
+        f"{drop if name == 'X' else ways}",
+        rows=np.flatnonzero(holes.any(axis=1)),
     )
 
 
 def _check_finite(array: Array, name: str, columns: tuple[str, ...] | None = None) -> None:
     """An error with count and place of what is NaN or infinite; reads a memmap block by block."""
-    bad, first = 0, ""
+    bad, first, row = 0, "", 0
     for start in range(0, len(array), BLOCK):
         found = np.argwhere(~np.isfinite(array[start : start + BLOCK]))
         if len(found) and not bad:
             place = [int(i) for i in found[0] + (start, *[0] * (array.ndim - 1))]
+            row = place[0]
             first = f"at index ({', '.join(map(str, place))})"
             if columns:
-                first = f"in row {place[0]} of column {columns[place[1]]!r}"
+                first = f"in row {row} of column {columns[place[1]]!r}"
         bad += len(found)
     if bad:
         values = "value that is" if bad == 1 else "values that are"
         raise InputError(
             f"{name} has {bad} {values} missing, NaN or infinite, the first {first}. "
-            "Remove or impute those rows."
+            "Remove or impute those rows.",
+            rows=[row],
         )

@@ -7,14 +7,12 @@ nobody would notice: there is a warning.
 
 from __future__ import annotations
 
-import inspect
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import MetadataWarning
+from ..errors import MetadataWarning, warn
 from ..linalg import Array
 
 
@@ -59,14 +57,6 @@ def unsaid(told: Iterable[str], given: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in told if name not in known)
 
 
-def _levels_to_user() -> int:
-    """The `stacklevel` of the first caller outside this package: scores lie at many depths."""
-    package, level, frame = __name__.partition(".")[0], 0, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(f"{package}."):
-        frame, level = frame.f_back, level + 1
-    return level
-
-
 def warn_of_unsaid(names: Iterable[str]) -> None:
     """Warn, at the user's line, where rows are scored without these metadata of the fit."""
     listed = list(names)
@@ -78,11 +68,10 @@ def warn_of_unsaid(names: Iterable[str]) -> None:
     known = {name: DEFAULTS[name].value for name in listed if name in DEFAULTS}
     meant = ", ".join(f"{name!r}: {value:g}" for name, value in known.items())
     sure = f" If that is what you mean, say so and this warning stays away: {{{meant}}}."
-    warnings.warn(
+    warn(
         f"these rows are scored without Y_metadata {quoted}, which the rows of the fit had: {means}"
         f". Give Y_metadata={{{entries}}} with one value for each row, to "
         "m.log_predictive_density(Xnew, Ynew, Y_metadata) or m.predictive(Xnew, Y_metadata)."
         f"{sure if meant else ''}",
         MetadataWarning,
-        stacklevel=_levels_to_user(),
     )

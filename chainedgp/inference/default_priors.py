@@ -8,6 +8,7 @@ import numpy as np
 from paramz import Param
 
 from ..kernels import Kernel
+from ..likelihoods.declarations import check_parameter_names
 from ..linalg import Array
 from ..parameters.leaves import InputParam
 from ..parameters.priors import LogGaussian, Normal, Prior
@@ -66,8 +67,12 @@ def default_priors(
         for mean, scale in zip(parts.means, scales, strict=True):
             for leaf in mean.leaves_with(Role.LEVEL):
                 yield leaf, Normal(float(leaf.values.mean()), LEVEL_SD * float(scale))
-    for name, prior in parts.likelihood.default_priors.items():
-        yield getattr(parts.likelihood, name), prior
+    own = parts.likelihood
+    check_parameter_names(
+        type(own).__name__, "default_priors", own.default_priors, own.parameter_keys
+    )
+    for name, prior in own.default_priors.items():
+        yield getattr(own, name), prior
 
 
 def _variances(part: Kernel, leaf: Param, rows: Array, scale: float, trends: int) -> LogGaussian:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 
-from ..errors import ConvergenceWarning
+from ..errors import ConvergenceWarning, warn
 from .lbfgs import Outcome
 from .result import FINISHED, INTERRUPTED, OUT_OF_PATIENCE, OptimizationResult, TracePoint
 
@@ -136,7 +135,7 @@ class Monitor:
                 "parameters seen; call optimize() again to go on."
             )
             self.note(text)
-            warnings.warn(text, ConvergenceWarning, stacklevel=5)
+            warn(text, ConvergenceWarning)
         return OptimizationResult(
             self.method,
             converged,

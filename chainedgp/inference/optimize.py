@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -10,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from ..data.arguments import as_generator, one_of, positive_float, positive_int
-from ..errors import InputError, QuadratureWarning
+from ..errors import InputError, QuadratureWarning, warn
 from ..linalg import one_blas_thread
 from .growth import fit_growing, go_on, grows
 from .inducing import left_open
@@ -225,4 +224,4 @@ def _check_end(problem: Problem, monitor: Monitor) -> None:
             "`num_nodes=` sets the number by hand."
         )
         monitor.note(text)
-        warnings.warn(text, QuadratureWarning, stacklevel=5)
+        warn(text, QuadratureWarning)

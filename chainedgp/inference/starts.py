@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -11,7 +10,7 @@ import numpy as np
 
 from ..data.rows import Rows
 from ..data.types import Keywords, Value
-from ..errors import ScalingWarning
+from ..errors import ScalingWarning, warn
 from ..kernels import RBF, Kernel, Linear, Mixed, Periodic, RandomEffects
 from ..kernels.base import LEVEL_SPREAD
 from ..likelihoods import Likelihood
@@ -282,9 +281,8 @@ def warn_of_scaling(X: Array, names: Sequence[str] | None) -> None:
     bad = np.flatnonzero((spread > 0) & (spread < 1e-7 * size))
     if bad.size:
         column = f"column {bad[0]} of X" if names is None else f"input {names[bad[0]]!r}"
-        warnings.warn(
+        warn(
             f"{column} varies by {spread[bad[0]]:.1e} around {size[bad[0]]:.1e}: "
             "distances lose digits. Subtract the mean of the column.",
             ScalingWarning,
-            stacklevel=5,
         )

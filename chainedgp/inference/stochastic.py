@@ -5,7 +5,6 @@ A batch of B rows stands for all N: its sums are scaled by N/B, which is unbiase
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.arguments import as_generator, positive_float, positive_int
-from ..errors import ConvergenceWarning, InputError, NumericalError
+from ..errors import ConvergenceWarning, InputError, NumericalError, warn
 from ..likelihoods.density_check import row_numbers
 from ..linalg import Array
 from ..posterior.evaluator import Evaluator
@@ -307,7 +306,7 @@ def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Setti
                 "learning_rate or a larger batch_size."
             )
             monitor.note(text)
-            warnings.warn(text, ConvergenceWarning, stacklevel=5)
+            warn(text, ConvergenceWarning)
     return run.outcome()
 
 

@@ -20,6 +20,7 @@ from ..parameters.domains import make_parameter
 from ..parameters.parts import Part
 from ..parameters.priors import Prior
 from . import from_density
+from .declarations import check_declarations, check_parameter_names, no_density
 from .differences import difference, differences
 from .observation import of_event
 from .support import Support, SupportLike, as_support
@@ -148,6 +149,8 @@ class Likelihood(Part, Expected):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        body = dict(cls.__dict__)
+        check_declarations(cls, body)
         # paramz keeps the linked leaves under the name `parameters`: the declaration is taken away.
         own = cls.__dict__.get("parameters", {})
         if "parameters" in cls.__dict__:
@@ -173,6 +176,8 @@ class Likelihood(Part, Expected):
                 f"it has {', '.join(declared) or 'none'}.{near}"
             )
         self._check_names(declared)
+        owner = type(self).__name__
+        check_parameter_names(owner, "domains", domains, declared)
         for key, start in {**declared, **parameters}.items():
             self.link_parameter(make_parameter(key, start, domains.get(key, "positive")))
 
@@ -396,7 +401,8 @@ class Likelihood(Part, Expected):
         if found.size:
             i, values = found[0], {"Y": y, **metadata}
             row = ", ".join(f"{key} = {value[i]:g}" for key, value in values.items())
-            raise InputError(f"{found.size} of {len(y)} rows {how}; the first is row {i}: {row}.")
+            text = f"{found.size} of {len(y)} rows {how}; the first is row {i}: {row}."
+            raise InputError(text, rows=found[:1])
 
     def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
         """The latents mapped to quantities a user knows (rate, scale, …). Default: the latents."""
@@ -456,6 +462,8 @@ class Likelihood(Part, Expected):
         return self._declared, self._domains
 
     def _check_names(self, declared: Iterable[str]) -> None:
+        if type(self).log_density is Likelihood.log_density:
+            raise no_density(type(self))
         if isinstance(self.latents, str) or not self.latents:
             raise InputError(
                 f"{type(self).__name__}.latents must be a non-empty tuple of names, for example "

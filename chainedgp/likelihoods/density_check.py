@@ -14,6 +14,8 @@ from ..data.types import Keywords
 from ..errors import InputError
 from ..linalg import Array
 from .contract import Likelihood
+from .declarations import check_signatures
+from .observation import of_event
 
 # Where q reaches, in standard deviations, as far as the farthest nodes of a quadrature.
 REACH = (-7.5, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 7.5)
@@ -106,9 +108,10 @@ def check_density(likelihood: Likelihood, rows: Rows) -> None:
     few = slice(3)
     y, kw = rows.targets(few), rows.keywords(few, **likelihood.parameter_values())
     b, n = len(likelihood.latents), len(y)
-    steps = [np.array([0.0, 0.1]).reshape((1,) * j + (2,) + (1,) * (b - j)) for j in range(b)]
+    steps = [np.array([-0.1, 0.1]).reshape((1,) * j + (2,) + (1,) * (b - j)) for j in range(b)]
     latents = [step + np.zeros(n) for step in steps]  # shapes as on a quadrature grid: (2, 1, n), …
     shape = np.broadcast_shapes(*(f.shape for f in latents))
+    check_signatures(likelihood, y, latents, of_event(kw))
     methods: tuple[tuple[Callable[..., Any], int], ...] = (
         (likelihood.log_density, 0),
         (likelihood.dlog_density, b),

@@ -92,7 +92,8 @@ class Support:
         if len(bad):
             raise InputError(
                 f"{owner} needs targets that are {self.words}; {len(bad)} of {len(y)} are not, "
-                f"the first is Y[{bad[0]}] = {y[bad[0]]}. {remedy or self.remedy}".rstrip()
+                f"the first is Y[{bad[0]}] = {y[bad[0]]}. {remedy or self.remedy}".rstrip(),
+                rows=bad[:1],
             )
 
     def outside(self, y: Array, atoms: Sequence[float] = ()) -> tuple[Booleans, Booleans]:

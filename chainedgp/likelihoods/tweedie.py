@@ -257,7 +257,8 @@ class Tweedie(OneForm, Likelihood):
         if len(bad):
             raise InputError(
                 f"{type(self).__name__} needs targets that are 0 or positive; {len(bad)} of "
-                f"{len(y)} are not, the first is Y[{bad[0]}] = {y[bad[0]]}."
+                f"{len(y)} are not, the first is Y[{bad[0]}] = {y[bad[0]]}.",
+                rows=bad[:1],
             )
 
     def initial_latents(self, y: Array, *, power: Value, exposure: Value = 1.0) -> Array:

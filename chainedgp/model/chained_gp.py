@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,7 @@ from ..errors import (
     NoiseWarning,
     TargetWarning,
     UnfittedWarning,
+    warn,
 )
 from ..inference.default_priors import default_priors
 from ..inference.growth import FIRST
@@ -322,11 +322,10 @@ class ChainedGP(ParamzModel, Predictions):
         start_parameters(self.likelihood, self._sample)
         self._start()
         if self._ties is not None and self._ties.advice is not None:
-            warnings.warn(
+            warn(
                 f"Of {self._sample.num_rows} rows {self._ties.advice}. As it is, they count as "
                 "rounded, so that no noise vanishes at them; ties=None takes them for exact.",
                 TargetWarning,
-                stacklevel=5,
             )
         alike = self.likelihood.symmetric, self.likelihood.trends
         own_kernels = given_kernels or default_kernels(X, self._starts.scales, *alike, inputs)
@@ -506,6 +505,7 @@ class ChainedGP(ParamzModel, Predictions):
         self._parts.jitter = checked_jitter(value)
         self._mark_stale()
 
+    @checks_names
     def save(self, path: FilePath, data: bool = True) -> None:
         """Write the model to one file (npz with a JSON header, no pickle); see `chainedgp.load`.
 
@@ -601,6 +601,7 @@ class ChainedGP(ParamzModel, Predictions):
         if self.columns is not None:
             self.columns = self.columns.renamed(self.input_names)
 
+    @checks_names
     def set_data(
         self, X: Data, Y: Data, Y_metadata: Metadata = None, missing: str = "raise"
     ) -> None:
@@ -852,13 +853,12 @@ class ChainedGP(ParamzModel, Predictions):
         if told or "censored" not in self.likelihood.metadata_names:
             return
         self._warned_censoring = True
-        warnings.warn(
+        warn(
             f"{type(self.likelihood).__name__} takes all times for events that were observed, "
             'because Y_metadata has no "censored". If some are censored, build the model with '
             'Y_metadata={"censored": c}, where c is 1 for a row that ended without its event and 0 '
             'for an event. {"censored": 0} says that all events were observed.',
             CensoringWarning,
-            stacklevel=4,
         )
 
     @checks_names
@@ -885,6 +885,7 @@ class ChainedGP(ParamzModel, Predictions):
 
     # ---- predictions --------------------------------------------------------------------------
 
+    @checks_names
     def predict_latents(
         self, Xnew: Data, full_cov: bool = False, cross_cov: bool = False
     ) -> tuple[Array, Array]:
@@ -901,6 +902,7 @@ class ChainedGP(ParamzModel, Predictions):
         """
         return self._predictor().latents(Xnew, full_cov, cross_cov)
 
+    @checks_names
     def predictive(self, Xnew: Data, Y_metadata: Metadata = None) -> Predictive:
         """The predictive distributions p(y* | x*) of the targets at Xnew, one for each row."""
         return self._predictor().distribution(Xnew, Y_metadata)
@@ -919,6 +921,7 @@ class ChainedGP(ParamzModel, Predictions):
         """
         return z_scores(self, Xnew, Ynew, Y_metadata, rng)
 
+    @checks_names
     def posterior_samples_f(self, Xnew: Data, size: int = 10, rng: Seed = None) -> Array:
         """Joint draws of the latent functions at Xnew from q: (n, b, size).
 
@@ -936,23 +939,21 @@ class ChainedGP(ParamzModel, Predictions):
         result = getattr(self, "last_result", None)
         if result is None and not self._warned_unfitted and self._problem and self._problem.is_new:
             self._warned_unfitted = True
-            warnings.warn(
+            warn(
                 "this model was never fitted: it predicts its prior, centred by the data. Call "
                 "m.optimize() first.",
                 UnfittedWarning,
-                stacklevel=3,
             )
         if (
             result is not None
             and self._problem
             and (result.reason == NO_LIMIT or rows_without_noise(self._problem).size)
         ):
-            warnings.warn(
+            warn(
                 "some noise has vanished in the fit, so that predictions are far too certain where "
                 "targets are repeated or followed exactly. Spread repeated targets (ties="
                 '"spread"), say how they were rounded (Rounded), or put a prior on the noise.',
                 NoiseWarning,
-                stacklevel=3,
             )
         theta = self._parts.theta()
         with one_blas_thread():
@@ -974,6 +975,7 @@ class ChainedGP(ParamzModel, Predictions):
 
     # ---- the posterior itself -------------------------------------------------------------------
 
+    @checks_names
     def over_hyperparameters(self, size: int = 50, rng: Seed = 0) -> Around:
         """Predictions that average over plausible hyperparameters, and not over q alone.
 
@@ -994,6 +996,7 @@ class ChainedGP(ParamzModel, Predictions):
         """
         return around_the_fit(self.problem, self._expected, size, rng)
 
+    @checks_names
     def sample(
         self,
         draws: int = 1000,
@@ -1040,6 +1043,7 @@ class ChainedGP(ParamzModel, Predictions):
 
     # ---- assessment ---------------------------------------------------------------------------
 
+    @checks_names
     def loo(self, refit: int | bool = REFIT, rng: Seed = 0, size: int = 4000) -> LOO:
         """Leave-one-out log-density of each row, at the hyperparameters of the fit.
 
@@ -1051,6 +1055,7 @@ class ChainedGP(ParamzModel, Predictions):
         """
         return loo(self.problem, refit, rng, size)
 
+    @checks_names
     def check(self, rows: int = ROWS, rng: Seed = 0) -> Check:
         """Say in words whether the fit can be trusted; each finding has a cause and a remedy.
 
@@ -1094,6 +1099,7 @@ class ChainedGP(ParamzModel, Predictions):
         title["Last fit"] = str(getattr(self, "last_result", "none"))
         return summary(self, (*self._parts.Z, *self._parts.q_mu, *self._parts.q_root), title)
 
+    @checks_names
     def predict_component(
         self,
         Xnew: Data,

@@ -27,6 +27,15 @@ class Part(Parameterized):
     #: The roles of its own leaves, by the leaves' names; leaves without a role are left out.
     roles: Mapping[str, Role] = {}
 
+    def initialize_parameter(self) -> None:
+        """What paramz calls after `__init__`, which must have made what a part consists of."""
+        if "parameters" not in self.__dict__:
+            raise InputError(
+                f"{type(self).__name__}.__init__ must call super().__init__(), which makes its "
+                "parameters; values of your own may be set before or after that."
+            )
+        super().initialize_parameter()
+
     def leaves_with(self, role: Role) -> list[Param]:
         """The leaves that have a role, those of the parts inside included."""
         found = []

@@ -117,11 +117,11 @@ def plot_worm(
     model: FittedModel,
     X: Data | None = None,
     Y: Data | None = None,
+    Y_metadata: Metadata = None,
     *,
     input: int | str | None = None,
     panels: int = PANELS,
     rng: Seed = 0,
-    Y_metadata: Metadata = None,
     ax: Axes | Sequence[Axes] | None = None,
 ) -> Axes | np.ndarray:
     """Worm plot (van Buuren and Fredriks 2001): how far z-scores are from normal quantiles.

@@ -35,10 +35,10 @@ def plot_pit(
     model: FittedModel,
     X: Data | None = None,
     Y: Data | None = None,
+    Y_metadata: Metadata = None,
     *,
     bins: int = 10,
     rng: Seed = 0,
-    Y_metadata: Metadata = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Histogram of the probability integral transform u = F(y | x): flat if calibrated.
@@ -78,9 +78,9 @@ def plot_calibration(
     model: FittedModel,
     X: Data | None = None,
     Y: Data | None = None,
+    Y_metadata: Metadata = None,
     *,
     rng: Seed = 0,
-    Y_metadata: Metadata = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Share of rows inside the central predictive interval against its probability.

@@ -56,10 +56,17 @@ def axis_name(model: FittedModel, columns: Sequence[int], at: Place = None) -> s
     """Name of the first of the drawn inputs and, on lines below, where the others are held."""
     names, row, medians = input_names(model), resting_point(model, at), resting_point(model)
     others = [d for d in range(len(names)) if d not in columns]
-    named = others if len(others) <= MOST_NAMED else [d for d in others if row[d] != medians[d]]
-    words = [f"{names[d]} = {column_of(model, d).shown(row[d])}" for d in named[:MOST_NAMED]]
-    if len(words) < len(others):
-        words.append("others at their medians" if len(words) == len(named) else "others as given")
+    said = {column_index(model, key) for key in at} if isinstance(at, Mapping) else set()
+    few = len(others) <= MOST_NAMED
+    told = others if few else [d for d in others if d in said or row[d] != medians[d]]
+    words = [f"{names[d]} = {column_of(model, d).shown(row[d])}" for d in told[:MOST_NAMED]]
+    if len(told) > MOST_NAMED:
+        words.append(f"{len(told) - MOST_NAMED} more as given")
+    rest = [column_of(model, d) for d in others if d not in told]
+    levels = [column for column in rest if isinstance(column, Category | Boolean)]
+    if rest:
+        known = ["medians"] * (len(levels) < len(rest)) + ["commonest levels"] * bool(levels)
+        words.append(f"others at their {' and '.join(known)}")
     lines = [names[columns[0]]]
     for k, word in enumerate(words):  # A line that is wider than the axes would be cut off.
         text = ("" if k else "(") + word + (")" if k == len(words) - 1 else ",")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colorbar import Colorbar
     from matplotlib.colors import Colormap
+    from matplotlib.transforms import Bbox
 
 COLOURS = {
     "black": "#000000",
@@ -38,6 +39,9 @@ LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
 POINTS = "#333333"  # Data have this colour.
 SIZE = (5.2, 3.2)  # A column and a half of a journal, in inches, is the size of a figure.
 SMALL = 8  # The smallest type has this size in points.
+# In a legend a letter has about this width, and a handle with its gaps; in sizes of the type.
+LETTER, HANDLE = 0.56, 3.1
+WIDER = 1.1  # A legend may be so much wider than its axes.
 
 
 def tint(colour: str, strength: float) -> tuple[float, float, float]:
@@ -106,11 +110,37 @@ def tidy(ax: Axes, xlabel: str | None = None, ylabel: str | None = None) -> Axes
     return ax
 
 
+def _width(ax: Axes) -> float:
+    """The width of axes in points."""
+    return float(ax.get_window_extent().width) * 72.0 / ax.figure.dpi
+
+
+def _row_width(labels: Sequence[str], ncols: int) -> float:
+    """About the width of a legend in points, whose entries are in rows of so many."""
+    widest = (max(map(len, labels[k::ncols])) for k in range(ncols))
+    return sum((LETTER * letters + HANDLE) * SMALL for letters in widest)
+
+
+class _OfLegend:
+    """The place of the legend of some axes, in fractions of the figure, when these are drawn."""
+
+    def __init__(self, owner: Axes) -> None:
+        self.owner = owner
+
+    def __call__(self, ax: Any, renderer: Any) -> Bbox:
+        legend, figure = self.owner.get_legend(), self.owner.figure
+        drawn = self.owner if legend is None else legend
+        inside = figure.transSubfigure.inverted()
+        return drawn.get_window_extent(renderer).transformed(inside)
+
+
 def legend_above(ax: Axes, ncols: int = 4) -> None:
-    """A legend over the axes, in rows, where it can hide nothing."""
+    """A legend over the axes, in rows, where it can hide nothing; a title goes above it."""
     handles, labels = ax.get_legend_handles_labels()
     if labels:
         ncols = min(ncols, len(labels))
+        while ncols > 1 and _row_width(labels, ncols) > WIDER * _width(ax):
+            ncols -= 1
         # matplotlib fills column by column: entries are handed over so that they read row by row.
         order = [k for first in range(ncols) for k in range(first, len(labels), ncols)]
         ax.legend(
@@ -127,6 +157,12 @@ def legend_above(ax: Axes, ncols: int = 4) -> None:
             handletextpad=0.5,
             columnspacing=1.0,
         )
+        # Titles keep clear of axes inside their own, and of nothing else: these lie on the legend.
+        spacer = ax.inset_axes((0.0, 1.0, 1.0, 0.0))
+        spacer.set_axis_off()
+        spacer.set_in_layout(False)
+        spacer.set_navigate(False)
+        spacer.set_axes_locator(_OfLegend(ax))
 
 
 def colour_bar(ax: Axes, image: ScalarMappable, label: str, extend: str = "neither") -> Colorbar:

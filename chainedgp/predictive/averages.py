@@ -96,13 +96,15 @@ class AveragedPredictive(PredictiveLaw):
             found = logsumexp(each, axis=0, b=self._weights[:, None, None])
         return np.asarray(found)
 
-    def cdf(self, y: Data) -> Array:
+    def _cdf(self, y: Data) -> Array:
         """P(Y ≤ y), (n, k)."""
-        return self._over(self._at(self._as_targets(y), Predictive.cdf))
+        return self._over(self._at(self._as_targets(y), Predictive._cdf))
 
-    def sf(self, y: Data) -> Array:
-        """P(Y > y), (n, k): of an event time the probability of surviving y."""
-        return 1.0 - self.cdf(y)
+    def _cdf_given(self, y: Array, levels: Array) -> Array:
+        """Quantiles (n, k) over all p_k of P(Y ≤ y | f) at y (n,)."""
+        inner = np.array(INNER) / 100.0
+        each = self._at(y, lambda part, own: part._cdf_given(own, inner))
+        return self._pooled(each, levels)
 
     def ppf(self, q: float | Array) -> Array:
         """The least y with cdf(y) ≥ q: (n, k) for k values.

@@ -13,18 +13,26 @@ from ..errors import InputError
 from ..likelihoods.support import Support
 from ..linalg import Array
 
-Bands = tuple[float, float] | None
-"""Two percentages, the ends of a band; None for no band."""
+Ends = tuple[float, float]
+"""Two percentages, the ends of a band."""
+Bands = Ends | None
+"""The same; None for no band."""
 Centiles = Array | tuple[Array, Array, Array]
 """Centiles (n, k), with bands also their lower and upper ends."""
+
+
+def as_band(bands: Ends) -> Array:
+    """The ends of a band, in percent, as levels (2,)."""
+    ends = as_percent(bands, "bands")
+    if len(ends) != 2 or ends[0] >= ends[1]:
+        raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
+    return ends
 
 
 def as_centiles(centiles: Sequence[float], bands: Bands, support: Support) -> tuple[Array, Array]:
     """Centiles (k,), and the levels of what is asked of each: its median and the ends of a band."""
     levels = as_percent(centiles, "centiles")
-    ends = np.empty(0) if bands is None else as_percent(bands, "bands")
-    if bands is not None and (len(ends) != 2 or ends[0] >= ends[1]):
-        raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
+    ends = np.empty(0) if bands is None else as_band(bands)
     if not support.ordered:
         raise InputError("classes have no order: centiles are of numbers.")
     return levels, np.array([0.5, *ends])

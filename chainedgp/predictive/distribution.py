@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from scipy.special import ndtri
 from ..data.arguments import as_fractions, as_generator, as_percent, positive_int
 from ..data.names import OF_PREDICTIVES
 from ..data.types import Data
-from ..errors import InputError, MomentWarning
+from ..errors import InputError, MomentWarning, warn
 from ..expectations import quadrature
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.observation import OBSERVATION
@@ -153,12 +152,11 @@ class Predictive(SurvivalCurves):
         counts = {what: int(which.sum()) for what, which in rows.items() if which.any()}
         if counts:
             words = " and ".join(f"{count} {what}" for what, count in counts.items())
-            warnings.warn(
+            warn(
                 f"Of {len(self)} predictive distributions of {type(self._likelihood).__name__} "
                 f"{words}{how}. The median and other quantiles exist: use ppf(0.5), "
                 "interval(level) or predict_quantiles.",
                 MomentWarning,
-                stacklevel=5,
             )
 
     def _scale_mixture_moments(self, shape: float) -> np.ndarray:
@@ -194,7 +192,7 @@ class Predictive(SurvivalCurves):
             lambda y, rows: log_expectation(mixture, mixture.log_density, y, rows),
         )
 
-    def cdf(self, y: Data) -> np.ndarray:
+    def _cdf(self, y: Data) -> np.ndarray:
         """P(Y ≤ y), (n, k) for a grid (k,)."""
         if self._tables is not None:
             values = self._as_targets(y)
@@ -269,6 +267,22 @@ class Predictive(SurvivalCurves):
                 given = self._likelihood.ppf(q[rows], *latents, **event.keywords(rows))
             return np.broadcast_to(given, latents[0].shape)
 
+        return self._quantiles_of(values, levels, count)
+
+    def _cdf_given(self, y: Array, levels: Array) -> Array:
+        """Quantiles (n, k) under q(f) of P(Y ≤ y | f) at y (n,)."""
+        low, high = self._support.outside(y, self._likelihood.atoms)
+        y = y if self._support.continuous else np.floor(y)
+        inside = np.where(low | high, self._support.interior, y)
+
+        def values(event: GaussianLatents, rows: np.ndarray, z: np.ndarray) -> np.ndarray:
+            _, latents = event.nodes(rows, z)
+            with np.errstate(all="ignore"):
+                given = event.cdf(inside[rows], rows, tuple(latents))
+            given = np.where(low[rows], 0.0, np.where(high[rows], 1.0, given))
+            return np.broadcast_to(given, latents[0].shape)
+
+        count = BAND_NODES if self._likelihood.has_cdf else FEW_NODES
         return self._quantiles_of(values, levels, count)
 
     def _quantiles_of(

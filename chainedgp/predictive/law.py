@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import overload
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from ..errors import InputError
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.support import Support
 from ..linalg import Array
-from .centiles import Bands, Centiles, as_centiles
+from .centiles import Bands, Centiles, Ends, as_band, as_centiles
 from .return_levels import ReturnLevels, as_exceedance, band_percentages
 
 BAND_NODES = 2048
@@ -75,9 +76,42 @@ class PredictiveLaw:
         """log p(y), (n, k)."""
         raise NotImplementedError
 
-    def cdf(self, y: Data) -> Array:
-        """P(Y ≤ y), (n, k) for a grid (k,)."""
+    @overload
+    def cdf(self, y: Data, bands: None = None) -> Array: ...
+
+    @overload
+    def cdf(self, y: Data, bands: Ends) -> tuple[Array, Array, Array]: ...
+
+    def cdf(self, y: Data, bands: Bands = None) -> Array | tuple[Array, Array, Array]:
+        """P(Y ≤ y), (n, k) for a grid (k,).
+
+        With bands=(5, 95) the result is (probability, lower, upper): these percentiles, over q(f),
+        of P(Y ≤ y | f), the probability among rows that share the latents f.
+        """
+        value = self._cdf(y)
+        return value if bands is None else (value, *self._band_of_cdf(y, bands))
+
+    def _cdf(self, y: Data) -> Array:
+        """P(Y ≤ y), (n, k)."""
         raise NotImplementedError
+
+    def _band_of_cdf(self, y: Data, bands: Ends) -> tuple[Array, Array]:
+        """Percentiles over q(f) of P(Y ≤ y | f), (n, k) each."""
+        levels = as_band(bands)
+        found = [self._cdf_given(column, levels) for column in self._as_targets(y).T]
+        lower, upper = np.moveaxis(np.reshape(found, (-1, len(self), 2)), (0, 1, 2), (2, 1, 0))
+        return lower, upper
+
+    def _cdf_given(self, y: Array, levels: Array) -> Array:
+        """Quantiles (n, k) under q(f), at some levels, of P(Y ≤ y | f) at y (n,)."""
+        raise NotImplementedError
+
+    def sf(self, y: Data, bands: Bands = None) -> Array | tuple[Array, Array, Array]:
+        """P(Y > y), (n, k) for a grid (k,): the probability of more than y; `bands` as in `cdf`."""
+        if bands is None:
+            return 1.0 - self._cdf(y)
+        value, lower, upper = self.cdf(y, bands)
+        return 1.0 - value, 1.0 - upper, 1.0 - lower
 
     def ppf(self, q: float | Array) -> Array:
         """The least y with cdf(y) ≥ q: (n, k) for k values."""

@@ -11,7 +11,6 @@ Where the mode of the integrand lies far out in q (an outlier), the window of th
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..errors import QuadratureWarning
+from ..errors import QuadratureWarning, warn
 from ..expectations.quadrature import product_rule, row_blocks, sobol_rule
 
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
@@ -184,11 +183,10 @@ def log_expectation(
             todo = todo[coarse]
             if not len(todo):
                 return result
-    warnings.warn(
+    warn(
         f"{len(todo)} of {len(y)} predictive values did not converge on {grid.size} nodes: q is "
         "more than a thousand times wider than the noise, or the density has a kink.",
         QuadratureWarning,
-        stacklevel=4,
     )
     return result
 

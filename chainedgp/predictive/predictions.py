@@ -14,6 +14,7 @@ import numpy as np
 from ..data.arguments import as_generator, as_percent, positive_int
 from ..data.columns import Columns
 from ..data.frames import frame_like
+from ..data.names import checks_names
 from ..data.rows import Expected, Rows, is_dask
 from ..data.types import Data, Frame, Metadata, Seed
 from ..data.unsaid import unsaid, warn_of_unsaid
@@ -70,6 +71,7 @@ class Predictions:
         """What predictions are made of, at the current parameters and q."""
         raise NotImplementedError
 
+    @checks_names
     def predict(self, Xnew: Data, Y_metadata: Metadata = None) -> tuple[Array, Array]:
         """Mean and variance of the targets at Xnew, each (n, 1).
 
@@ -84,6 +86,7 @@ class Predictions:
         distribution = source.distribution(Xnew, Y_metadata)
         return distribution.mean, distribution.variance
 
+    @checks_names
     def predict_frame(
         self,
         Xnew: Data,
@@ -121,6 +124,7 @@ class Predictions:
         names = self.input_names or (known if isinstance(known, tuple) else numbered)
         return dict(zip(names, values, strict=True))
 
+    @checks_names
     def predict_proba(self, Xnew: Data, Y_metadata: Metadata = None) -> Array | Frame:
         """Probabilities of the classes at Xnew, P(y = k | x) = ∫ P(y = k | f) q(f) df: (n, K).
 
@@ -137,6 +141,7 @@ class Predictions:
         p = class_probabilities(source.distribution(Xnew, Y_metadata), source.likelihood)
         return proba_like(Xnew, p, source.likelihood)
 
+    @checks_names
     def predict_quantiles(
         self, Xnew: Data, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Metadata = None
     ) -> list[Array]:
@@ -149,6 +154,7 @@ class Predictions:
         table = source.distribution(Xnew, Y_metadata).ppf(levels)  # (n, k)
         return [table[:, k : k + 1] for k in range(levels.size)]
 
+    @checks_names
     def predict_centiles(
         self,
         Xnew: Data,
@@ -165,6 +171,7 @@ class Predictions:
         found = self._predictor().distribution(Xnew, Y_metadata).centiles(centiles, bands)
         return centile_frame(Xnew, centiles, found)
 
+    @checks_names
     def predict_density(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
         """Predictive density at y, or the probability of a count.
 
@@ -176,6 +183,7 @@ class Predictions:
             return _at_targets(source, Predictions.predict_density, Xnew, y, Y_metadata)
         return source.distribution(Xnew, Y_metadata).pdf(y)
 
+    @checks_names
     def predict_cdf(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
         """Predictive probability of a target of at most y, with the shapes of `predict_density`."""
         source = self._predictor()
@@ -183,6 +191,7 @@ class Predictions:
             return _at_targets(source, Predictions.predict_cdf, Xnew, y, Y_metadata)
         return source.distribution(Xnew, Y_metadata).cdf(y)
 
+    @checks_names
     def log_predictive_density(self, Xnew: Data, Ynew: Data, Y_metadata: Metadata = None) -> Array:
         """log p(y* | x*) of new rows, (n, 1); the mean of its negative is the NLPD."""
         source = self._predictor()
@@ -196,6 +205,7 @@ class Predictions:
         warn_of_unsaid(unsaid(source.told, rows.metadata))
         return source.distribution(rows.X, rows.metadata).logpdf(rows.targets()[:, None])
 
+    @checks_names
     def posterior_samples(
         self, Xnew: Data, size: int = 10, rng: Seed = None, Y_metadata: Metadata = None
     ) -> Array:

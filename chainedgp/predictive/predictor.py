@@ -10,6 +10,7 @@ import numpy as np
 
 from ..data.arguments import as_generator, positive_int
 from ..data.frames import check_order
+from ..data.row_names import RowNames, named_rows
 from ..data.rows import Expected, as_inputs, as_metadata, is_dask
 from ..data.types import Data, Metadata, Seed
 from ..data.unsaid import unsaid
@@ -60,7 +61,8 @@ class Predictor(Predictions):
                 "predict_density, predict_cdf and log_predictive_density take, without full_cov. "
                 f"Here give rows that fit into memory: {name}[:1000].compute()."
             )
-        return as_inputs(X, name, self.columns)
+        with named_rows(RowNames.of(X)):
+            return as_inputs(X, name, self.columns)
 
     def latents(
         self, Xnew: Data, full_cov: bool = False, cross_cov: bool = False
@@ -92,7 +94,8 @@ class Predictor(Predictions):
         """p(y* | x*) under q, one distribution for each row of Xnew."""
         check_order(Xnew, None, Y_metadata)
         X = self.inputs(Xnew)
-        metadata, _ = as_metadata(Y_metadata, self.likelihood, len(X), weighted=False)
+        with named_rows(RowNames.of(Xnew)):
+            metadata, _ = as_metadata(Y_metadata, self.likelihood, len(X), weighted=False)
         marginals = marginals_at(self.priors, self.q, self.family, X)
         missing = unsaid(self.told, metadata)
         return Predictive(self.likelihood, *marginals, metadata, missing)

@@ -8,13 +8,12 @@ hundreds: of two or three latents they are tried first, and taken where more of 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
 import numpy as np
 from scipy.special import logit
 
-from ..errors import QuadratureWarning
+from ..errors import QuadratureWarning, warn
 from ..expectations.quadrature import row_blocks
 from ..likelihoods import Likelihood
 from ..likelihoods.support import Continuum
@@ -149,11 +148,10 @@ def _refined(
         todo = todo[coarse]
         if not len(todo):
             return t
-    warnings.warn(
+    warn(
         f"{len(todo)} of {len(q)} quantiles did not converge on {grid.size} nodes: q is more than "
         "a thousand times wider than the noise, or the density has a kink.",
         QuadratureWarning,
-        stacklevel=5,
     )
     return t
 

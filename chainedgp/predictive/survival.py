@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..data.arguments import as_percent
+from ..data.types import Data
 from ..errors import InputError
 from ..expectations import quadrature
+from .centiles import Bands, as_band
 from .law import BAND_NODES, PredictiveLaw
 from .mixtures import GaussianLatents
 from .nodes import log_expectation
@@ -17,7 +18,6 @@ from .nodes import log_expectation
 PANELS = 14
 """An integral over time has so many panels, which halve: [0, h/2¹³], …, [h/4, h/2], [h/2, h]."""
 
-Bands = tuple[float, float]
 Estimate = np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]
 Curve = Callable[..., np.ndarray]
 
@@ -36,14 +36,16 @@ class SurvivalCurves(PredictiveLaw):
     _logpdf: Any
     _over_entries: Any
 
-    def sf(self, t: np.ndarray, bands: Bands | None = None) -> Estimate:
-        """S(t) = P(T > t), (n, k) for a grid (k,); bands are for survival likelihoods alone."""
-        if bands is None and not self._likelihood.event_times:
-            return 1.0 - self.cdf(t)
-        self._check_survival("sf")
+    def sf(self, t: Data, bands: Bands = None) -> Estimate:
+        """P(Y > y), (n, k) for a grid (k,): of event times the survival function S(t).
+
+        With bands=(5, 95) the result is (probability, lower, upper); see `cdf`.
+        """
+        if not self._likelihood.event_times:
+            return super().sf(t, bands)
         return self._with_bands(np.exp(self._log_sf(t)), self._conditional_sf, t, bands)
 
-    def cumulative_hazard(self, t: np.ndarray, bands: Bands | None = None) -> Estimate:
+    def cumulative_hazard(self, t: np.ndarray, bands: Bands = None) -> Estimate:
         """H(t) = −log S(t), (n, k)."""
         self._check_survival("cumulative_hazard")
         return self._with_bands(
@@ -53,7 +55,7 @@ class SurvivalCurves(PredictiveLaw):
             bands,
         )
 
-    def hazard(self, t: np.ndarray, bands: Bands | None = None) -> Estimate:
+    def hazard(self, t: np.ndarray, bands: Bands = None) -> Estimate:
         """h(t) = p(t)/S(t) = −d log S(t)/dt, (n, k)."""
         self._check_survival("hazard")
 
@@ -64,7 +66,7 @@ class SurvivalCurves(PredictiveLaw):
         estimate = np.exp(self._logpdf(t, self._law) - self._log_sf(t))
         return self._with_bands(estimate, conditional, t, bands)
 
-    def median(self, bands: Bands | None = None) -> Estimate:
+    def median(self, bands: Bands = None) -> Estimate:
         """The time with S(t) = ½, (n, 1)."""
         self._check_survival("median")
 
@@ -73,7 +75,7 @@ class SurvivalCurves(PredictiveLaw):
 
         return self._with_bands(self.ppf(0.5), conditional, np.ones(1), bands)
 
-    def restricted_mean(self, horizon: float, bands: Bands | None = None) -> Estimate:
+    def restricted_mean(self, horizon: float, bands: Bands = None) -> Estimate:
         """E[min(T, h)] = ∫₀ʰ S(t) dt, (n, 1), for a horizon h > 0."""
         self._check_survival("restricted_mean")
         if not (np.ndim(horizon) == 0 and 0.0 < float(horizon) < np.inf):
@@ -101,7 +103,7 @@ class SurvivalCurves(PredictiveLaw):
     def _conditional_sf(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
         return np.exp(self._event.log_survival(t, rows, latents))
 
-    def _log_sf(self, t: np.ndarray) -> np.ndarray:
+    def _log_sf(self, t: Data) -> np.ndarray:
         """log E[S(t | f)], (n, k); 0 below 0, and at 0 unless some events are at 0."""
         t = self._as_targets(t, "t")
 
@@ -117,14 +119,12 @@ class SurvivalCurves(PredictiveLaw):
         return np.minimum(self._over_entries(np.where(sure, -1.0, t), 0.0, -np.inf, log_sf), 0.0)
 
     def _with_bands(
-        self, estimate: np.ndarray, conditional: Curve, t: np.ndarray, bands: Bands | None
+        self, estimate: np.ndarray, conditional: Curve, t: Data, bands: Bands
     ) -> Estimate:
         """The estimate (n, k), or with it the percentiles of conditional(t, rows, latents)."""
         if bands is None:
             return estimate
-        levels = as_percent(bands, "bands")
-        if len(levels) != 2 or levels[0] >= levels[1]:
-            raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
+        levels = as_band(bands)
         t = self._as_targets(t, "t")
         z = np.stack(quadrature.sobol_rule(self._event.dim, BAND_NODES).x)  # (b, K, 1)
         rows, columns = np.nonzero(np.ones(t.shape, dtype=bool))

@@ -10,13 +10,11 @@ it has wrong (importance sampling; the largest weights are smoothed).
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 from ..data.arguments import as_generator, positive_int
 from ..data.types import Seed
-from ..errors import ChainedGPWarning, InputError
+from ..errors import ChainedGPWarning, InputError, warn
 from ..inference.monitor import Monitor
 from ..inference.problem import Problem
 from ..inference.profile import ProfiledBound, start_sites
@@ -117,13 +115,12 @@ def around_the_fit(problem: Problem, columns: Columns, size: int, rng: Seed) -> 
     found = Around(problem, points, weights, columns, problem.parts.family)
     found.ess, found.pareto_k = float(1.0 / np.sum(weights**2)), k
     if k > HIGH_K and found.ess < WORTH * size:
-        warnings.warn(
+        warn(
             f"the posterior of the hyperparameters is not near a Gaussian: the weights that "
             f"correct it have a Pareto k of {k:.2f}, and are worth {found.ess:.0f} of {size} "
             "points. Take more points, give priors to parameters that run away, or draw from it "
             "by m.sample().",
             ChainedGPWarning,
-            stacklevel=3,
         )
     return found
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..data.arguments import as_generator, fraction, positive_int
 from ..data.types import Seed
-from ..errors import ConvergenceWarning, InputError
+from ..errors import ConvergenceWarning, InputError, warn
 from ..inference.problem import Problem
 from ..linalg import Array
 from ..posterior.mean_field import MEAN_FIELD
@@ -101,11 +101,10 @@ def sample(
         rhat, ess = _diagnosed(arviz, data, chains)
     result = Sampled(_averaged_over_draws(problem, columns, data), data, rhat, ess)
     if not rhat <= MIXED and chains > 1:
-        warnings.warn(
+        warn(
             f"the chains have not mixed: the largest R-hat is {rhat:.3f}. Take more draws "
             f"(draws={4 * draws}) and a longer warm-up (tune={2 * tune}).",
             ConvergenceWarning,
-            stacklevel=3,
         )
     return result
 

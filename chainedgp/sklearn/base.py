@@ -24,7 +24,7 @@ from ..data.frames import check_numbers, frame_like, in_order
 from ..data.kinds import SET_UNSEEN
 from ..data.rows import WEIGHTS
 from ..data.types import Data
-from ..errors import CensoringWarning, ConvergenceWarning, InputError
+from ..errors import CensoringWarning, ConvergenceWarning, InputError, warn
 from ..inference.starts import input_spread
 from ..likelihoods import Likelihood
 from ..linalg import Array
@@ -234,23 +234,21 @@ class ChainedGPEstimator(BaseEstimator):
             self.result_ = self.model_.optimize(messages=False, max_iters=self.max_iter, **options)
         own = self.model_.likelihood
         if own.event_times and "censored" in own.metadata_names and "censored" not in given:
-            warnings.warn(
+            warn(
                 f"{type(own).__name__} takes all times for events that were seen. Where some were "
                 "not yet, say so: fit(X, y, censored=c), 1 for a row that ended without its event, "
                 "0 for an event; censored=0 says that all were seen. ChainedGPSurvival takes "
                 "events and times together.",
                 CensoringWarning,
-                stacklevel=3,
             )
         if self.result_.status == "stopped":
             scaling = ", or with standardize=True if inputs differ much in scale"
             scaling = "" if self.standardize else scaling
-            warnings.warn(
+            warn(
                 f"{type(self).__name__} stopped before convergence: {self.result_.reason}. It "
                 "predicts with the best parameters seen. To go further, fit again with a larger "
                 f"max_iter={10 * self.max_iter}{scaling}.",
                 EstimatorConvergenceWarning,
-                stacklevel=3,
             )
         self.n_iter_ = max(1, self.result_.iterations)
 

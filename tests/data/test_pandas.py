@@ -1,10 +1,13 @@
 """Data frames: names of columns, columns that are no numbers, results with the index kept."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import chainedgp as cgp
+from chainedgp.data.reading import SECONDS
 from chainedgp.errors import InputError
 
 N = 20
@@ -124,8 +127,8 @@ TARGETS = {
     "categorical": pd.Categorical(["a", "b"] * 10),
     "categorical ": pd.Categorical([1, 2] * 10),  # numpy would read it as numbers
     "text": ["1", "2"] * 10,  # and this
-    "dates or times": pd.date_range("2020-01-01", periods=N),
-    "dates or times ": pd.to_timedelta(np.arange(N), unit="D"),
+    "holds dates": pd.date_range("2020-01-01", periods=N),
+    "holds durations": pd.to_timedelta(np.arange(N), unit="D"),
 }
 
 
@@ -133,7 +136,7 @@ TARGETS = {
 def test_targets_that_are_no_numbers(what, frame):
     """Among the inputs they are read, see test_columns.py."""
     bad = frame.assign(dose=TARGETS[what])
-    way_out = "Timedelta" if "dates" in what else "two classes as 0 and 1"
+    way_out = "timedelta64" if "holds" in what else "two classes as 0 and 1"
     with pytest.raises(InputError, match=rf"Y .*{what.strip()}.*{way_out}"):
         cgp.ChainedGP(frame, bad["dose"], cgp.likelihoods.HetGaussian())
 
@@ -300,10 +303,10 @@ def test_figures_refuse_other_columns(frame):
 def test_an_index_of_dates_is_refused_with_the_way_out():
     dates = pd.date_range("2024-01-01", periods=20, freq="MS")
     y = np.arange(20.0)
-    with pytest.raises(InputError, match=r"X holds dates or times.*X\.to_frame\(\)"):
+    with pytest.raises(InputError, match=r"X holds dates.*X\.to_frame\(\)"):
         cgp.ChainedGP(dates, y, cgp.likelihoods.Gaussian())
     m = cgp.ChainedGP(dates.to_frame(name="month"), y, cgp.likelihoods.Gaussian(), num_inducing=5)
-    with pytest.raises(InputError, match=r"Xnew holds dates or times.*Xnew\.to_frame\(\)"):
+    with pytest.raises(InputError, match=r"Xnew holds dates.*Xnew\.to_frame\(\)"):
         m.predict(dates[:3])
     assert np.isfinite(m.predict(dates[:3].to_frame(name="month"))[0]).all()
 
@@ -330,3 +333,65 @@ def test_one_row_that_is_no_frame():
         m.predict({"a": 1.0, "kind": "x"})
     m.predict(pd.DataFrame([{"a": 1.0, "kind": "x"}]))
     m.predict(table.iloc[[0]])
+
+
+# ---- targets that are nearly numbers -------------------------------------------------------------
+
+SPANS = {"days": 20.0, "hours": 0.8, "minutes": 0.01, "seconds": 1e-4}  # days
+
+
+@pytest.mark.parametrize("unit", SPANS)
+def test_durations_as_targets_are_answered_in_a_fitting_unit(unit, frame):
+    stay = pd.Series(pd.to_timedelta(np.linspace(0.1, 1.0, N) * SPANS[unit], unit="D"), frame.index)
+    with pytest.raises(
+        InputError, match=f"Y holds durations; expected numbers. Give {unit}"
+    ) as told:
+        cgp.ChainedGP(frame, stay, cgp.likelihoods.HetGamma())
+    assert "to_frame" not in str(told.value)  # Targets are never read from a frame with durations.
+    way = re.search(r"Give \w+: (.*?), in polars (.*)\.$", str(told.value))
+    numbers = eval(way[1], {"Y": stay, "numpy": np})
+    np.testing.assert_allclose(numbers, stay.dt.total_seconds() / SECONDS[unit])
+    polars = pytest.importorskip("polars")
+    theirs = eval(way[2], {"Y": polars.Series(stay.to_numpy())})
+    np.testing.assert_allclose(theirs, numbers, rtol=1e-6)
+    cgp.ChainedGP(frame, numbers, cgp.likelihoods.HetGamma(), num_inducing=3)
+
+
+def words_in(*words):
+    texts = np.linspace(0.5, 2.0, N).round(2).astype(str).astype(object)
+    texts[: len(words)] = words
+    return texts
+
+
+LIMITED = [("<LOD", "<0.05"), ("ND",), ("BDL",), ("> 9",), ("below LOQ", "<LOQ")]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, list, pd.Series])
+@pytest.mark.parametrize("words", LIMITED, ids=str)
+def test_limits_of_detection_are_left_censored(words, kind, frame):
+    y = kind(words_in(*words))
+    with pytest.raises(InputError, match=r"Y has numbers, but for .*left-censored: give the limit"):
+        cgp.ChainedGP(frame.reset_index(drop=True), y, cgp.likelihoods.HetGamma())
+
+
+def test_other_words_among_numbers_are_missing(frame):
+    X, y = frame.reset_index(drop=True), pd.Series(words_in("n/a", "see notes", "n/a"))
+    with pytest.raises(
+        InputError, match=r"but for 3 of its 20 entries: 'n/a', 'see notes'"
+    ) as told:
+        cgp.ChainedGP(X, y, cgp.likelihoods.HetGamma())
+    assert "censored" not in str(told.value)
+    way = re.search(r"for missing: (pandas.*?), Y\.cast", str(told.value))[1]
+    m = cgp.ChainedGP(
+        X, eval(way, {"Y": y, "pandas": pd}), cgp.likelihoods.HetGamma(), num_inducing=3,
+        missing="drop",
+    )  # fmt: skip
+    assert len(m.Y) == N - 3
+    with pytest.raises(InputError, match=r"Y_metadata\['weights'\] has numbers, but for 3") as told:
+        cgp.ChainedGP(
+            X, frame["dose"].to_numpy(), cgp.likelihoods.HetGamma(), Y_metadata={"weights": y}
+        )
+    assert "missing=" not in str(told.value)
+    labels = pd.Series(words_in(*["yes", "no"] * 10))  # Most entries are words: classes are meant.
+    with pytest.raises(InputError, match="Code two classes as 0 and 1"):
+        cgp.ChainedGP(X, labels, cgp.likelihoods.HetGamma())

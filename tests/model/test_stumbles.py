@@ -46,6 +46,14 @@ NAMES = {
     "deg_free": (lambda: StudentT(deg_free=4.0), "StudentT has no argument .* write nu="),
     "length_scale": (lambda: RBF(1, length_scale=2.0), "RBF has no argument .* write lengthscale="),
     "center": (lambda: Linear(1, center=2.0), "Linear has no argument .* write centre="),
+    "full_cov": (lambda: make().predict(X, full_cov=True), "predict_latents.Xnew, full_cov=True"),
+    "return_cov": (lambda: make().predict_frame(X, return_cov=True), "posterior_samples_f"),
+    "return_std": (lambda: make().predict(X, return_std=True), "the second .. 0.5"),
+    "noise": (lambda: make().predict(X, include_likelihood=False), r"m\.predict_latents\(Xnew\)"),
+    "kern": (lambda: make().predict(X, kern=RBF(1)), r"m\.predict_component\(Xnew, latent, part\)"),
+    "percentiles": (lambda: make().predict_quantiles(X, percentiles=5), "write quantiles="),
+    "samples": (lambda: make().posterior_samples(X, num_samples=5), "write size="),
+    "level": (lambda: make().predict_quantiles(X, level=0.9), r"interval\(0\.95\)"),
     "of a figure": (lambda: make().plot(nums=3), "plot has no argument 'nums': write num="),
     "of another figure": (lambda: make().plot(what="sd"), "1 inputs is plot_fit, .* 'what'"),
 }
@@ -175,8 +183,8 @@ def test_competing_risks_of_data_name_their_way():
 def test_a_predictive_knows_the_words_of_others():
     p = Predictive(cgp.likelihoods.Poisson(), np.zeros((2, 1)), np.ones((2, 1)))
     np.testing.assert_allclose(p.sf([0.0, 2.0]), 1.0 - p.cdf([0.0, 2.0]))  # as scipy has it
-    with pytest.raises(InputError, match="sf is for survival likelihoods"):
-        p.sf([1.0], bands=(5, 95))
+    with pytest.raises(InputError, match="hazard is for survival likelihoods"):
+        p.hazard([1.0])
     with pytest.raises(AttributeError, match=r"no 'survival': it is sf\(t\)"):
         p.survival([1.0])
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):

@@ -1,5 +1,6 @@
 """Figures: what is on the axes, against the numbers that the model gives."""
 
+import inspect
 import re
 import runpy
 from functools import cache
@@ -172,8 +173,44 @@ def test_inputs_at_rest_are_named_up_to_four():
     assert grids.axis_name(m, [2]) == "x2\n(others at their medians)"
     some = grids.axis_name(m, [2], {0: 0.25, "x5": 3.0})
     assert some == "x2\n(x0 = 0.25, x5 = 3, others at their medians)"
-    assert grids.axis_name(m, [0], np.arange(7.0)).endswith("x4 = 4, others as given)")
+    assert grids.axis_name(m, [0], np.arange(7.0)).endswith("x4 = 4, 2 more as given)")
     assert grids.axis_name(model("gauss"), [0]) == "x"
+    said = grids.axis_name(m, [2], {"x1": 0.0})  # a median, but one that was asked for
+    assert said == "x2\n(x1 = 0, others at their medians)"
+
+
+def test_the_axis_says_where_levels_are_at_rest():
+    frame = pd.DataFrame({f"c{k}": np.resize(["a", "b", "b"], 12) for k in range(6)})
+    m = cgp.ChainedGP(frame, np.arange(12.0), L.Gaussian(), num_inducing=2)
+    assert grids.axis_name(m, [0], {"c3": "b"}) == "c0\n(c3 = b, others at their commonest levels)"
+    mixed = frame.assign(x=np.arange(12.0))
+    m = cgp.ChainedGP(mixed, np.arange(12.0), L.Gaussian(), num_inducing=2)
+    assert grids.axis_name(m, [0]) == "c0\n(others at their medians and commonest levels)"
+
+
+def test_a_title_needs_no_legend():
+    ax = model("gauss").plot(num=5)
+    ax.get_legend().remove()
+    ax.set_title("a title")
+    ax.figure.draw_without_rendering()
+    assert ax.title.get_window_extent().y0 < ax.bbox.y1 + 20
+
+
+@pytest.mark.parametrize("loc", ["left", "center"])
+def test_a_title_is_drawn_above_the_legend(loc):
+    def boxes(ax):
+        ax.figure.draw_without_rendering()
+        title = ax.title if loc == "center" else ax._left_title
+        return [part.get_window_extent() for part in (title, ax.get_legend())]
+
+    ax = model("gauss").plot(num=5)
+    ax.set_title("a title", loc=loc)
+    title, legend = boxes(ax)
+    assert title.y0 >= legend.y1 and title.y1 <= ax.figure.bbox.y1
+    own = plt.figure().add_axes((0.3, 0.2, 0.35, 0.5))  # its legend has two rows, as it is narrow
+    model("gauss").plot(num=5, ax=own).set_title("a title", loc=loc)
+    title, legend = boxes(own)
+    assert title.y0 >= legend.y1 and legend.x1 <= 1.15 * own.bbox.x1
 
 
 def test_a_long_list_of_inputs_at_rest_is_broken_into_lines():
@@ -1045,3 +1082,14 @@ def test_medians_of_counts_reach_every_level_of_a_category():
     ax = m.plot_slice("road")
     (median,) = (line for line in ax.lines if line.get_label() == "median")
     assert median.get_drawstyle() == "default" and np.isfinite(median.get_ydata()[:2]).all()
+
+
+def test_metadata_follow_the_targets_in_all_figures():
+    found = []
+    for name in plotting.__all__:
+        known = inspect.signature(getattr(plotting, name)).parameters
+        if {"Y", "Y_metadata"} <= set(known):
+            found.append(name)
+            assert list(known).index("Y_metadata") == list(known).index("Y") + 1, name
+            assert known["Y_metadata"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD, name
+    assert {"plot_pit", "plot_calibration", "plot_worm", "plot_survival_check"} <= set(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ from ...data.arguments import positive_int
 from ...data.columns import Boolean, Category, Column, Date, Duration, Number
 from ...data.rows import WEIGHTS
 from ...data.types import Data, Metadata
-from ...errors import ChainedGPWarning, InputError
+from ...errors import ChainedGPWarning, InputError, warn
 from ...linalg import Array, Indices
 from ...parameters.roles import Role
 from ...predictive.fitted import FittedModel
@@ -152,11 +151,10 @@ class Population:
         periods = [float(leaf.values.min()) for found in leaves for leaf in found]
         needed = int(np.ceil(POINTS_A_PERIOD * width / min(periods))) + 1 if periods else 0
         if num < needed:
-            warnings.warn(
+            warn(
                 f"{num} points along {self.input_names[column]!r} are too few to show its season, "
                 f"and would suggest a slower one: give num={needed}, or values= of one season.",
                 ChainedGPWarning,
-                stacklevel=6,
             )
 
     def is_category(self, columns: Sequence[int]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...data.row_names import where
 from ...data.rows import rows_of
 from ...inference.problem import Problem
 from ...inference.result import OptimizationResult
@@ -97,6 +98,10 @@ class Evidence:
         means, variances = (part[rows] for part in self._cavities)
         return Predictive(self.likelihood, means, variances, self.metadata(rows))
 
+    def listed(self, rows: np.ndarray) -> str:
+        """Some rows in words, by the index of the table that the model was given."""
+        return where(rows, self.problem.rows.names)
+
     def pit(self, rows: np.ndarray) -> tuple[Array, Array]:
         """Ends of the leave-one-out PIT of some rows."""
         return pit_ends(self.left_out(rows), self.y[rows])
@@ -105,12 +110,6 @@ class Evidence:
 def graded(value: float, look: float, problem: float) -> str:
     """The level of a number that is the worse the larger it is."""
     return "problem" if value > problem else "look" if value > look else "ok"
-
-
-def listed(rows: np.ndarray, most: int = 5) -> str:
-    """Indices in words, the first few of them."""
-    words = ", ".join(str(int(i)) for i in rows[:most])
-    return f"{words}, …" if len(rows) > most else words
 
 
 def worst(levels: list[str]) -> str:

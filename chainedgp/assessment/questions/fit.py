@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .evidence import Evidence, Finding, graded, listed, worst
+from .evidence import Evidence, Finding, graded, worst
 
 
 def convergence(e: Evidence) -> Finding:
@@ -54,8 +54,8 @@ def quadrature(e: Evidence) -> Finding:
     return Finding(
         "quadrature",
         graded(share, 0.0, 0.1),
-        f"The integrals of {len(rows)} of {len(e.rows)} rows ({listed(rows)}) change by more than "
-        f"1e-6 when {'their nodes' if nodes is None else f'the {nodes} nodes'} are doubled.",
+        f"The integrals of {len(rows)} of {len(e.rows)} rows ({e.listed(rows)}) change by more "
+        f"than 1e-6 when {'their nodes' if nodes is None else f'the {nodes} nodes'} are doubled.",
         "At these rows the posterior is wide compared with the scale of the noise.",
         "Leave num_nodes out: the number of nodes is then chosen for each row."
         if nodes is not None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import chdtrc
 
+from ...likelihoods import Likelihood
 from ...likelihoods.support import Continuum
 from ...predictive.distribution import Predictive
 from ..loo import influence
-from .evidence import Evidence, Finding, graded, listed
+from .evidence import Evidence, Finding, graded
 
 DRAWS = 2000  # The Pareto k of a row is found from so many draws from q.
 HIGH_K = 0.7  # Importance weights are not to be trusted where Pareto k is above this.
@@ -44,7 +45,7 @@ def pareto_k(e: Evidence) -> Finding:
     return Finding(
         "pareto_k",
         level,
-        f"{message} It is highest in rows {listed(e.rows[high])}.",
+        f"{message} It is highest in rows {e.listed(e.rows[high])}.",
         "Single rows decide what the latents are near them: they are outliers, or there are too "
         "few rows for such flexible kernels, or a noise latent follows single rows.",
         "Look at these rows. Then try a likelihood with heavier tails, longer lengthscales by "
@@ -113,11 +114,28 @@ def outliers(e: Evidence) -> Finding:
         "outliers",
         "look",
         f"{'At least ' * (len(far) == MOST_OUTLIERS)}{len(far)} rows lie farther out than the "
-        f"model allows: {listed(far)}.",
+        f"model allows: {e.listed(far)}.",
         "The data have errors, or their noise has heavier tails than the likelihood.",
-        "Look at these rows, or use a likelihood with heavier tails such as HetStudentT.",
+        f"Look at these rows. {_heavier(e.likelihood)}".rstrip(),
         values,
     )
+
+
+def _heavier(likelihood: Likelihood) -> str:
+    """Which likelihood of such targets has heavier tails, in a sentence; nothing where none has."""
+    name, support = type(likelihood).__name__, likelihood.target_support
+    if likelihood.event_times:
+        ways = "times may be wrongly coded: see `censored` and `entry`"
+        heavier = "LogLogisticSurvival" * (name != "LogLogisticSurvival")
+    elif not support.continuous:
+        ways, heavier = "", "NegativeBinomial" * (name in ("Poisson", "ZeroInflatedPoisson"))
+    else:
+        ends = (float(support.ends[0]), float(support.ends[1]))
+        known = {(-np.inf, np.inf): "HetStudentT", (0.0, np.inf): "BoxCoxT"}
+        ways, heavier = "", known.get(ends, "")
+    heavier = f"{heavier} has heavier tails" * (heavier not in ("", name))
+    words = "; ".join(part for part in (ways, heavier) if part)
+    return f"{words[:1].upper()}{words[1:]}." if words else ""
 
 
 def noise(e: Evidence) -> Finding:
@@ -141,7 +159,7 @@ def noise(e: Evidence) -> Finding:
     return Finding(
         "noise",
         "problem" if len(rows) > 0.2 * len(sharp) else "look",
-        f"The estimated noise vanishes at {len(rows)} of {len(sharp)} rows ({listed(rows)}).",
+        f"The estimated noise vanishes at {len(rows)} of {len(sharp)} rows ({e.listed(rows)}).",
         "The targets follow X without noise, or they are repeated or rounded, or the noise latent "
         "follows single rows.",
         'Put a prior on the noise, m.set_prior("kernels.*variance", …), make it constant, or fix '

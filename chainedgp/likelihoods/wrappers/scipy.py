@@ -86,7 +86,8 @@ class ScipyLikelihood(Likelihood):
         if len(bad):
             raise InputError(
                 f"{self.dist} needs targets in [{low:g}, {high:g}]; {len(bad)} of {len(y)} are "
-                f"not, the first is Y[{bad[0]}] = {y[bad[0]]}."
+                f"not, the first is Y[{bad[0]}] = {y[bad[0]]}.",
+                rows=bad[:1],
             )
 
 
