@@ -28,34 +28,42 @@ from chainedgp.likelihoods import (
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "quadrature_error.md"
 DEFAULT = 20
 
-TEXT = """# Quadrature errors
+TEXT = r"""# Quadrature errors
 
-A fit needs the expected log-density E[log p(y | f, g)] of every row, under Gaussian marginals
-f ~ N(m_f, v_f) and g ~ N(m_g, v_g). How accurate is it? The table gives the largest absolute error,
-in nats for a row, of three ways to compute it:
+A fit needs the expected log-density $\mathrm{E}[\log p(y \mid f, g)]$ of every row, under
+Gaussian marginals $f \sim N(m_f, v_f)$ and $g \sim N(m_g, v_g)$. How accurate is it? The table
+gives the largest absolute error, in nats for a row, of three ways to compute it:
 
 - **plain 20 × 20**: the Gauss–Hermite grid that a likelihood given by its density alone uses;
 - **20 nodes**: `expected_log_density` of the class with the default `nodes=20`;
-- **chosen**: the same with the nodes that `required_nodes` chooses for an error of about 1e-6
+- **chosen**: the same with as many nodes as `required_nodes` chooses for an error of about 1e-6
   (the number in brackets); this is what a model uses.
 
-The error of the plain grid depends on κ, the variance of f compared with the scale of the density,
-and not on v: κ = v_f e^(−m_g) for HetGaussian and HetStudentT, and κ = v_f e^(2 m_g + 2 v_g) for
-the log-logistic. The classes integrate over f analytically, so that for them only v_g matters. For
-AdditivePoisson and Beta κ has no meaning, and v_f = v_g = v.
+In the table, $v$ is the variance $v_g$ of $g$, and κ compares the variance of $f$ with the scale
+of the density: $\kappa = v_f\, e^{-m_g}$ for HetGaussian and HetStudentT, and $\kappa = v_f\,
+e^{2 m_g + 2 v_g}$ for the log-logistic. The error of the plain grid grows with κ. The classes
+integrate over $f$ analytically, so for them only $v_g$ matters. For AdditivePoisson and Beta κ
+has no meaning, and $v_f = v_g = v$.
 
 - HetGaussian and AdditivePoisson have closed forms and need no nodes.
-- HetStudentT: E log(1 + (y−f)²/c²) comes from the Faddeeva function; only g needs nodes.
-- LogLogisticSurvival: E softplus comes from a scale mixture of normals (12 terms, error 3e-10);
-  only g needs nodes.
+- HetStudentT: the expectation of $\log(1 + (y - f)^2/c^2)$ over $f$ comes from the Faddeeva
+  function; only $g$ needs nodes.
+- LogLogisticSurvival: the expectation of $\log(1 + e^a)$ comes from a mixture of normal
+  distributions (12 terms, error 3e-10); only $g$ needs nodes.
 - Beta: Stirling's part of the gamma functions has a closed form; its small remainder needs nodes.
 
-The targets are y − m_f = 0, 1, 3, 10 and 30 (HetGaussian: to 10) at scale 1; log y − m_f = 0, ±1,
-±4, exact and right-censored, at shape 1; y = 0, 3, 50 at m_f = 1, m_g = 0.5; y = 0.02, 0.5, 0.9 at
-m_f = 3, m_g = 2, in the order of the table. Errors below 1e-9 are not resolved, because the
-reference itself is no better.
+The targets $y$ of the rows are:
 
-`python benchmarks/quadrature_error.py` writes this page, and a test recomputes some of the entries.
+- HetGaussian and HetStudentT: $y - m_f = 0, 1, 3, 10$ and, for HetStudentT, 30, at scale 1;
+- LogLogisticSurvival: $\log y - m_f = 0, \pm 1, \pm 4$, exact and right-censored, at shape 1;
+- AdditivePoisson: $y = 0, 3, 50$ at $m_f = 1$, $m_g = 0.5$;
+- Beta: $y = 0.02, 0.5, 0.9$ at $m_f = 3$, $m_g = 2$.
+
+Errors below 1e-9 are written as "< 1e-9", because the reference values are no more accurate than
+that.
+
+`python benchmarks/quadrature_error.py` writes this page, and a test recomputes some of the
+entries.
 
 """
 

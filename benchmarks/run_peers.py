@@ -231,8 +231,9 @@ def draw(rows: list[Row], kind: str, path: Path) -> None:
         "D": "inputs D",
         "nodes": "nodes a dimension",
     }
-    figure, axes = plt.subplots(1, 5, figsize=(15, 3.0), layout="constrained")
-    for axis, (key, group, value, title) in zip(axes, panels, strict=True):
+    figure, grid = plt.subplots(2, 3, figsize=(9.5, 5.4), layout="constrained")
+    axes = grid.ravel()
+    for axis, (key, group, value, title) in zip(axes[:5], panels, strict=True):
         wanted = {tuple(case) for case in GROWTH[group]}
         chosen = [r for r in rows if tuple(r[field] for field in Case._fields) in wanted]
         for name, (label, color) in LOOKS.items():
@@ -250,7 +251,8 @@ def draw(rows: list[Row], kind: str, path: Path) -> None:
         axis.set_ylabel("memory added, MB" if value == "memory" else f"{kind} time, ms")
         axis.set_title(title, fontsize="medium")
         axis.spines[["top", "right"]].set_visible(False)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    axes[5].axis("off")
+    axes[5].legend(*axes[0].get_legend_handles_labels(), loc="center", frameon=False)
     figure.savefig(path, dpi=150)
 
 

@@ -10,6 +10,7 @@ sys.path.insert(0, str(HERE))
 import make_likelihoods
 import mathjax
 from docstrings import as_rst, constructor, foreign
+from sphinx.util.inspect import TypeAliasForwardRef
 
 import chainedgp
 
@@ -36,7 +37,8 @@ pygments_style = "friendly"
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
-autodoc_type_aliases = {"Array": "numpy.ndarray"}
+autodoc_type_aliases = {"Array": "ndarray"}
+TypeAliasForwardRef.__repr__ = lambda alias: alias.name  # inside other types, such as dict, too
 python_maximum_signature_line_length = 110
 add_module_names = False
 toc_object_entries_show_parents = "hide"

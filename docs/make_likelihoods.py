@@ -45,16 +45,17 @@ METADATA = {
     "censored": "0: seen (default); 1: the event came later than y; −1: it came earlier; 2: it "
     "came between y and `y_upper`",
     "y_upper": "upper end of the interval of rows with `censored` = 2",
-    "entry": "left truncation: the row is in the data only because its time is beyond `entry`",
+    "entry": "left truncation: the row is in the data only because its time is after `entry`",
     "rounding": "the width to which the row was rounded; it replaces that of the likelihood",
 }
 WORDS = {"log_scale2": "squared scale", "log_nu": "degrees of freedom ν"}
 
 HEAD = """# Which likelihood?
 
-A likelihood says how targets scatter around what the model knows: it is a density of y whose
-parameters are driven by latent functions of the inputs. Choose by the kind of target. Each picture
-shows simulated data and a fit, and leads to a page with the density, its parameters and code.
+A likelihood is the distribution of the target y, given the inputs. Each of its parameters, such as
+a mean or a scale, follows a latent function of the inputs, which the model learns. Choose by the
+kind of target. Each picture shows simulated data and a fit; its title leads to a page with the
+density, its parameters and code.
 
 | your target | begin with | and if that does not fit |
 |---|---|---|

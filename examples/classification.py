@@ -25,9 +25,13 @@ import matplotlib
 matplotlib.use("Agg")  # draws without a display
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 
 import chainedgp as cgp
+
+try:
+    import pandas as pd
+except ModuleNotFoundError:
+    raise SystemExit("This example needs pandas: pip install pandas") from None
 
 CLASSES = ("beech", "meadow", "spruce")  # sorted, as the model sorts text
 CLEAR = 0.6

@@ -2,7 +2,7 @@
 
 Silverman's motorcycle measurements, a fifth of them replaced by wild readings. The search fits
 every noise model on folds of the rows and keeps the one with the best mean log predictive density
-on the rows left out. Needs scikit-learn: pip install "chainedgp[sklearn]".
+on the rows left out. It needs scikit-learn: pip install scikit-learn.
 
 Run it with no arguments. It prints a table and writes a figure.
 """
@@ -16,11 +16,16 @@ import matplotlib
 matplotlib.use("Agg")  # draws without a display
 import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.model_selection import GridSearchCV, KFold
 
 import chainedgp as cgp
 from chainedgp import datasets
-from chainedgp.sklearn import ChainedGPRegressor
+
+try:
+    from sklearn.model_selection import GridSearchCV, KFold
+
+    from chainedgp.sklearn import ChainedGPRegressor
+except ImportError:
+    raise SystemExit("This example needs scikit-learn: pip install scikit-learn") from None
 
 LIKELIHOODS = ("gaussian", "student_t", "het_gaussian", "het_laplace", "het_student_t")
 

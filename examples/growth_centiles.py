@@ -19,9 +19,13 @@ import matplotlib
 matplotlib.use("Agg")  # draws without a display
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 
 import chainedgp as cgp
+
+try:
+    import pandas as pd
+except ModuleNotFoundError:
+    raise SystemExit("This example needs pandas: pip install pandas") from None
 
 L = cgp.likelihoods
 CENTILES = (3, 10, 25, 50, 75, 90, 97)

@@ -22,10 +22,14 @@ import matplotlib
 matplotlib.use("Agg")  # draws without a display
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 
 import chainedgp as cgp
 from chainedgp.survival import AalenJohansen, CompetingRisks, split_episodes
+
+try:
+    import pandas as pd
+except ModuleNotFoundError:
+    raise SystemExit("This example needs pandas: pip install pandas") from None
 
 INPUTS = ["age", "marker", "arm"]
 

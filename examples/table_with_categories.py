@@ -24,9 +24,13 @@ import matplotlib
 matplotlib.use("Agg")  # draws without a display
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 
 import chainedgp as cgp
+
+try:
+    import pandas as pd
+except ModuleNotFoundError:
+    raise SystemExit("This example needs pandas: pip install pandas") from None
 
 STATIONS = {"Ouse": 8.0, "Swale": 6.5, "Ure": 5.5, "Wharfe": 4.5}  # mean nitrate in mg/l
 
