@@ -185,7 +185,7 @@ class Rows:
         return replace(some, X=np.asarray(some.X, dtype=float), y=some.targets())
 
     def thinned(self, most: int) -> Rows:
-        """Every k-th row of the data, for the largest k that leaves `most` or more; or all rows."""
+        """Every k-th data row, with the largest k that leaves `most` rows or more; or all."""
         return self[:: max(1, self.num_rows // most)]
 
     def counted(self, most: int) -> Rows:
