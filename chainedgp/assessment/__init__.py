@@ -1,1 +1,1 @@
-"""How good a model is: leave-one-out, cross-validation, metrics, and the questions of `check`."""
+"""How good a model is: leave-one-out, cross-validation, metrics and questions of `m.check()`."""

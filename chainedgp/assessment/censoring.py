@@ -1,4 +1,4 @@
-"""Scores of event times of which some are right-censored: weights for the rows that say enough.
+"""Weights for scores of event times of which some are right-censored (IPCW).
 
 Up to a horizon τ the time min(T, τ) of a row is known if its event was seen, or if the row was
 followed to τ. A row that happens to be known stands for 1/P(known) rows, the inverse probability of
@@ -23,9 +23,9 @@ from .kaplan_meier import events_and_times, risk_sets
 
 Entry: TypeAlias = Data | None
 Train: TypeAlias = tuple[Data, Data] | tuple[Data, Data, Entry] | tuple[Data, Data, Entry, Entry]
-"""Times, censoring and, where there are any, entries and weights of the rows of a fit."""
+"""Times, censoring and, if there are any, entries and weights of the rows that estimate G."""
 LEAST_FOLLOWED = 0.1
-"""The horizon, where none is given, is the last time up to which this share is not censored."""
+"""The default horizon is the last time that this share of rows would reach uncensored, by G."""
 
 
 class Censoring:
@@ -49,28 +49,28 @@ class Censoring:
         y, censored = events_and_times(y, censored)
         sets = risk_sets(y, censored.astype(np.intp), entry, weights)
         self.times, (died, lost) = sets.times, sets.counts
-        at_risk = sets.at_risk - died  # Who died at s is not among them.
+        at_risk = sets.at_risk - died  # Those who died at s cannot be censored at s.
         steps = 1.0 - np.divide(lost, at_risk, out=np.zeros(len(lost)), where=lost > 0.0)
         self.values = np.concatenate([[1.0], np.cumprod(np.maximum(steps, 0.0))])
-        self.values[self.values < 1e-12] = 0.0  # Sums of weights are rounded.
+        self.values[self.values < 1e-12] = 0.0  # A smaller G is 0 but for rounded sums of weights.
 
     def __call__(self, t: Array) -> Array:
-        """G(t) = P(C > t)."""
+        """Kaplan–Meier estimate of G(t) = P(C > t), of the time C of censoring."""
         return self.values[np.searchsorted(self.times, t, side="right")]
 
     def before(self, t: Array) -> Array:
-        """G(t⁻) = P(C ≥ t)."""
+        """Kaplan–Meier estimate of G(t⁻) = P(C ≥ t), of the time C of censoring."""
         return self.values[np.searchsorted(self.times, t, side="left")]
 
     @property
     def horizon(self) -> float:
-        """The last observed time t at which G(t⁻) is at least `LEAST_FOLLOWED`."""
+        """The last observed time t that G(t⁻) ≥ `LEAST_FOLLOWED` of rows reach uncensored."""
         followed = self.times[self.values[:-1] >= LEAST_FOLLOWED]
         return float(followed[-1]) if followed.size else np.inf
 
 
 class Known(NamedTuple):
-    """What is known of the targets of rows up to a horizon.
+    """What is known of right-censored event times up to a horizon τ, with weights for scores.
 
     y : (n,) min(T, τ) of the rows that have a weight.
     weights : (n,) with a mean of 1, and 0 for rows that were censored before the horizon.
@@ -89,12 +89,12 @@ def known_rows(
     train: Train | None = None,
     tau: float | None = None,
 ) -> Known:
-    """The rows of a predictive distribution whose targets are known up to a horizon.
+    """Find the rows whose event times are known up to a horizon, and their weights for a score.
 
     Parameters
     ----------
     y : (n,) times, censored as the predictive's metadata say.
-    name : of the score, for messages.
+    name : the name of the score, for error messages.
     train : (y, censored), or (y, censored, entry), of the rows from which G is estimated; None
         takes the given rows.
     tau : the horizon τ; None takes that of G, and infinity where no row is censored and no
@@ -135,9 +135,9 @@ def known_rows(
 
 
 def codes_of(predictive: Predictive, censored: Data | None = None) -> Array:
-    """Codes (n,) of how the rows were seen: those given, which must be those it was told, if any.
+    """Censoring codes (n,) of rows: those given, which must agree with what `predictive` was told.
 
-    An interval without an end is right-censored.
+    An interval without an upper end counts as right-censored.
     """
     told = predictive._seen.kw.get("censored")
     if censored is None:

@@ -1,4 +1,4 @@
-"""`m.check()`: what to look at before trusting a fit, in words."""
+"""The report of `m.check()`: answers to all questions about a fit, in words, the worst first."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..inference.result import OptimizationResult
 from . import questions
 from .questions.evidence import Evidence, Finding
 
-ROWS = 1000  # At most so many rows are looked at one by one.
-# Every model is asked the first questions; the others make sense once it is fitted.
+ROWS = 1000  # Questions that look at single rows look at no more rows than this.
+# The questions in ALWAYS are put to every model; those in ONCE_FITTED make sense after a fit.
 ALWAYS = (questions.convergence, questions.scaling)
 ONCE_FITTED = (
     questions.quadrature,
@@ -27,21 +27,21 @@ ONCE_FITTED = (
     questions.hyperparameters,
     questions.noise,
 )
-# Levels are printed in these words, the worst first.
+# The report prints each level of a finding as the word beside it here, the worst level first.
 WORDS = {"problem": "PROBLEM", "look": "look", "ok": "ok"}
-WIDTH = 100  # A printed line has at most so many characters.
+WIDTH = 100  # Lines of the printed report have at most this many characters.
 
 
 @dataclass(frozen=True, repr=False)
 class Check:
-    """Findings about a fit; prints them in words, the worst first.
+    """The findings of `m.check()` about a fit; prints them in words, the worst first.
 
     Attributes
     ----------
     findings : one `Finding` for each question, in the order they were asked. `check["pareto_k"]`
-        is the one of that name.
-    capped : where work was cut short, and by how much.
-    name : of the model.
+        is the finding of the question with that name.
+    capped : a sentence for each question that was answered from some of the rows, or not at all.
+    name : the name of the model.
     """
 
     findings: tuple[Finding, ...]
@@ -52,12 +52,12 @@ class Check:
         return {finding.name: finding for finding in self.findings}[name]
 
     def of_level(self, level: str) -> tuple[Finding, ...]:
-        """The findings of a level: "problem", "look" or "ok"."""
+        """The findings of a check that have the level "problem", "look" or "ok"."""
         return tuple(finding for finding in self.findings if finding.level == level)
 
     @property
     def ok(self) -> bool:
-        """Whether there is nothing to look at."""
+        """Whether every finding of the check has the level "ok"."""
         return len(self.of_level("ok")) == len(self.findings)
 
     def __str__(self) -> str:

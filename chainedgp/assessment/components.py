@@ -1,4 +1,4 @@
-"""`m.predict_component()`: additive parts of a latent function, with bands, and their shares."""
+"""Additive parts of a latent function, with bands, and their shares: `m.predict_component()`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import Projector
 from ..predictive.predictor import Predictor
 
-BLOCK_ROWS = 4096  # So many rows are computed at once, so that memory stays bounded.
+BLOCK_ROWS = 4096  # Components are computed for this many rows at once, to bound the memory.
 
 
 def component(
@@ -59,7 +59,7 @@ def centred_component(
     rows: Array,
     weights: Array,
 ) -> tuple[Array, Array]:
-    """Mean and variance (n,) of q of some parts less their average, h(x) − Σ_i w_i h(x_i).
+    """Moments (n,) under q of a latent's additive parts less their average, h(x) − Σ_i w_i h(x_i).
 
     The level of a latent may belong to any of its parts, so that each alone is known only up to a
     constant; their shapes are known better. With k the sum of the parts' kernels and d(x) the
@@ -90,7 +90,7 @@ def centred_component(
 def grouped_parts(
     kernel: Kernel, groups: Mapping[str, Sequence[int | str]] | None
 ) -> dict[str, list[Kernel]]:
-    """Additive parts of a kernel by name: those of the groups together, the others alone."""
+    """Additive parts of a latent's kernel by name: parts of a group together, others alone."""
     parts = additive_parts(kernel)
     together = {
         name: [additive_part(kernel, member) for member in members]
@@ -106,7 +106,7 @@ def grouped_parts(
 
 
 def contributions(predictor: Predictor, X: Array, weights: Array) -> dict[str, np.ndarray]:
-    """How much the additive parts of every latent vary over rows X of some weights: columns.
+    """How much the additive parts of every latent vary over weighted rows X: table columns.
 
     f = mean(x) + Σ_p h_p(x), all at their posterior means. "sd" is the standard deviation of h_p
     over the rows, "share" is cov(h_p, f)/var(f): shares of one latent sum to 1. A share below 0
@@ -139,7 +139,7 @@ def contributions(predictor: Predictor, X: Array, weights: Array) -> dict[str, n
 def _moments_of_part(
     kernel: Kernel, prior: Projector, q: Gaussian, X: Array
 ) -> tuple[Array, Array]:
-    """Mean and variance (n, 1) of the part that has this kernel."""
+    """Mean and variance (n, 1) under q of the additive part of a latent that has this kernel."""
     mean, variance = np.empty((2, X.shape[0], 1))
     with one_blas_thread():
         for start in range(0, X.shape[0], BLOCK_ROWS):
@@ -154,7 +154,7 @@ def _moments_of_part(
 
 
 def _natural_scale(likelihood: Likelihood, j: int, curves: list[Array]) -> list[Array]:
-    """Curves of latent j, the lower before the upper, as the parameter that it alone drives."""
+    """Turn curves of latent j (middle, ends) into curves of the parameter that it alone drives."""
     b, parameters = len(likelihood.latents), likelihood.parameter_values()
 
     def named(k: int, values: Array) -> dict[str, Array]:
@@ -175,7 +175,7 @@ def _natural_scale(likelihood: Likelihood, j: int, curves: list[Array]) -> list[
 
 
 def additive_part(kernel: Kernel, part: int | str) -> Kernel:
-    """The additive part with this index or name; an error that lists the parts."""
+    """The additive part of a latent's kernel with this index or name; an error lists the parts."""
     parts = additive_parts(kernel)
     if isinstance(part, str):
         found = [one for one in parts if one.name == part]
@@ -193,7 +193,7 @@ def additive_part(kernel: Kernel, part: int | str) -> Kernel:
 
 
 def additive_parts(kernel: Kernel) -> list[Kernel]:
-    """The parts of a sum, nested sums counted through; a kernel that is no sum is its only part."""
+    """Terms of a kernel that is a sum, nested sums included; another kernel is its only part."""
     if not isinstance(kernel, Sum):
         return [kernel]
     return [leaf for part in kernel.parts for leaf in additive_parts(part)]

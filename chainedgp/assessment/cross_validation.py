@@ -1,4 +1,4 @@
-"""Cross-validation: the same model fitted and scored on folds of the rows."""
+"""Cross-validation: one model is fitted to the rows outside each fold and scored on those in it."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ from .censoring import Censoring, Train, codes_of, known_rows
 from .metrics import inside_interval, mean_of, median_of
 
 Split = tuple[Array, Array]
+# The columns of the table of scores, of numeric targets and of classes.
 NUMBERS = ("rows", "nlpd", "mae", "rmse", "coverage", "width", "seconds")
 CLASSES = ("rows", "nlpd", "accuracy", "brier", "seconds")
 
 
 class Validated(Protocol):
-    """What is fitted and scored: a `ChainedGP`, or a model with the same methods."""
+    """What cross-validation fits and scores: a `ChainedGP`, or a model with the same methods."""
 
     def optimize(self, *, messages: bool | None = None) -> object:
-        """Fit the model to its rows."""
+        """Fit the model to the rows outside the fold."""
 
     def predictive(self, Xnew: Data, Y_metadata: Metadata = None) -> Predictive:
-        """The predictive distribution of the targets at Xnew."""
+        """The predictive distribution of the held-out targets at Xnew."""
 
     def _use_threads(self, num_threads: int) -> None:
         """Set the number of threads for passes over the rows."""
@@ -49,7 +50,7 @@ class Validated(Protocol):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class CrossValidation(Table):
-    """Scores of held-out rows, a row for each fold, their mean printed below.
+    """Cross-validation scores of held-out rows, a row for each fold, with their mean printed below.
 
     Columns: rows, nlpd, mae (of the median), rmse (of the mean), coverage, width, seconds. They
     are means over the rows, by the rows' weights where there are some.
@@ -127,7 +128,7 @@ def cross_validate(
     fit = fit or (lambda model: model.optimize(messages=False))
 
     def run(split: Split) -> tuple[list[float], Array]:
-        """Scores of one fold, and the log-densities of its rows."""
+        """Fit to the rows outside one fold; scores and log-densities of the rows in it."""
         train, test = split
         given = (rows_of(metadata, train),) if metadata else ()
         with lock:  # Links between parameters go through state that paramz shares.
@@ -157,7 +158,7 @@ def cross_validate(
         ThreadPoolExecutor(workers) as pool,
         _progress(len(splits), messages) as advance,
     ):
-        warnings.simplefilter("ignore", MomentWarning)  # An infinite rmse says it.
+        warnings.simplefilter("ignore", MomentWarning)  # An infinite rmse tells it already.
         for (_, test), (row, values) in zip(splits, pool.map(run, splits), strict=True):
             scores.append(row)
             log_density[test] = values
@@ -170,7 +171,7 @@ def cross_validate(
 
 
 def _censoring(y: Array, metadata: Mapping[str, Array]) -> tuple[Train | None, float | None]:
-    """Rows from which to estimate the censoring, and the horizon, where some are right-censored."""
+    """Rows and horizon for the weights of right-censored rows; None if no row is censored."""
     censored = metadata.get("censored", np.zeros(len(y)))
     if not (np.isin(censored, (EXACT, RIGHT)).all() and (censored == RIGHT).any()):
         return None, None
@@ -187,7 +188,7 @@ def _scores(
     train: Train | None,
     tau: float | None,
 ) -> tuple[list[float], Array]:
-    """One row of the table, and log p(y) of the held-out rows."""
+    """Scores of one fold of numeric targets, a row of the table; log p(y) of held-out rows."""
     log_density = predictive.logpdf(y[:, None])[:, 0]
     lower, upper = predictive.interval(level)
     code, absolute, square = codes_of(predictive), np.nan, np.nan
@@ -210,7 +211,7 @@ def _scores(
 
 
 def _column(Y: Data) -> Data:
-    """Labels as what can be sliced by row: a series, an array, or a frame of one column."""
+    """Class labels as folds can slice them by row: a series, an array or a one-column frame."""
     labels: Any = Y
     if hasattr(labels, "iloc") or type(labels).__name__ == "Series" or hasattr(labels, "columns"):
         return Y
@@ -222,7 +223,7 @@ def _column(Y: Data) -> Data:
 def _class_scores(
     predictive: Predictive, y: Array, number: int, weights: Array, seconds: float
 ) -> tuple[list[float], Array]:
-    """One row of the table of classes, and log P(y) of the held-out rows."""
+    """Scores of one fold of classes, a row of the table, and log P(y) of the held-out rows."""
     log_p = predictive.logpdf(y[:, None])[:, 0]
     p = predictive.pdf(np.arange(float(number)))  # (n, K)
     truth = y[:, None] == np.arange(number)
@@ -237,12 +238,12 @@ def _class_scores(
 
 
 def _mean(values: Array, weights: Array) -> float:
-    """The weighted mean, nan where no row has a weight."""
+    """The mean of a score over held-out rows by their weights; nan if no row has a weight."""
     return float(np.average(values, weights=weights)) if weights.any() else np.nan
 
 
 def _splits(folds: int | Sequence[Split], N: int, rng: Seed) -> list[Split]:
-    """Row numbers to fit and to score on, for each fold."""
+    """The folds of a cross-validation: indices of the rows to fit to and of those to score on."""
     if isinstance(folds, int | np.integer):
         number = positive_int(folds, "folds")
         if not 2 <= number <= N:
@@ -267,7 +268,7 @@ def _splits(folds: int | Sequence[Split], N: int, rng: Seed) -> list[Split]:
 
 @contextmanager
 def _progress(total: int, messages: bool | None) -> Iterator[Callable[[], object]]:
-    """A function to call after each fold; it moves a bar where one is shown."""
+    """Show a progress bar over folds if asked; gives the function to call after each fold."""
     if messages is None:
         messages = sys.stderr.isatty() or "ipykernel" in sys.modules
     if not messages:

@@ -8,26 +8,26 @@ from ..linalg import Array
 from ..predictive.distribution import Predictive
 from ..predictive.observed import ObservedLaw
 
-LOWER = (1e-6, 1e-3, 0.05, 0.25)  # Tails are cut more finely: F bends most there.
+LOWER = (1e-6, 1e-3, 0.05, 0.25)  # Levels are closest in the tails, where F bends most.
 LEVELS = (*LOWER, 0.5, *(1.0 - level for level in reversed(LOWER)))
-"""Integrals over y are cut into panels at quantiles of these levels."""
+"""Integrals over y are cut into panels at the quantiles of these levels."""
 NODES = 8
-"""Each panel has so many Gauss–Legendre nodes."""
+"""Each panel has this many Gauss–Legendre nodes."""
 COUNT_LEVELS = np.array([1e-6, 0.01, 0.2, 0.5, 0.8, 0.99, 1.0 - 1e-6])
 """The counts of a row are cut into runs at the quantiles of these levels."""
 LARGEST = 2.0**53
 """Counts above this are left out: floating-point numbers no longer hold every integer."""
 LONGEST = 20
-"""A run of up to so many counts is added up term by term; nodes of a longer one are distinct."""
+"""Runs of up to this many counts are added up term by term; longer ones have distinct nodes."""
 TERMS, FEWER = 10, (0, 1, 3, 4, 6, 8, 9)
-"""Of a long run so many terms are evaluated; the sum from those in FEWER alone tells the error."""
+"""A longer run is summed from TERMS of its terms; the sum from those in FEWER gives the error."""
 ERROR = 1e-6
-"""A run is halved where its two sums differ by more than this for each count. The error of the
-better sum is less: for a smooth F a thousandth of the difference."""
+"""A run is halved if its two sums differ by more than this times its number of counts. The error of
+the better sum is smaller: for a smooth F a thousandth of the difference."""
 
 
 def ranked_probability_score(predictive: Predictive, y: Array, horizon: float) -> Array:
-    """∫ (F(z) − [y ≤ z])² dz up to the horizon, (n,), or the sum over counts; F given the entry."""
+    """CRPS: ∫ (F(z) − [y ≤ z])² dz up to the horizon, (n,), or a sum over counts; F given entry."""
     law = ObservedLaw(predictive)
     if not predictive._likelihood.target_support.continuous:
         return _sum_over_counts(law, y, horizon)
@@ -37,7 +37,7 @@ def ranked_probability_score(predictive: Predictive, y: Array, horizon: float) -
 
 
 def mean_up_to(predictive: Predictive, horizon: float) -> Array:
-    """E[min(Y, τ)], (n,), given the entry: the least value plus the integral of 1 − F up to τ.
+    """E[min(Y, τ)], (n,), given the entry, for scores: the least value plus ∫ (1 − F) up to τ.
 
     Without a horizon the integral ends at the quantile of 1 − 1e-6.
     """
@@ -47,7 +47,7 @@ def mean_up_to(predictive: Predictive, horizon: float) -> Array:
 
 
 def _nodes(law: ObservedLaw, y: Array, horizon: float) -> tuple[Array, Array, Array]:
-    """Where ∫ dz starts (n,), its nodes z (n, k) and weights: over quantiles and y.
+    """Nodes z (n, k) and weights of the CRPS integral ∫ dz over quantiles and y; its start (n,).
 
     Panels end at quantiles, at atoms, at y and at the horizon. A positive target's upper tail may
     be as heavy as that of a log-logistic: its panels are even on the scale of log z.
@@ -73,7 +73,7 @@ def _nodes(law: ObservedLaw, y: Array, horizon: float) -> tuple[Array, Array, Ar
 
 
 def _sum_over_counts(law: ObservedLaw, y: Array, horizon: float) -> Array:
-    """Σ_k (F(k) − [y ≤ k])² of the counts k below the horizon, (n,).
+    """CRPS of counts: Σ_k (F(k) − [y ≤ k])² over the counts k below the horizon, (n,).
 
     The counts between extreme quantiles and y are cut into runs at quantiles and at y. A short run
     is added up. The sum over a long one, on which F is smooth, follows from a few of its terms; a
@@ -101,7 +101,7 @@ def _sum_over_counts(law: ObservedLaw, y: Array, horizon: float) -> Array:
 def _sums_over_runs(
     law: ObservedLaw, y: Array, rows: np.ndarray, start: Array, size: Array
 ) -> tuple[Array, Array]:
-    """Sums (R,) over runs of so many counts from a start on, in rows that ascend, and errors."""
+    """CRPS sums (R,), with errors, over runs of `size` counts from `start` on; rows must ascend."""
     short = size <= LONGEST
     every = np.tile(np.arange(float(LONGEST)), (len(rows), 1))
     k = np.where(short[:, None], every, 0.0)
@@ -120,7 +120,7 @@ def _sums_over_runs(
 
 
 def _terms(law: ObservedLaw, y: Array, rows: np.ndarray, k: Array) -> Array:
-    """(F(k) − [y ≤ k])² of counts k (N,) in rows (N,) that ascend."""
+    """CRPS terms (F(k) − [y ≤ k])² of counts k (N,) in ascending rows (N,)."""
     if not len(rows):
         return np.zeros(0)
     counts = np.bincount(rows, minlength=len(y))
@@ -131,13 +131,13 @@ def _terms(law: ObservedLaw, y: Array, rows: np.ndarray, k: Array) -> Array:
 
 
 def _nodes_of_run(size: Array) -> Array:
-    """Integers (R, TERMS) in 0, …, N − 1: the Gauss–Legendre nodes, rounded."""
+    """Nodes (R, TERMS) of a sum over 0, …, N − 1: those of Gauss–Legendre, rounded to integers."""
     x = np.polynomial.legendre.leggauss(TERMS)[0]
     return np.round(0.5 * size[:, None] * (1.0 + x) - 0.5)
 
 
 def _weighted(k: Array, terms: Array, size: Array) -> Array:
-    """Σ over 0, …, N − 1 of the polynomial through terms (R, m) at integers k (R, m).
+    """Sum over 0, …, N − 1 of the polynomial through terms (R, m) at integers k (R, m), for a CRPS.
 
     Weights follow from the polynomials t_j that are orthogonal on 0, …, N − 1 (Gram's), of which
     all but t_0 = 1 have the sum 0:

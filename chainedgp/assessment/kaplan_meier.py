@@ -1,4 +1,4 @@
-"""What times of events say without a model: Kaplan–Meier curves and cumulative incidences.
+"""Survival without a model: Kaplan–Meier curves and Aalen–Johansen cumulative incidences.
 
 At every time s there are r_s rows at risk, which have entered before s and have not gone before it,
 and d_s of them have their event. Weights count as so many rows.
@@ -20,16 +20,16 @@ from ..likelihoods.observation import EXACT, RIGHT
 from ..linalg import Array, Indices
 
 NOTHING = 1e-12
-"""A survival probability below this is 0: sums of weights are rounded."""
+"""A survival probability below this is 0, but for the rounding of sums of weights."""
 MISSING = ("<NA>", "NaT")
-"""How missing values of pandas are printed."""
-MOST_NAMED = 8  # A message names so many causes at most.
+"""Missing values of pandas are printed as one of these."""
+MOST_NAMED = 8  # A warning names this many causes of events at most.
 
 
 class RiskSets(NamedTuple):
-    """Times at which rows go, how many are at risk there and how many go for each reason.
+    """Sets at risk: times at which rows leave, how many are at risk then, how many leave and why.
 
-    times : (m,) sorted. at_risk : (m,). counts : (K, m) for reasons 0 to K − 1.
+    times : (m,) sorted. at_risk : (m,). counts : (K, m), rows that leave for reasons 0 to K − 1.
     """
 
     times: Array
@@ -44,9 +44,9 @@ def risk_sets(
     weights: Data | None = None,
     num_reasons: int = 2,
 ) -> RiskSets:
-    """The sets at risk at the times at which rows go.
+    """Find the sets at risk, for Kaplan–Meier curves, at all times at which rows leave.
 
-    y, reason : (n,) times at which the rows go, and for which of the reasons 0, 1, …
+    y, reason : (n,) times at which the rows leave, and for which of the reasons 0, 1, …
     entry : (n,) times after which the rows are followed; None is from the beginning. Rows that end
         where they enter were never followed, and are left out. An entry after the end is an error.
     weights : (n,) of the rows, or None for 1.
@@ -74,7 +74,7 @@ def risk_sets(
 
 
 def _as_weights(weights: Data | None, rows: int) -> Array:
-    """Row weights (n,): as given, none of them negative, or 1."""
+    """Row weights (n,) of a Kaplan–Meier estimate: as given, none of them negative, or all 1."""
     values = np.ones(rows) if weights is None else as_row_values(weights, "weights", rows)
     if (values < 0.0).any():
         first = int(np.flatnonzero(values < 0.0)[0])
@@ -83,14 +83,14 @@ def _as_weights(weights: Data | None, rows: int) -> Array:
 
 
 def _weight_before(values: Array, weights: Array, t: Array) -> Array:
-    """Sum of the weights of the rows whose value is below t, of the shape of t."""
+    """Sum of the weights of the rows whose time is below t, of the shape of t."""
     order = np.argsort(values, kind="stable")
     total = np.concatenate([[0.0], np.cumsum(weights[order])])
     return total[np.searchsorted(values[order], t, side="left")]
 
 
 def _check_times(y: Array) -> None:
-    """Raise InputError where there are no rows, or where times are negative."""
+    """Raise InputError if there are no rows of event times, or some time is negative."""
     if not y.size:
         raise InputError("y is empty: give the time of one row or more.")
     if (y < 0.0).any():
@@ -102,7 +102,7 @@ def _check_times(y: Array) -> None:
 
 
 def _at_times(t: Data) -> Array:
-    """Times at which a curve is asked for, of any shape."""
+    """Check the times at which a survival curve is asked for, of any shape."""
     times = np.asarray(t, dtype=float)
     if np.isnan(times).any():
         raise InputError("t has a value that is missing (NaN); a curve has values at numbers only.")
@@ -110,7 +110,7 @@ def _at_times(t: Data) -> Array:
 
 
 def events_and_times(y: Data, censored: Data) -> tuple[Array, np.ndarray]:
-    """Times (n,), and whether they are right-censored (n,) bool."""
+    """Read event times (n,), and whether they are right-censored (n,) bool."""
     y = np.asarray(y, dtype=float)
     y = as_targets(y, y.size, "y")
     code = as_row_values(censored, "censored", len(y))
@@ -160,14 +160,14 @@ class KaplanMeier:
         self._entry = None if entry is None else as_row_values(entry, "entry", len(y))
 
     def __call__(self, t: Data) -> Array:
-        """S(t) = P(T > t), of the shape of t; NaN after the last time if rows were left then."""
+        """Estimated survival S(t) = P(T > t), of t's shape; NaN after the end if rows are left."""
         values = np.concatenate([[1.0], self.values])
         t = _at_times(t)
         S = values[np.searchsorted(self.times, t, side="right")]
         return np.where((t > self.last) & (S > 0.0), np.nan, S)
 
     def interval(self, t: Data, level: float = 0.95) -> tuple[Array, Array]:
-        """Ends of a pointwise confidence interval of S(t), each of the shape of t.
+        """Ends of a pointwise confidence interval of the survival curve S(t), each of t's shape.
 
             S(t)^{exp(±z σ(t)/log S(t))},    σ² = Σ_{s ≤ t} d_s/(r_s (r_s − d_s)),
 
@@ -193,9 +193,9 @@ class KaplanMeier:
         return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
     def number_at_risk(self, t: Data) -> Array:
-        """How many rows are followed just before t, of the shape of t; weights count as so many.
+        """Number at risk just before t, of t's shape; a row of weight w counts as w rows.
 
-        They have entered before t, at 0 at the latest for t = 0, and go at t or later.
+        These rows entered before t, or at 0 or before if t is 0, and leave at t or later.
         """
         t, (y, weights) = _at_times(t), self._rows
         entered = weights.sum()
@@ -204,19 +204,19 @@ class KaplanMeier:
         return np.maximum(entered - _weight_before(y, weights, t), 0.0)
 
     def _least_without_event(self, t: Array, level: float) -> Array:
-        """The lower end of S(t) where no event was seen up to t: 0 where no row is at risk."""
+        """Lower end of the interval of S(t) before the first event: 0 where no row is at risk."""
         with np.errstate(divide="ignore"):
             return np.exp(np.log(0.5 * (1.0 - level)) / self.number_at_risk(t))
 
     @property
     def median(self) -> float:
-        """The first time with S(t) ≤ ½; infinity where the curve does not come down so far."""
+        """The first time with survival S(t) ≤ ½; infinity if the curve stays above ½."""
         reached = self.times[self.values <= 0.5 + NOTHING]
         return float(reached[0]) if reached.size else np.inf
 
 
 class AalenJohansen:
-    """Cumulative incidences of competing events, without a model.
+    """Cumulative incidences of competing events, estimated without a model.
 
         F_k(t) = Σ_{s ≤ t} S(s⁻) d_ks/r_s,    S(t) = Π_{s ≤ t} (1 − Σ_k d_ks/r_s),
 
@@ -231,7 +231,7 @@ class AalenJohansen:
 
     Attributes
     ----------
-    causes : what happened, sorted. times : (m,) times at which rows go.
+    causes : the different events, sorted. times : (m,) times at which rows leave.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class AalenJohansen:
         self._incidence = np.pad(steps, ((0, 0), (1, 0)))
 
     def __call__(self, t: Data) -> dict[Hashable, Array]:
-        """F_k(t) of every cause, each of the shape of t; NaN after the last time."""
+        """Cumulative incidence F_k(t) of each cause, of t's shape; NaN after the last time."""
         t = _at_times(t)
         at = np.searchsorted(self.times, t, side="right")
         known = (t <= self.last) | (self._survival[-1] == 0.0)
@@ -265,12 +265,12 @@ class AalenJohansen:
 
 
 def cause_codes(cause: Data, rows: int, censored: Hashable) -> tuple[list[Hashable], Indices]:
-    """The causes, sorted, and the code of each row: 0 where it is censored, k for the k-th cause.
+    """The causes of events, sorted, and each row's code: 0 if it is censored, k for the k-th cause.
 
-    censored : the value that says so; None is for rows whose cause is missing.
+    censored : the value in `cause` that stands for censored; None if a missing cause does.
 
     Raises InputError where a row has no cause, or where all are censored. Warns where no row is
-    censored, unless causes are numbers and 0 would say so.
+    censored, unless causes are numbers and `censored` is 0.
     """
     values = np.asarray(cause)
     if values.ndim == 2 and values.shape[1] == 1:
@@ -302,7 +302,7 @@ def cause_codes(cause: Data, rows: int, censored: Hashable) -> tuple[list[Hashab
 
 
 def _plain(entry: Hashable) -> Hashable:
-    """A cause as Python has it, None where it is missing."""
+    """A cause of events as a plain Python value, None if it is missing."""
     if isinstance(entry, np.generic):
         entry = entry.item()
     if entry is None or isinstance(entry, str):
@@ -312,7 +312,7 @@ def _plain(entry: Hashable) -> Hashable:
 
 
 def _warn_if_never(censored: Hashable, listed: list[Hashable], causes: list[Hashable]) -> None:
-    """Warn where the value that says censored is none of the causes, and may be misspelt."""
+    """Warn if no row has the value that stands for censored, which may be misspelt."""
     numbers = isinstance(causes[0], int | float)
     if censored is None or censored in listed or (numbers and censored == 0):
         return

@@ -1,4 +1,4 @@
-"""Leave-one-out predictive densities from the sites of q, the hardest rows by finding q anew.
+"""Leave-one-out predictive densities from the sites of q; for the hardest rows q is found anew.
 
 q(v) is the prior times one Gaussian site per row and latent. Without the site of row i the marginal
 N(m, v) of a latent at x_i, of which s = aᵀSa comes from q(v), becomes
@@ -45,15 +45,15 @@ from ..predictive.distribution import Predictive
 from ..predictive.mixtures import GaussianLatents
 from ..sampling.pareto import tail_shape
 
-BLOCK = 128  # The Pareto k of so many rows are found at once, by (BLOCK, size) draws a latent.
-REFIT = 200  # By default q is found anew without each of at most so many rows.
-# First by at most so many steps. The first may be of so many nats, each of at most this share of
-# the one before.
+BLOCK = 128  # The Pareto k of this many rows are found at once, by (BLOCK, size) draws a latent.
+REFIT = 200  # By default q is found anew without each of at most this many rows.
+# The q without a row is first sought by at most FEW_PASSES passes over the rows. The first step may
+# move q by FIRST_STEP nats, every other by at most the share SHRINKS of the step before it.
 FEW_PASSES, FIRST_STEP, SHRINKS = 6, 1.0, 0.3
-# A step of so few nats is the last. Where a pass takes many nodes it may be larger: log-densities
-# are then right to about 1e-4, of rows far out to 1e-4 of themselves.
+# A step that moves q by at most CLOSE nats is the last; CLOSE_BY_NODES where E[log p] takes
+# quadrature: log-densities are then right to about 1e-4, of rows far out to 1e-4 of themselves.
 CLOSE, CLOSE_BY_NODES = 1e-9, 1e-5
-# Where steps do not shrink, a search finds q to within so many nats.
+# If the steps do not shrink, a longer search finds q to within this many nats of its best bound.
 TOLERANCE = 1e-9
 # A q whose bound is more than FAR + FAR_PER_ROW N nats below its best does not count as fitted.
 FAR, FAR_PER_ROW = 1.0, 1e-3
@@ -61,7 +61,7 @@ FAR, FAR_PER_ROW = 1.0, 1e-3
 
 @dataclass(frozen=True, repr=False, eq=False)
 class LOO:
-    """Leave-one-out log-densities of N rows.
+    """Leave-one-out log-densities log p(y_i | y_−i) of the N rows of a model.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class LOO:
     p_loo : effective number of parameters, Σ_i w_i (log p(y_i | y) − log p(y_i | y_−i)).
     threshold : min(1 − 1/log10(size), 0.7).
     weights : (N,) row weights w_i, or None.
-    observed : what the densities are of, name -> (N,): "Y" and the metadata; None if not known.
+    observed : the targets "Y" and the metadata of the rows, name -> (N,); None if not known.
     """
 
     pointwise: Array
@@ -85,22 +85,22 @@ class LOO:
 
     @property
     def contributions(self) -> Array:
-        """Each row's part of `elpd`, (N,): pointwise, times the row's weight."""
+        """Each row's part of the leave-one-out sum `elpd`, (N,): pointwise times row weight."""
         return self.pointwise if self.weights is None else self.weights * self.pointwise
 
     @property
     def elpd(self) -> float:
-        """Σ_i log p(y_i | y_−i), the expected log predictive density of N new rows."""
+        """Leave-one-out Σ_i log p(y_i | y_−i): expected log predictive density of N new rows."""
         return float(self.contributions.sum())
 
     @property
     def se(self) -> float:
-        """Standard error of `elpd`: sqrt(N var_i)."""
+        """Standard error of the leave-one-out sum `elpd`: sqrt(N var_i)."""
         return _standard_error(self.contributions)
 
     @property
     def num_bad(self) -> int:
-        """Rows whose Pareto k is above the threshold and for which q was not found anew."""
+        """Number of rows with a Pareto k above the threshold whose q was not found anew."""
         return int(((self.pareto_k > self.threshold) & ~self.refitted).sum())
 
     def __str__(self) -> str:
@@ -169,7 +169,7 @@ def loo(problem: Problem, refit: int | bool = REFIT, rng: Seed = 0, size: int = 
 
 
 class Options(TypedDict, total=False):
-    """Arguments of `loo`."""
+    """Keyword arguments of `loo`, which `compare` passes on to it."""
 
     refit: int | bool
     rng: Seed
@@ -177,25 +177,26 @@ class Options(TypedDict, total=False):
 
 
 class Compared(Protocol):
-    """What is compared: a `ChainedGP`."""
+    """A fitted model as `compare` takes it to rank models by leave-one-out: a `ChainedGP`."""
 
     @property
     def Y(self) -> Array:
-        """The targets (N, 1)."""
+        """The targets of the fitted rows, (N, 1)."""
 
     @property
     def Y_metadata(self) -> dict[str, Array]:
-        """Per-row values, (N,) each, weights included."""
+        """Per-row metadata of the fitted rows, (N,) each, weights included."""
 
     def loo(self, refit: int | bool = REFIT, rng: Seed = 0, size: int = 4000) -> LOO:
-        """Log-densities of each row when it is left out."""
+        """Leave-one-out log-densities of the fitted rows."""
 
 
 class LeftOut:
-    """Marginals of the latents at the rows of a model, with q of all rows and of all others.
+    """Marginals of the latents at the rows of a model, under q of all rows and of all but that row.
 
-    state: the evaluated q; sites (2, b, N): those of a full step from it, which are its own where
-    it is optimal; means (N, b) of q, and variances (N, b) or covariances (N, b, b).
+    state: the evaluated q. sites (2, b, N): the sites after a full natural-gradient step from q;
+    they are those of q itself if q is optimal. means (N, b) of the latents under q, and variances
+    (N, b) or covariances (N, b, b).
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -224,7 +225,7 @@ class LeftOut:
         return float(predicted_gap(self.evaluator, replace(self.state, q=q)))
 
     def without_sites(self) -> tuple[Array, Array, Booleans]:
-        """Means and variances of q without each row's sites, and whether it exists (N,)."""
+        """Means and variances of q without each row's own sites, and whether that q exists (N,)."""
         parts = []
         for rows in self.rows.chunks(self.shard.chunk_rows):
             chunks = self._projections(rows)
@@ -238,7 +239,7 @@ class LeftOut:
         return [project(projector, X) for projector in self.evaluator.setting.projectors]
 
     def found_anew(self, i: int) -> tuple[Array, Array]:
-        """Means (b,) and variances of row i under the q that is best for the others."""
+        """Means (b,) and variances of the latents at row i under the best q of all other rows."""
         sites = self.sites.copy()
         sites[..., i] = 0.0
         self.shard.load_sites(sites)
@@ -249,7 +250,7 @@ class LeftOut:
         return found.m[..., 0], found.V[..., 0]
 
     def _by_few_passes(self) -> tuple[Gaussian, ...] | None:
-        """q after accelerated steps from the current sites; None where they do not shrink.
+        """Find the q without a row by a few accelerated steps; None if the steps do not shrink.
 
         Without one row q is nearly the same: two passes over the rows are mostly enough, since the
         step that the last of them proposes needs no pass itself.
@@ -276,7 +277,7 @@ class LeftOut:
 
 
 def influence(left: LeftOut, chosen: np.ndarray, rng: np.random.Generator, size: int) -> Array:
-    """The Pareto k of the ratios p(y_i | f)^−w, f ~ q, of each of the chosen rows."""
+    """Influence of each chosen row on the fit: the Pareto k of its p(y_i | f)^−w, f ~ q."""
     k = np.empty(len(chosen))
     parameters = left.likelihood.parameter_values()
     for start in range(0, len(k), BLOCK):
@@ -291,7 +292,7 @@ def influence(left: LeftOut, chosen: np.ndarray, rng: np.random.Generator, size:
 
 
 def compare(models: Mapping[str, Compared | LOO], **options: Unpack[Options]) -> Table:
-    """Models of the same rows, the best first, by their leave-one-out densities.
+    """Rank models of the same rows, the best first, by their leave-one-out densities.
 
     Columns: elpd; se; difference from the best, elpd_m − elpd_best = Σ_i d_i; se_difference
     = sqrt(N var_i d_i); p_loo; bad_k, the rows whose density is not to be trusted. A
@@ -321,9 +322,10 @@ def compare(models: Mapping[str, Compared | LOO], **options: Unpack[Options]) ->
 
 
 def _observed(model: Compared | LOO) -> dict[str, Array]:
-    """What the leave-one-out densities of a model, or of a `LOO`, are of; at least the weights.
+    """The targets, metadata and weights whose leave-one-out densities a model, or a `LOO`, has.
 
-    Metadata that say how rows were seen are there also where no row has them.
+    Metadata such as `censored`, which say how rows were seen, are filled with 0 where a model has
+    none. Without targets only the weights are known.
     """
     if isinstance(model, LOO):
         rows, weights, size = dict(model.observed or {}), model.weights, len(model.pointwise)
@@ -337,9 +339,9 @@ def _observed(model: Compared | LOO) -> dict[str, Array]:
 
 
 def _check_same_rows(observed: Mapping[str, dict[str, Array]]) -> None:
-    """Refuse models whose rows differ in number, in targets, in how they were seen or in weight.
+    """Refuse to compare models whose rows differ in number, targets, censoring or weight.
 
-    Metadata that only one of two models has, such as an exposure, are a matter of modelling.
+    Other metadata that only one of two models has, such as an exposure, are a modelling choice.
     """
     (first, one), *others = observed.items()
     for name, other in others:

@@ -1,4 +1,4 @@
-"""How good predictions are: scores of distributions, calibration, and measures for survival.
+"""Metrics of predictions: scores of distributions, calibration, and measures for survival.
 
 `predictive` is a `Predictive` of n rows (`m.predictive(Xnew, Y_metadata)`) and y their targets,
 (n,) or (n, 1). How the rows were seen (`censored`, `y_upper`, `entry`) is in its metadata, and a
@@ -45,8 +45,8 @@ __all__ = [
     "rmse",
 ]
 
-PAIRS = 4_000_000  # So many pairs of rows are compared at once: memory stays bounded.
-TIED = 1e-12  # Two risks that differ by this share of the larger, which is rounding, are tied.
+PAIRS = 4_000_000  # Concordance compares this many pairs of rows at once, so memory stays bounded.
+TIED = 1e-12  # Risks that differ by at most this share of the larger, by rounding, count as tied.
 RISKS = "a number for each row, higher for earlier events, such as -predictive.ppf(0.5)"
 
 
@@ -100,10 +100,11 @@ def interval_coverage(predictive: Predictive, y: Data, level: float = 0.95) -> f
 
 
 def inside_interval(predictive: Predictive, y: Array, level: float) -> Array:
-    """Whether each row is inside the central interval, (n,), or how probably where it is censored.
+    """Whether each row's target is inside its central predictive interval, (n,).
 
-    With the ends of the PIT, F(y⁻) and F(y), a seen row is inside if F(y) ≥ α/2 and
-    F(y⁻) < 1 − α/2, α = 1 − level. A censored one has the share of its ends that is between these.
+    With the ends of the PIT, F(y⁻) and F(y), a row that was seen counts 1 if F(y) ≥ α/2 and
+    F(y⁻) < 1 − α/2, α = 1 − level, else 0. A censored row counts with the probability that its
+    target is inside: the share of the range between its PIT ends that lies between α/2 and 1 − α/2.
     """
     margin = 0.5 - 0.5 * fraction(level, "level")
     lower, upper = pit_ends(predictive, y)
@@ -114,13 +115,13 @@ def inside_interval(predictive: Predictive, y: Array, level: float) -> Array:
 
 
 def interval_width(predictive: Predictive, level: float = 0.95) -> float:
-    """Mean width of the central interval, mean_i (u_i − l_i)."""
+    """Mean width of the central predictive interval, mean_i (u_i − l_i)."""
     lower, upper = predictive.interval(level)
     return float(np.mean(upper - lower))
 
 
 def pit(predictive: Predictive, y: Data, rng: Seed = 0) -> Array:
-    """Probability integral transform, (n,): uniform on (0, 1) if the model is right.
+    """Probability integral transform of each row, (n,): uniform on (0, 1) if the model is right.
 
         u_i = F(y_i⁻) + V_i (F(y_i) − F(y_i⁻)),   V_i ~ U(0, 1) from `rng`,
 
@@ -163,7 +164,7 @@ def rmse(prediction: Data, y: Data, train: Train | None = None, tau: float | Non
 def _mean_error(
     prediction: Data, y: Data, name: str, train: Train | None, tau: float | None
 ) -> float:
-    """The mean absolute error for "mae", the mean square for "rmse"."""
+    """The metric "mae", the mean absolute error, or for "rmse" the mean squared error."""
     weights: Any = 1.0
     if isinstance(prediction, Predictive):
         known = known_rows(prediction, _targets(prediction, y), name, train, tau)
@@ -179,12 +180,12 @@ def _mean_error(
 
 
 def median_of(predictive: Predictive, known: Known) -> Array:
-    """The best guess of min(y, τ) by absolute error, (n,): its median."""
+    """The best guess of min(y, τ) by absolute error, (n,): the predictive median, cut at τ."""
     return np.minimum(ObservedLaw(predictive).ppf(np.array([0.5]))[:, 0], known.horizon)
 
 
 def mean_of(predictive: Predictive, known: Known) -> Array:
-    """The best guess of min(y, τ) by squared error, (n,): its mean."""
+    """The best guess of min(y, τ) by squared error, (n,): the predictive mean."""
     if known.horizon < np.inf:
         return mean_up_to(predictive, known.horizon)
     mean = predictive.mean[:, 0]
@@ -284,7 +285,7 @@ def brier_score(
             f"nothing is known of rows at t = {times[at_t == 0.0][0]:g}: all of them were censored "
             f"or had their event before. Give times up to {last[0] if last.size else y.max():g}."
         )
-    at_y[at_y == 0.0] = at_t[at_t == 0.0] = np.inf  # Nothing is known there: no weight.
+    at_y[at_y == 0.0] = at_t[at_t == 0.0] = np.inf  # Where G is 0 nothing is known: no weight.
     died = (y[:, None] <= times) & ~censored[:, None]
     alive = y[:, None] > times
     score = died * S**2 / at_y[:, None] + alive * (1.0 - S) ** 2 / at_t
@@ -294,7 +295,7 @@ def brier_score(
 def integrated_brier_score(
     survival: Data, times: Data, y: Data, censored: Data, train: Train | None = None
 ) -> float:
-    """∫ BS(t) dt / (t_k − t_1) over the times, by the trapezium rule; see `brier_score`."""
+    """Integrated Brier score ∫ BS(t) dt / (t_k − t_1) by the trapezium rule; see `brier_score`."""
     times = np.atleast_1d(np.asarray(times, dtype=float))
     if times.size < 2:
         raise InputError("times must hold at least two.")
@@ -303,7 +304,7 @@ def integrated_brier_score(
 
 
 class DCalibration(NamedTuple):
-    """χ² statistic, its p-value, and the (weighted) number of rows in each bin of S."""
+    """D-calibration: χ² statistic, p-value, and the (weighted) number of rows in each bin of S."""
 
     statistic: float
     p_value: float
@@ -351,7 +352,7 @@ def d_calibration(
 
 
 def _ends_of_survival(survival: Data, y: Data, censored: Data | None) -> tuple[Array, Array]:
-    """The ends (n,) between which S_i(T_i) lies, from S_i(y_i) and how the rows were seen."""
+    """D-calibration: ends (n,) between which S_i(T_i) lies, from S_i(y_i) and the censoring."""
     rows = np.size(y)
     s = _one_per_row(
         survival, rows, "survival", "a Predictive, or S_i(y_i) of each row at its own time"
@@ -368,7 +369,7 @@ def _ends_of_survival(survival: Data, y: Data, censored: Data | None) -> tuple[A
 
 
 def _concordance(risk: Array, y: Array, censored: np.ndarray, weights: Array) -> float:
-    """Σ weight_i (concordant_i + ½ tied_i) / Σ weight_i comparable_i over rows i with events."""
+    """Concordance: Σ w_i (concordant_i + ½ tied_i) / Σ w_i comparable_i over rows with events."""
     events = np.flatnonzero(~censored & (weights > 0.0))
     step = max(1, PAIRS // len(y))
     right = total = 0.0
@@ -389,7 +390,7 @@ def _concordance(risk: Array, y: Array, censored: np.ndarray, weights: Array) ->
 
 
 def _targets(predictive: Predictive, y: Data, given: Sequence[str] = ()) -> Array:
-    """Targets (n,) to be scored; given : names of metadata that come beside the predictive."""
+    """Check the targets (n,) of a metric; given : metadata that come beside `predictive`."""
     if not isinstance(predictive, Predictive):
         raise InputError(
             f"predictive must be a Predictive, as m.predictive(Xnew) gives; got "
@@ -411,7 +412,7 @@ def _errors(prediction: Data, y: Data) -> Array:
 
 
 def _one_per_row(value: Data | Predictive, rows: int, name: str, expected: str) -> Array:
-    """Numbers (n,) or (n, 1); an error that says what was expected."""
+    """Check an argument of a metric, numbers (n,) or (n, 1); the error says what was expected."""
     shape = () if isinstance(value, Predictive) else np.shape(value)
     if isinstance(value, Predictive) or shape not in ((rows,), (rows, 1)):
         got = f"shape {shape}" if shape else f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""z-scores of rows under a fitted model: quantile residuals, for every likelihood."""
+"""z-scores of rows under a fitted model: quantile residuals Φ⁻¹(F(y | x)), for every likelihood."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ def z_scores(
     Y_metadata: Metadata = None,
     rng: Seed = 0,
 ) -> Array:
-    """Φ⁻¹(F(y | x)) of each row, (n,); None takes the data of the fit.
+    """The z-score, or quantile residual, Φ⁻¹(F(y | x)) of each row under a fitted model, (n,).
 
-    Randomised for counts, atoms and censored rows, by `rng`; see `metrics.quantile_residuals`.
+    Without X and Y the rows are those of the fit. For counts, atoms and censored rows F(y) is drawn
+    at random from the values that it may have, by `rng`; see `metrics.quantile_residuals`.
     """
     if (X is None) != (Y is None):
         raise InputError("give both inputs and targets, or neither for the data of the fit.")

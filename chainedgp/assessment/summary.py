@@ -1,4 +1,4 @@
-"""`m.summary()`: the parameters of a model as a table."""
+"""The table that `m.summary()` prints: each parameter with its value, constraint and prior."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..parameters.paramz_model import ParamzModel
 
 
 def summary(parameters: ParamzModel, left_out: Sequence[Param], title: Mapping[str, str]) -> Table:
-    """The parameters as a table, a row for each entry; see `ChainedGP.summary`.
+    """List the parameters of a model as a table, a row for each entry; see `ChainedGP.summary`.
 
-    left_out : leaves that are not listed. title : lines above the table.
+    left_out : leaves that are not listed. title : headings and values printed above the table.
     """
     large = [id(leaf) for leaf in left_out]
     index: list[str] = []
@@ -32,7 +32,7 @@ def summary(parameters: ParamzModel, left_out: Sequence[Param], title: Mapping[s
                 words[entries] = str(constraint).strip()
         named = leaf.entry_names() if isinstance(leaf, InputParam) else None
         entries = named or range(leaf.size)
-        # A kernel that reads one of several columns says which.
+        # Where X has several columns, the entry of a kernel names the column that the kernel reads.
         several = named is not None and len(getattr(parameters, "input_names", None) or ()) > 1
         plain = leaf.size == 1 and not several
         index += [name] if plain else [f"{name}[{entry}]" for entry in entries]

@@ -34,20 +34,20 @@ from ..predictive.inputs import column_of, need_rows
 from .kaplan_meier import KaplanMeier
 
 NODES, MANY = {1: 24, 2: 10}, 6
-"""Nodes for each latent in averages over q: for one or two of them, and for more."""
+"""Quadrature nodes per latent in averages over q: with one latent, with two, and with more."""
 STEPS = 60
-"""Curves of rows that enter late are made of so many even steps of time, and those asked for."""
+"""Curves of groups with late entries are built in this many even steps of time, besides `times`."""
 MOST_ROWS = 1000
-"""The band of a group's mean curve comes from so many of its rows, evenly taken."""
+"""The band of a group's mean curve comes from at most this many of its rows, evenly taken."""
 FEW_VALUES = 4
-"""An input of at most so many values has a group for each; others are cut at quantiles."""
+"""An input with at most this many values has a group for each; others are cut at quantiles."""
 TERTILES = 3
-"""So many groups of about equal size an input, or the predicted risk, is cut into."""
-RISK = "risk"
+"""An input, or the predicted risk, is cut into this many groups of about equal size."""
+RISK = "risk"  # by="risk" forms groups of rows by their predicted risk.
 
 
 class SurvivalCheck(NamedTuple):
-    """Observed and predicted survival of G groups at k times.
+    """Observed (Kaplan–Meier) and predicted survival of G groups of rows at k times.
 
     times : (k,). groups : G names. observed : G `KaplanMeier` estimates.
     predicted : (G, k) curves that the model expects of the rows of each group.
@@ -111,7 +111,7 @@ def survival_calibration(
     groups: int = 10,
     level: float = 0.95,
 ) -> Table:
-    """Predicted against observed risk of an event up to a time t, in groups of like predicted risk.
+    """Predicted against observed risk of an event up to time t, in groups of like predicted risk.
 
     The rows are sorted by 1 − S_i(t) and cut into groups of equal size. The observed risk of a
     group is 1 − Kaplan–Meier at t, with its confidence interval; NaN where t is after the last time
@@ -158,7 +158,7 @@ def survival_calibration(
 
 
 def _rows(model: FittedModel, X: Data | None, Y: Data | None, Y_metadata: Metadata) -> Rows:
-    """The rows to look at, checked; those of the model where none are given."""
+    """Check the rows whose survival is compared with that predicted; default: the model's own."""
     likelihood = model.likelihood
     if not likelihood.event_times:
         raise InputError(
@@ -198,7 +198,7 @@ def _times(y: Array, times: Data | None) -> Array:
 def _groups(
     model: FittedModel, rows: Rows, predictive: Predictive, by: int | str | Data | None
 ) -> tuple[tuple[str, ...], Indices]:
-    """Names of the groups, and which of them each row is in, (n,)."""
+    """Names of the groups whose survival is compared, and the group of each row, (n,)."""
     n, inputs = rows.num_rows, list(model.input_names or [])
     if by is None:
         return ("all rows",), np.zeros(n, dtype=np.intp)
@@ -229,9 +229,9 @@ def _groups(
 def _cut(
     values: Array, read: Column, name: str, words: Sequence[str] | None = None
 ) -> tuple[tuple[str, ...], Indices]:
-    """Groups by the values themselves where they are few, or levels; else by thirds.
+    """Form groups of rows for survival curves: one for each value or level if few, else thirds.
 
-    read : how the column was read, which says how its values are shown.
+    read : how the column was read from the data; it prints the values. words : names of the thirds.
     """
     found, member = np.unique(values, return_inverse=True)
     if words is None and (len(found) <= FEW_VALUES or isinstance(read, Category)):
@@ -257,9 +257,9 @@ def _kaplan_meier(rows: Rows) -> KaplanMeier:
 
 
 class _Latents:
-    """S(t | f) of n rows at K values of the latents f of each: averages by weights, or draws.
+    """Survival S(t | f) of n rows at K values of their latents f: quadrature nodes of q, or draws.
 
-    latents : (K, n) each. weights : (K,), by which values are averaged; None keeps them as draws.
+    latents : (K, n) each. weights : (K,) by which S is averaged over f; None keeps all K draws.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class _Latents:
 
     @classmethod
     def nodes(cls, predictive: Predictive) -> _Latents:
-        """Quadrature nodes of q(f) at every row: averages are right to about 1e-5."""
+        """Quadrature nodes of q(f) at every row: averages of S(t | f) are right to about 1e-5."""
         event = predictive._event
         rule = quadrature.rule_for(event.dim, NODES.get(event.dim, MANY))
         shape = (event.dim, *rule.weights.shape)
@@ -300,7 +300,7 @@ def _curve(
     size: int,
     rng: Seed,
 ) -> list[Array]:
-    """The expected curve at the times, (k,), and with bands its lower and upper ends."""
+    """A group's predicted survival curve at the times, (k,), and with bands its two ends."""
     predictive = model.predictive(rows.X, of_event(rows.metadata))
     estimate = _expected(_Latents.nodes(predictive), rows, times)[0]
     if bands is None:
@@ -313,12 +313,12 @@ def _curve(
     draws = model._predictor().latent_draws(some.X, size, generator)  # (n, b, size)
     predictive = model.predictive(some.X, of_event(some.metadata))
     curves = _expected(_Latents(predictive, tuple(np.moveaxis(draws, 0, 2)), None), some, times)
-    offset = estimate - curves.mean(0)  # Few rows and draws stand for all of them.
+    offset = estimate - curves.mean(0)  # The band is centred at the estimate of all rows.
     return [estimate, *np.clip(np.quantile(curves, levels, axis=0) + offset, 0.0, 1.0)]
 
 
 def _expected(latents: _Latents, rows: Rows, times: Array) -> Array:
-    """S̄ at the times: (1, k), or (K, k) of draws."""
+    """Predicted survival S̄ of a group of rows at the times: (1, k), or (K, k) of draws."""
     weights = np.ones(rows.num_rows) if rows.weights is None else np.asarray(rows.weights)
     entry = np.maximum(rows.metadata.get("entry", np.zeros(rows.num_rows)), 0.0)
     if not entry.any():

@@ -1,1 +1,1 @@
-"""The rows of a model and everything a user hands over: checked, named and read from frames."""
+"""Data: the rows of a model and all that a user hands over, checked, named and read from frames."""

@@ -1,4 +1,4 @@
-"""Scalar arguments and choices: every error names the argument, what came and the remedy."""
+"""Checks of arguments that are numbers or choices: every error names the argument and what came."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Number = int | float | np.integer | np.floating
 
 
 def one_of(value: Choice, allowed: Collection[Choice], name: str) -> Choice:
-    """`value` if it is one of `allowed`, else an error that lists them."""
+    """Check an argument that must be one of the allowed choices; the error lists them."""
     if value not in allowed:
         listed = ", ".join(repr(a) for a in allowed)
         raise InputError(f"{name} must be one of {listed}; got {value!r}.")
@@ -25,28 +25,28 @@ def one_of(value: Choice, allowed: Collection[Choice], name: str) -> Choice:
 
 
 def positive_int(value: object, name: str) -> int:
-    """`value` as an int ≥ 1."""
+    """Check an argument that must be an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise InputError(f"{name} must be an integer of at least 1; got {value!r}.")
     return int(value)
 
 
 def positive_float(value: object, name: str) -> float:
-    """`value` as a positive finite float."""
+    """Check an argument that must be a positive finite number."""
     if isinstance(value, bool) or not (isinstance(value, Number) and 0.0 < value < np.inf):
         raise InputError(f"{name} must be a positive number; got {value!r}.")
     return float(value)
 
 
 def fraction(value: object, name: str) -> float:
-    """`value` as a float strictly between 0 and 1."""
+    """Check an argument that must be a float strictly between 0 and 1."""
     if not (isinstance(value, float | np.floating) and 0.0 < value < 1.0):
         raise InputError(f"{name} must be strictly between 0 and 1; got {value!r}.")
     return float(value)
 
 
 def as_fractions(values: object, name: str) -> Array:
-    """A number or numbers strictly between 0 and 1, as they came or (k,)."""
+    """Check an argument of numbers strictly between 0 and 1: a scalar array or (k,)."""
     fractions = _numbers(values)
     if fractions.ndim > 1 or not (fractions.size and np.all((fractions > 0) & (fractions < 1))):
         raise InputError(
@@ -57,7 +57,7 @@ def as_fractions(values: object, name: str) -> Array:
 
 
 def as_percent(values: object, name: str) -> Array:
-    """Percentages strictly between 0 and 100 as fractions, (k,); warns if all are below 1."""
+    """Check an argument of percentages; returns fractions (k,) and warns if all were below 1."""
     percent = np.atleast_1d(_numbers(values))
     inside = (percent > 0.0) & (percent < 100.0)
     if percent.ndim != 1 or not (percent.size and inside.all()):
@@ -74,7 +74,7 @@ def as_percent(values: object, name: str) -> Array:
 
 
 def as_name(name: object) -> str:
-    """A name that paramz and regular expressions can work with."""
+    """Check a name given by the user: paramz and regular expressions need an ASCII identifier."""
     if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
         raise InputError(
             f"name must be an ASCII identifier (letters, digits, underscores); got {name!r}."
@@ -83,7 +83,7 @@ def as_name(name: object) -> str:
 
 
 def as_generator(rng: Seed) -> np.random.Generator:
-    """A numpy Generator from an int, a Generator or None (fresh entropy)."""
+    """Turn the argument `rng` (int, Generator or None for fresh entropy) into a numpy Generator."""
     if isinstance(rng, int | np.integer) and rng < 0:
         raise InputError(f"rng must not be negative where it is an int; got {rng}.")
     if rng is None or isinstance(rng, int | np.integer | np.random.Generator):
@@ -92,7 +92,7 @@ def as_generator(rng: Seed) -> np.random.Generator:
 
 
 def thread_count(num_threads: int | None) -> int:
-    """Threads by argument, by CHAINEDGP_NUM_THREADS, or one for each core we may use."""
+    """Number of threads: the argument, else CHAINEDGP_NUM_THREADS, else one per usable core."""
     if num_threads is not None:
         return positive_int(num_threads, "num_threads")
     setting = os.environ.get("CHAINEDGP_NUM_THREADS")
@@ -106,7 +106,7 @@ def thread_count(num_threads: int | None) -> int:
 
 
 def _numbers(values: object) -> Array:
-    """An array of floats; an empty one where the values are no numbers."""
+    """Turn an argument into an array of floats; an empty array if it holds no numbers."""
     try:
         return np.array(values, dtype=float)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""How one column of a table is read: what all kinds of columns have in common."""
+"""How one column of a data frame is read: the base class of all kinds of columns."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .types import Data
 
 @dataclass(frozen=True)
 class Column:
-    """How one column is read: as the float64 array that a model sees.
+    """How one column of a data frame is read, as the float64 array that a model sees.
 
-    name : of the column in the frame.
+    name : the name of the column in the frame.
     """
 
     name: str
@@ -25,47 +25,47 @@ class Column:
 
     @property
     def words(self) -> str:
-        """How it was read, for people."""
+        """Say in words how the column is read."""
         return self.kind
 
     def read(self, column: Data, owner: str) -> Array:
-        """Values (n,) of a column, NaN where one is missing.
+        """Read a column of a data frame as numbers (n,), NaN where a value is missing.
 
-        owner : what a message calls the frame.
+        owner : the name of the frame in error messages.
         """
         if holds_nothing(column):
             return np.full(len(np.asarray(column)), np.nan)
         return self._read(column, owner)
 
     def _read(self, column: Data, owner: str) -> Array:
-        """Values (n,) of a column that has one or more."""
+        """Read a column of a data frame that has at least one value, as numbers (n,)."""
         raise NotImplementedError
 
     def check(self, values: Array, owner: str) -> None:
-        """Raise InputError where numbers (n,) that were given by an array cannot be this column."""
+        """Raise InputError if numbers (n,) of an array cannot be values of this column."""
 
     def number(self, value: object) -> float:
-        """One value of a user's as the number that a model sees."""
+        """Read one value of a column, as a user gives it, as the number that a model sees."""
         if is_missing(value):
             raise InputError(f"the value of column {self.name!r} is missing; got {value!r}.")
         return self._number(value)
 
     def _number(self, value: Any) -> float:
-        """One value that is there."""
+        """Read one value of a column that is not missing as a number."""
         column = np.empty(1, dtype=object)
         column[0] = value
         return float(self.read(column, "the value")[0])
 
     def shown(self, value: float) -> str:
-        """A number that a model sees, in the words of the table."""
+        """Print a number that a model sees as the data frame shows that value."""
         return f"{value:.3g}"
 
     def back(self, values: Array) -> np.ndarray:
-        """Numbers (n,) that a model sees as the table had them."""
+        """Turn numbers (n,) that a model sees back into the values of the data frame."""
         return values
 
     def period(self, value: object) -> float:
-        """The length of a season in the unit of the column."""
+        """Read the length of a season in the unit of the column."""
         number = value if isinstance(value, int | float | np.number) else np.nan
         if isinstance(value, bool) or not 0.0 < float(number) < np.inf:
             raise InputError(
@@ -75,13 +75,13 @@ class Column:
         return float(number)
 
     def stored(self) -> dict[str, object]:
-        """What a file keeps of it, by `from_stored` made into the same again."""
+        """The fields that a file keeps of how the column is read; `column_from` reads them."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         return {"kind": self.kind, **own}
 
 
 def no_seasons(column: Column, what: str) -> InputError:
-    """The error for a season of a column that has no order in time."""
+    """The error for a season of a data column that has no order in time."""
     return InputError(
         f"periodic names {column.name!r}, which {what}; expected a column of numbers or dates."
     )

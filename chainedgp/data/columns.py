@@ -1,4 +1,4 @@
-"""How the columns of a data frame are read as inputs: numbers, booleans, categories, dates.
+"""How all columns of a data frame are read as inputs: numbers, booleans, categories, dates.
 
 A model keeps how it read each column, so that frames to predict at are read in the same way, and
 so that axes and messages show levels and dates, not codes and numbers of days.
@@ -39,21 +39,21 @@ from .reading import (
 )
 from .types import Data
 
-# Text that differs in more than half of the rows, and has more than so many levels, is no category.
+# Text is refused as a category if it has more levels than this, and more than half the rows.
 FEW_LEVELS = 20
 
 
 @dataclass(frozen=True)
 class Columns:
-    """How all columns of a frame are read, in the order in which a model has them."""
+    """How all columns of a data frame are read, in the order in which a model has them."""
 
     each: tuple[Column, ...]
 
     @classmethod
     def of(cls, X: object, name: str = "X", unseen: str = "raise") -> Columns | None:
-        """How a frame of pandas, polars or the like is to be read; None where all are numbers.
+        """Find how a frame of pandas, polars or the like is to be read; None if all are numbers.
 
-        None too for arrays, lazy frames and Dask collections, which other checks are for.
+        Arrays, lazy frames and Dask collections give None too: other checks are for them.
         """
         names = column_names(X)
         if hasattr(X, "collect") or hasattr(X, "__dask_graph__"):
@@ -75,7 +75,7 @@ class Columns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns."""
+        """The names of the data's columns."""
         return tuple(column.name for column in self.each)
 
     def __len__(self) -> int:
@@ -86,57 +86,57 @@ class Columns:
 
     @property
     def levels(self) -> list[tuple[str, ...]]:
-        """The levels of each column, none where it is no category."""
+        """The levels of each column, an empty tuple if it is no category."""
         return [c.levels if isinstance(c, Category) else () for c in self.each]
 
     @property
     def unordered(self) -> list[int]:
-        """Numbers of the columns that are categories without an order."""
+        """Indices of the columns that are categories without an order."""
         return [d for d, c in enumerate(self.each) if isinstance(c, Category) and not c.ordered]
 
     @property
     def ordered(self) -> list[int]:
-        """Numbers of the columns that are ordered categories."""
+        """Indices of the columns that are ordered categories."""
         return [d for d, c in enumerate(self.each) if isinstance(c, Category) and c.ordered]
 
     def renamed(self, names: Iterable[str]) -> Columns:
-        """The same columns under other names."""
+        """The description of the same columns under other names."""
         pairs = zip(self.each, names, strict=True)
         return Columns(tuple(replace(column, name=str(name)) for column, name in pairs))
 
     def with_unseen(self, unseen: str) -> Columns:
-        """The same columns, with another word on levels that the model has not seen."""
+        """The same columns with another rule for category levels that the model has not seen."""
         return Columns(
             tuple(replace(c, unseen=unseen) if isinstance(c, Category) else c for c in self.each)
         )
 
     def read(self, X: Data, name: str) -> Array:
-        """A frame that has these columns in this order as (n, D), NaN where a value is missing."""
+        """Read a data frame with these columns in this order as (n, D), NaN for what is missing."""
         frame: Any = X
         parts = [column.read(frame[column.name], name) for column in self.each]
         return np.stack(parts, axis=1)
 
     def check(self, X: Array, name: str) -> None:
-        """Raise InputError where an array (n, D) has no such columns."""
+        """Raise InputError if the numbers of an array (n, D) cannot be values of these columns."""
         for column, values in zip(self.each, X.T, strict=True):
             column.check(values, name)
 
     def back(self, X: Array) -> dict[str, np.ndarray]:
-        """Columns of an array (n, D) by name, as the table had them."""
+        """Turn an array (n, D) back into columns, by name, with the values of the data frame."""
         return {c.name: c.back(values) for c, values in zip(self.each, X.T, strict=True)}
 
     def stored(self) -> list[dict[str, object]]:
-        """What a file keeps."""
+        """The fields that a file keeps of how the columns are read."""
         return [column.stored() for column in self.each]
 
     @classmethod
     def from_stored(cls, stored: Iterable[Mapping[str, object]]) -> Columns:
-        """The columns that a file describes; ValueError or TypeError where it does not."""
+        """Make the columns that a file describes; ValueError or TypeError if it does not."""
         return cls(tuple(column_from(one) for one in stored))
 
 
 def _column(key: str, column: Any, found: Mapping[str, str], name: str, unseen: str) -> Column:
-    """How a column is read, by what it holds."""
+    """Find how one column of a data frame is to be read, by what it holds."""
     kind = found[key]
     if kind == "boolean":
         return Boolean(key)
@@ -158,7 +158,7 @@ def _column(key: str, column: Any, found: Mapping[str, str], name: str, unseen: 
 
 
 def _way_out(kind: str, key: str, name: str) -> str:
-    """What to do with a column that cannot be read."""
+    """Advice for a column of a data frame that cannot be read."""
     it = f"{name}[{key!r}]"
     if kind == "time of day":
         return (
@@ -172,7 +172,7 @@ def _way_out(kind: str, key: str, name: str) -> str:
 
 
 def _category(key: str, column: Any, kind: str, name: str, unseen: str) -> Category:
-    """The levels of a column of text or categories; what looks like something else is refused."""
+    """Find the levels of a column of text or categories; refuse text that looks like other data."""
     found = labels_of(column)
     values = () if found is None else found.values
     seen = sorted({value for value in values if value is not None})
@@ -185,7 +185,7 @@ def _category(key: str, column: Any, kind: str, name: str, unseen: str) -> Categ
 
 
 def _check_text(key: str, column: Any, seen: list[str], rows: int, name: str) -> None:
-    """Raise InputError where text is more likely dates, numbers or notes than levels."""
+    """Raise InputError if a column's text is more likely dates, numbers or notes than levels."""
     it = f"{name}[{key!r}]"
     levels = f'or make it a category if levels are meant: {it}.astype("category").'
     dates = f"pandas.to_datetime({it}), {it}.str.to_datetime() in polars"
@@ -215,12 +215,12 @@ def _check_text(key: str, column: Any, seen: list[str], rows: int, name: str) ->
 
 
 def _mostly(column: Any, like: Callable[[str], bool]) -> bool:
-    """Whether most entries of a column are no texts, and read like something else than levels."""
+    """Whether at least half of a column's entries are no text but print like dates or numbers."""
     entries = [entry for entry in np.asarray(column).tolist() if not is_missing(entry)]
     odd = [e for e in entries if not isinstance(e, str | bool | np.bool_) and like(str(e))]
     return 2 * len(odd) >= len(entries)
 
 
 def _is_date(value: str) -> bool:
-    """Whether a text is a date."""
+    """Whether a text in a data column reads like a date."""
     return re.fullmatch(r"\d{4}-\d\d-\d\d([T ].*)?", value) is not None

@@ -1,4 +1,4 @@
-"""Data frames of pandas and polars: names of columns, order of rows, and columns of numbers."""
+"""Data frames of pandas and polars: column names, row order, and columns that must be numbers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MOST_NAMED = 5  # Messages name so many words at most.
 
 
 def column_names(X: object) -> tuple[str, ...] | None:
-    """Names of the columns of a data frame, or of a series; None where there are none."""
+    """Names of the columns of a data frame, or of a series; None if they are not all text."""
     if hasattr(X, "collect"):  # It is a lazy frame, which `check_numbers` refuses.
         return None
     if hasattr(X, "columns"):
@@ -50,7 +50,7 @@ def column_names(X: object) -> tuple[str, ...] | None:
 
 
 def as_column_names(names: Iterable[object], columns: int) -> list[str]:
-    """Names for the columns of X, given by the user."""
+    """Check the names that a user gives to the columns of X."""
     listed = [] if isinstance(names, str) else [str(name) for name in names]
     if len(listed) != columns or len(set(listed)) != columns:
         raise InputError(
@@ -61,9 +61,9 @@ def as_column_names(names: Iterable[object], columns: int) -> list[str]:
 
 
 def in_order(X: Data, expected: tuple[str, ...], name: str) -> Data:
-    """A frame with its columns in the order of the model's, by their names; others are an error.
+    """Put the columns of a frame into the order of the model's, by name; others are an error.
 
-    What has no names is left as it is.
+    Data without column names are left as they are.
     """
     found = column_names(X)
     if found is None or found == expected:
@@ -85,12 +85,11 @@ def in_order(X: Data, expected: tuple[str, ...], name: str) -> Data:
 
 
 def check_order(X: object, Y: object, Y_metadata: object, name: str = "Y") -> None:
-    """Raise InputError if a pandas object has the rows of the frame X in another order, or others.
+    """Raise InputError if a pandas object has other rows than the frame X, or in another order.
 
-    An index that shares no label with that of X says nothing about which rows belong together, and
-    is paired by position.
+    If its index shares no label with that of X, the rows are paired by position.
 
-    name : what the caller's own user calls Y, for messages.
+    name : the user's name of Y, for messages.
     """
     index: Any = getattr(X, "index", None)
     if not hasattr(index, "equals"):
@@ -113,9 +112,9 @@ def check_order(X: object, Y: object, Y_metadata: object, name: str = "Y") -> No
 
 
 def check_one_row(X: object, name: str, expected: Iterable[str]) -> None:
-    """Raise InputError for one row that is a dict or a series by the names of columns.
+    """Raise InputError if X is one row, a dict or a series by column names, and no table of rows.
 
-    expected : names of the columns of a model, none where it has none.
+    expected : names of the model's columns; empty if they have none.
     """
     if hasattr(X, "collect"):  # It is a lazy frame, which has an error of its own.
         return
@@ -136,9 +135,9 @@ def check_one_row(X: object, name: str, expected: Iterable[str]) -> None:
 
 
 def check_target(X: object, Y: object, names: tuple[str, str] = ("X", "Y")) -> None:
-    """Raise InputError where a frame has the target, by its name and its values, as an input.
+    """Raise InputError if the frame of inputs has the target, by name and values, as a column.
 
-    names : what the caller's own user calls X and Y.
+    names : the user's names of X and Y, for messages.
     """
     target = (column_names(Y) or (None,))[0]
     if target is None or target not in (column_names(X) or ()):
@@ -193,7 +192,7 @@ def _time_as_number(column: Any, it: str) -> str:
 
 
 def check_numbers(value: object, name: str, remedy: str) -> None:
-    """No column of a data frame, or series, may hold what numpy would turn into numbers unasked."""
+    """Raise InputError if data hold text, categories or dates, which numpy would make numbers."""
     if hasattr(value, "collect"):
         raise InputError(f"{name} is a {type(value).__name__}, not read yet: {name}.collect().")
     frame: Any = value
@@ -242,15 +241,15 @@ def check_numbers(value: object, name: str, remedy: str) -> None:
 
 
 def frame_rows(X: Data, rows: Array | Indices) -> Data:
-    """Rows of an array or a data frame by their numbers; a frame stays one of its library."""
+    """Select rows of an array or a data frame by their indices; a frame stays a frame."""
     table: Any = X
     return table.iloc[rows] if hasattr(table, "iloc") else table[rows]
 
 
 def frame_like(X: object, columns: Mapping[str, np.ndarray]) -> Frame:
-    """Columns as a frame of the library of X, a data frame or series; else of pandas.
+    """Make a data frame of the library that X, a frame or series, is of, or else of pandas.
 
-    The index of X is kept, in libraries whose frames have one.
+    columns : name -> (n,). The index of X is kept, in libraries whose frames have one.
     """
     library: Any = sys.modules.get(type(X).__module__.partition(".")[0])
     index = getattr(X, "index", None)

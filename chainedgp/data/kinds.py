@@ -1,4 +1,4 @@
-"""The kinds of columns that inputs are read from: numbers, truth values, categories, dates."""
+"""Kinds of columns in a data frame: numbers, truth values and categories; dates are in `times`."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from .times import Date, Duration
 from .types import Data
 
 WHOLE, NUMBER = r"[-+]?\d+", r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
-"""How numbers look among levels."""
-SET_UNSEEN = 'set m.unseen = "prior"'  # Messages say so; an estimator has words of its own.
-MOST_NAMED = 8  # Messages name so many levels at most.
+"""Patterns of levels, as text, that are whole numbers and numbers."""
+SET_UNSEEN = 'set m.unseen = "prior"'  # Error messages say this; estimators replace it by theirs.
+MOST_NAMED = 8  # Error messages name at most this many levels.
 
 
 @dataclass(frozen=True)
 class Number(Column):
-    """A column of numbers, taken as they are."""
+    """How a column of numbers is read from a data frame: as it is."""
 
     kind: ClassVar[str] = "number"
 
     def _read(self, column: Data, owner: str) -> Array:
-        """Values (n,) of a column of numbers."""
+        """Read a column of numbers, (n,)."""
         what = kind_of(column)
         if what not in ("number", "boolean"):
             known = what in ("text", "category", "date", "duration")
@@ -43,17 +43,17 @@ class Number(Column):
 
 @dataclass(frozen=True)
 class Boolean(Column):
-    """A column of truth values: 0 for False and 1 for True."""
+    """How a column of truth values is read from a data frame: 0 for False and 1 for True."""
 
     kind: ClassVar[str] = "boolean"
 
     @property
     def words(self) -> str:
-        """How it was read, for people."""
+        """Say in words how the column of truth values is read."""
         return "boolean: 0 is False, 1 is True"
 
     def _read(self, column: Data, owner: str) -> Array:
-        """0 and 1 (n,) of a column of truth values, or of numbers 0 and 1."""
+        """Read a column of truth values, or of numbers 0 and 1, as 0 and 1, (n,)."""
         if kind_of(column) not in ("number", "boolean"):
             raise InputError(
                 f"column {self.name!r} of {owner} is a {kind_of(column)}; the model was built with "
@@ -64,7 +64,7 @@ class Boolean(Column):
         return values
 
     def check(self, values: Array, owner: str) -> None:
-        """Only 0 and 1 are truth values."""
+        """Raise InputError if a column of truth values has numbers other than 0 and 1."""
         bad = values[~(np.isnan(values) | np.isin(values, (0.0, 1.0)))]
         if bad.size:
             raise InputError(
@@ -73,25 +73,26 @@ class Boolean(Column):
             )
 
     def shown(self, value: float) -> str:
-        """Truth values as such."""
+        """Print 0 as False and 1 as True."""
         return {0.0: "False", 1.0: "True"}.get(float(value), f"{value:.3g}")
 
     def back(self, values: Array) -> np.ndarray:
-        """Truth values, where all are."""
+        """Turn numbers of the model back into truth values, if all are 0 or 1."""
         return values.astype(bool) if np.isin(values, (0.0, 1.0)).all() else values
 
     def period(self, value: object) -> float:
-        """Truth values have no seasons."""
+        """Raise InputError: a column of truth values has no seasons."""
         raise no_seasons(self, "has truth values")
 
 
 @dataclass(frozen=True)
 class Category(Column):
-    """A column of text or categories: codes 0, 1, 2, … of its levels.
+    """How a column of text or categories is read: as codes 0, 1, 2, … of its levels.
 
-    levels : in the order of their codes. ordered : whether that is an order of the levels.
-    unseen : "raise", or "prior" to give levels that the model has not seen codes of their own;
-        "never" where rows of a fit are read, whose levels have to keep their codes.
+    levels : the levels, the k-th with code k. ordered : whether that order has a meaning.
+    unseen : what to do with levels that the model has not seen. "raise" makes them an error, with
+        a hint at "prior", which gives them codes of their own; "never" makes them an error where
+        the rows of a fit are read, because a fit knows only its own levels.
     """
 
     levels: tuple[str, ...]
@@ -101,7 +102,7 @@ class Category(Column):
 
     @property
     def words(self) -> str:
-        """How it was read, for people."""
+        """Say in words how the column of categories is read."""
         if self.ordered:
             return f"ordered category: {' < '.join(_short(self.levels))}"
         known = f"category of {len(self.levels)} levels: {', '.join(_short(self.levels))}"
@@ -110,7 +111,7 @@ class Category(Column):
         return f"{known}; others, in an array codes from {len(self.levels)} on, are new levels"
 
     def _read(self, column: Data, owner: str) -> Array:
-        """Codes (n,) of the labels in a column, NaN where one is missing."""
+        """Read the labels in a column of categories as codes (n,), NaN where one is missing."""
         found = labels_of(column)
         values = self._labels(column, owner) if found is None else found.values
         codes: dict[str | None, float] = {None: np.nan}
@@ -126,11 +127,11 @@ class Category(Column):
 
     @property
     def _codes(self) -> list[tuple[str, float]]:
-        """The levels and their codes."""
+        """The levels of the category and their codes."""
         return [(level, float(k)) for k, level in enumerate(self.levels)]
 
     def _labels(self, column: Data, owner: str) -> list[str | None]:
-        """Levels that were given as numbers or truth values.
+        """Read levels of a category that were given as numbers or truth values.
 
         Other numbers are levels that the model has not seen only where its levels are numbers too.
         """
@@ -150,7 +151,7 @@ class Category(Column):
         return labels
 
     def _refuse(self, values: Sequence[str | None], unknown: Sequence[Any], owner: str) -> None:
-        """Raise InputError for levels that the model does not know."""
+        """Raise InputError for levels of a category that the model does not know."""
         first = list(values).index(unknown[0])
         ways = "Give one of these"
         if self.unseen == "never":
@@ -171,7 +172,7 @@ class Category(Column):
         )
 
     def check(self, values: Array, owner: str) -> None:
-        """Codes are whole numbers below the number of levels."""
+        """Raise InputError if an array has numbers that are not codes of this category's levels."""
         bad = ((values != np.rint(values)) & ~np.isnan(values)) | np.isinf(values) | (values < 0)
         if self.unseen != "prior" or self.ordered:
             bad |= values >= len(self.levels)
@@ -188,7 +189,7 @@ class Category(Column):
             )
 
     def _number(self, value: Any) -> float:
-        """The code of a level; a number that is no level is taken for a code."""
+        """The code of one level; a number that is no level is taken for a code itself."""
         levels = {*self.levels, *map(_short_number, self.levels)}
         number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         if number and str(value) not in levels and label_of(value) not in levels:
@@ -198,16 +199,16 @@ class Category(Column):
         return super()._number(value)
 
     def shown(self, value: float) -> str:
-        """The level of a code."""
+        """Print a code as the level that it stands for."""
         code = int(np.rint(value))
         return self.levels[code] if 0 <= code < len(self.levels) else f"code {code}"
 
     def back(self, values: Array) -> np.ndarray:
-        """The levels of codes."""
+        """Turn codes of the model back into levels."""
         return np.array([self.shown(value) for value in values], dtype=object)
 
     def period(self, value: object) -> float:
-        """Categories have no seasons."""
+        """Raise InputError: a column of categories has no seasons."""
         raise no_seasons(self, "is a category")
 
 
@@ -217,7 +218,7 @@ KINDS: dict[str, type[Column]] = {
 
 
 def column_from(stored: Mapping[str, object]) -> Column:
-    """One column of a file, whose fields have the types that they must have."""
+    """Make the description of one column that a file holds, and check the types of its fields."""
     known: dict[str, Any] = {**stored}
     cls = KINDS[known.pop("kind")]
     if "levels" in known:
@@ -239,11 +240,11 @@ def column_from(stored: Mapping[str, object]) -> Column:
 
 
 def _short_number(level: str) -> str:
-    """A level that is a whole number with a decimal, 1.0, without: both are the same level."""
+    """Write a level that is a whole number with a decimal, 1.0, as 1: both are the same level."""
     return level[:-2] if level.endswith(".0") and re.fullmatch(WHOLE, level[:-2]) else level
 
 
 def _short(names: Sequence[Any]) -> list[str]:
-    """So many names as a message may have."""
+    """The first few names of levels for an error message, and how many more there are."""
     shown = [str(name) for name in names[:MOST_NAMED]]
     return [*shown, f"and {len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else shown

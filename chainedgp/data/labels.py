@@ -1,4 +1,4 @@
-"""Labels of classes, as text or categories: names in order, and targets as codes 0, 1, 2, …"""
+"""Labels of classes, as text or categories: class names in order, targets as codes 0, 1, 2, …"""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..linalg import Array
 from .reading import is_missing
 from .types import Data
 
-MOST_NAMED = 8  # Messages name so many classes at most.
+MOST_NAMED = 8  # Error messages name at most this many classes.
 
 
 class Labels(NamedTuple):
-    """Labels as text, None where one is missing; their categories in order, where these are told.
+    """Class labels as text, None where one is missing, and their categories in order, if told.
 
-    ordered : whether the categories are an order of the classes, and not only a list of them.
+    ordered : whether the order of the categories has a meaning, from the lowest to the highest.
     """
 
     values: list[str | None]
@@ -28,12 +28,12 @@ class Labels(NamedTuple):
 def class_names_of(
     Y: Data, num_classes: int | None, in_order: bool, owner: str, name: str = "Y"
 ) -> tuple[str, ...] | None:
-    """Names of the classes, the k-th that of code k; None where Y has numbers, or no classes.
+    """Names of the classes in targets, the k-th of code k; None if Y has numbers or is no class.
 
     Categories come in their own order, text is sorted.
 
-    num_classes : how many the likelihood has; None where its targets are no classes.
-    in_order : whether the likelihood needs classes in an order, which sorted text has not.
+    num_classes : number of classes of the likelihood; None if its targets are no classes.
+    in_order : whether the likelihood needs ordered classes, which sorted text is not.
     owner : the likelihood's name, for messages.
     """
     labels = None if num_classes is None else labels_of(Y)
@@ -59,9 +59,9 @@ def class_names_of(
 
 
 def coded(Y: Data, names: tuple[str, ...] | None, name: str) -> Data:
-    """Labels as codes (n,), NaN where one is missing; Y itself where it holds numbers.
+    """Turn class labels into codes (n,), NaN where one is missing; Y itself if it holds numbers.
 
-    names : of the classes; None where labels have no meaning, and are left to other checks.
+    names : names of the classes; None if targets are no classes: labels are left to other checks.
     """
     labels = None if names is None else labels_of(Y)
     if names is None or labels is None:
@@ -78,15 +78,15 @@ def coded(Y: Data, names: tuple[str, ...] | None, name: str) -> Data:
 
 
 def _listed(names: tuple[str, ...] | list[str]) -> str:
-    """Some names for a message."""
+    """Print the first few class names, for an error message."""
     dots = ", …" if len(names) > MOST_NAMED else ""
     return ", ".join(repr(label) for label in names[:MOST_NAMED]) + dots
 
 
 def labels_of(Y: Data) -> Labels | None:
-    """The labels in Y: text or categories in a list, an array, a series or a frame of one column.
+    """Find class labels, text or categories, in a list, array, series or frame of one column.
 
-    None for anything else, among it what is not read yet (Dask arrays, lazy frames).
+    None for anything else, also for data that are not read yet (Dask arrays, lazy frames).
     """
     column: Any = Y
     if isinstance(column, np.memmap) or hasattr(column, "__dask_graph__"):

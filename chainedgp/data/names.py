@@ -1,4 +1,4 @@
-"""Names of arguments: one that is nearly right, or another library's, is answered with ours."""
+"""Names of arguments: a misspelt one, or another library's, gets an error with the right name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from ..errors import ArgumentError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-# What others, or habit, call the arguments here. The first that a function has is meant.
+# Other libraries' or habitual names of arguments, in lower case, with the names that they have
+# here: the first of these that the called function has is meant.
 SYNONYMS = {
     "alpha": ("nu", "shape"),
     "ard": ("ARD",),
@@ -84,7 +85,7 @@ OF_MODELS = {
     "training_loss": "objective_function()",
     "trainable_parameters": "summary()",
 }
-"""What other libraries call what a model has under another name."""
+"""Names that other libraries have for attributes and methods of a model, with those of here."""
 OF_PREDICTIVES = {
     "density": "pdf(y)",
     "draw": "sample(size)",
@@ -131,7 +132,7 @@ KEYS = {"censoring": "censored", "sample_weight": "weights"}
 
 
 def meant(name: str, known: Collection[str]) -> str | None:
-    """The one of the known names that `name` stands for; None where nothing is near."""
+    """The known argument name that a wrong name stands for; None if no name is near."""
     same = [own for own in known if own.lower() == name.lower()]
     others = [own for own in SYNONYMS.get(name.lower(), ()) if own in known]
     near = get_close_matches(name, list(known), n=1, cutoff=0.7)
@@ -139,7 +140,7 @@ def meant(name: str, known: Collection[str]) -> str | None:
 
 
 def checks_names(function: Function) -> Function:
-    """Decorate a function or constructor: an unknown keyword is an error with the right name."""
+    """Decorate a function so that an unknown keyword argument is an error with the right name."""
     signature = inspect.signature(function)
     known = [name for name in signature.parameters if name != "self"]
 
@@ -156,7 +157,7 @@ def checks_names(function: Function) -> Function:
 
 
 def _message(owner: str, name: str, known: list[str]) -> str:
-    """What to write in the place of an unknown name."""
+    """The error for an unknown argument name: what to write in its place."""
     found = meant(name, known)
     if name in ELSEWHERE and "Xnew" in known:
         return f"{owner} has no argument {name!r}: {ELSEWHERE[name]}."

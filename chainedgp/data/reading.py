@@ -1,4 +1,4 @@
-"""What a column of a data frame holds, and its numbers: truth values, dates and durations."""
+"""What one column of a data frame holds, and how its truth values and dates become numbers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..linalg import Array
 from .types import Data
 
 SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
-"""Units of dates and durations."""
-UNITS_SPANNED = 3.0  # The data span so many units at least; smaller ones are taken for less.
+"""Units in which dates and durations are read, in seconds."""
+UNITS_SPANNED = 3.0  # Dates are read in the largest unit of which the data span at least this many.
 
 
 def kind_of(column: Data) -> str:
-    """What a column holds: "number", "boolean", "category", "text", "date" or "duration".
+    """What a data column holds: "number", "boolean", "category", "text", "date" or "duration".
 
-    What is none of these has a name for messages: "time of day", "complex number", "mixture".
+    Other kinds, which are refused, have a name for messages: "time of day", "mixture of …".
     """
     kind = str(getattr(column, "dtype", "")).lower()
     if kind.startswith(("categor", "enum")):
@@ -33,7 +33,7 @@ def kind_of(column: Data) -> str:
         return "duration"
     if kind.startswith(("datetime", "date", "period")):
         return "date"
-    if kind == "time":  # That is how polars calls it.
+    if kind == "time":  # That is the dtype of polars for times of day.
         return "time of day"
     held = np.asarray(column)
     kinds = {"b": "boolean", "M": "date", "m": "duration", "U": "text", "T": "text"}
@@ -43,7 +43,7 @@ def kind_of(column: Data) -> str:
 
 
 def _kind_of_entries(present: list[object]) -> str:
-    """What Python objects in a column are, None and the like left out."""
+    """What kind of data the Python objects in a column are; missing entries are left out before."""
     if any(isinstance(entry, str) for entry in present):
         return "text"
     classes = {
@@ -72,7 +72,7 @@ def reads_as_number(value: str) -> bool:
 
 
 def is_missing(entry: object) -> bool:
-    """Whether an entry stands for nothing: None, NaN, NaT, or what pandas writes for it."""
+    """Whether an entry of a data column is missing: None, NaN, NaT, or pandas.NA."""
     if entry is None or type(entry).__name__ in ("NAType", "NaTType"):
         return True
     if isinstance(entry, np.datetime64 | np.timedelta64):
@@ -81,7 +81,7 @@ def is_missing(entry: object) -> bool:
 
 
 def holds_nothing(column: Data) -> bool:
-    """Whether a column has rows, and no value in any: its type then says nothing."""
+    """Whether a data column has rows and all values are missing, so that its type tells nothing."""
     held = np.asarray(column)
     if held.dtype.kind == "f":
         return held.size > 0 and bool(np.isnan(held).all())
@@ -89,7 +89,7 @@ def holds_nothing(column: Data) -> bool:
 
 
 def label_of(value: object) -> str | None:
-    """A level as text: whole numbers have no decimals, None is what is missing."""
+    """Write a level of a category as text: whole numbers without decimals, None if missing."""
     if is_missing(value):
         return None
     whole = isinstance(value, float | np.floating) and float(value).is_integer()
@@ -97,7 +97,7 @@ def label_of(value: object) -> str | None:
 
 
 def floats_in(given: Data) -> Array:
-    """A column of numbers or truth values as float64, NaN where one is missing."""
+    """Read a column of numbers or truth values as float64, NaN where one is missing."""
     column: Any = given
     if hasattr(column, "isna") and hasattr(column, "to_numpy"):  # numpy cannot read pandas.NA.
         return np.asarray(column.to_numpy(dtype=float, na_value=np.nan))
@@ -108,11 +108,11 @@ def floats_in(given: Data) -> Array:
 
 
 def dates_in(given: Data, it: str) -> tuple[np.ndarray, bool]:
-    """Dates (n,) as datetime64, of UTC where they have a time zone, and whether they have.
+    """Read dates (n,) as datetime64, of UTC if they have a time zone, and whether they have one.
 
-    They keep the unit that they have, as a finer one has no room for remote years.
+    Dates keep the unit that they have, because a finer one has no room for remote years.
 
-    it : what a message calls them.
+    it : the name of the column in error messages.
     """
     column: Any = given
     kind = str(getattr(column, "dtype", "")).lower()
@@ -138,9 +138,9 @@ def dates_in(given: Data, it: str) -> tuple[np.ndarray, bool]:
 
 
 def zone_in(given: Data) -> str:
-    """The name of the time zone of dates, "UTC" where they have none, or several.
+    """Find the name of the time zone of a column of dates; "UTC" if they have none, or several.
 
-    A zone that is no place has a name such as "UTC+01:00".
+    A zone given by its difference to UTC has a name such as "UTC+01:00".
     """
     kind: Any = getattr(given, "dtype", None)
     zone = getattr(kind, "tz", None) or getattr(kind, "time_zone", None)  # pandas and polars
@@ -155,7 +155,7 @@ def zone_in(given: Data) -> str:
 
 
 def _zone_name(zone: Any) -> str:
-    """The name of a zone of Python or of pytz."""
+    """The name of a time zone of Python or of pytz."""
     name = getattr(zone, "key", None) or getattr(zone, "zone", None)
     if name:
         return str(name)
@@ -166,7 +166,7 @@ def _zone_name(zone: Any) -> str:
 
 
 def _starts_of(periods: Any) -> np.ndarray:
-    """The first moments of periods of pandas."""
+    """The first moments of a column of pandas periods."""
     try:
         return np.asarray(periods.dt.to_timestamp())
     except ValueError:  # There are none in nanoseconds outside the years 1678 to 2262.
@@ -175,13 +175,13 @@ def _starts_of(periods: Any) -> np.ndarray:
 
 
 def _in_utc(moment: datetime.datetime) -> np.datetime64:
-    """The same moment in UTC, which may be in a year that Python has no dates for."""
+    """Convert a date with a time zone to UTC, even to a year that Python has no dates for."""
     offset = moment.utcoffset() or datetime.timedelta()
     return np.datetime64(moment.replace(tzinfo=None), "us") - np.timedelta64(offset, "us")
 
 
 def durations_in(column: Data) -> np.ndarray:
-    """Durations (n,) as timedelta64, in the unit that they have."""
+    """Read a column of durations (n,) as timedelta64, in the unit that they have."""
     held = np.asarray(column)
     if held.dtype.kind == "O":
         entries = [None if is_missing(entry) else entry for entry in held.tolist()]
@@ -190,7 +190,7 @@ def durations_in(column: Data) -> np.ndarray:
 
 
 def span_of(times: np.ndarray) -> float | None:
-    """The seconds from the first to the last of dates or durations; None where there are none."""
+    """Seconds from the first to the last of dates or durations; None if all are missing."""
     present = times[~np.isnat(times)]
     if not present.size:
         return None
@@ -199,7 +199,7 @@ def span_of(times: np.ndarray) -> float | None:
 
 
 def unit_of(span: float | None) -> str:
-    """The largest unit of which the data span several."""
+    """The largest unit of time of which the data span several."""
     if span is None or span == 0.0:
         return "days"
     fitting = [unit for unit, length in SECONDS.items() if span >= UNITS_SPANNED * length]
@@ -207,10 +207,10 @@ def unit_of(span: float | None) -> str:
 
 
 def since(times: np.ndarray, start: np.datetime64 | np.timedelta64, unit: str) -> Array:
-    """Times (n,) since a start in a unit, NaN where one is missing.
+    """Times (n,) since a start, in a unit, NaN where one is missing.
 
-    start : in whole seconds. Seconds and what is left of them are counted apart: a difference in
-        nanoseconds has no room for more than 292 years.
+    start : in whole seconds. Whole seconds and the rest of each time are subtracted apart, because
+        a difference in nanoseconds has no room for more than 292 years.
     """
     seconds = times.astype(f"{times.dtype.kind}8[s]")
     rest = (times - seconds.astype(times.dtype)) / np.timedelta64(1, "s")

@@ -1,4 +1,4 @@
-"""The rows of a data set: inputs, targets, metadata and weights, read, checked, sliced and joined.
+"""Rows of a data set: inputs, targets, metadata and weights, read, checked, sliced and joined.
 
 Every error names the argument, what came and the remedy.
 """
@@ -38,26 +38,26 @@ EVERY = slice(None)
 Value = TypeVar("Value", float | Array, Array)
 Selection = slice | np.ndarray  # of rows: a slice, row numbers or (n,) booleans
 Expected: TypeAlias = int | tuple[str, ...] | Columns | None
-"""What is known of the columns of X: their number, their names, or how they are read."""
+"""What a model expects of the columns of X: their number, their names, or how they are read."""
 
 
 class TakesRows(Protocol):
-    """What is asked of a likelihood when rows are read; `likelihoods.Likelihood` has all of it."""
+    """What reading rows asks of a likelihood; `likelihoods.Likelihood` has all of it."""
 
     positive_metadata: tuple[str, ...]
     unbounded_metadata: tuple[str, ...]
     class_names: tuple[str, ...] | None
 
     def check_metadata(self, names: Iterable[str]) -> None:
-        """Raise InputError where a name is unknown or a required one is missing."""
+        """Raise InputError if metadata have a name unknown to the likelihood, or lack one."""
 
     def check_rows(self, y: Array, **metadata: Array) -> None:
-        """Raise InputError where targets are outside the support or contradict metadata."""
+        """Raise InputError if targets are outside the support or contradict their metadata."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of a data set; immutable, so that models, shards and batches can share them.
+    """Rows of a data set: inputs, targets, metadata and weights; immutable, so they can be shared.
 
     Parameters
     ----------
@@ -87,12 +87,13 @@ class Rows:
         names: tuple[str, str] = ("X", "Y"),
         weighted: bool = True,
     ) -> Rows:
-        """What a user gave, checked; missing = "drop" leaves out rows without a target or input.
+        """Read and check the rows of a data set as a user gives them.
 
+        missing : "raise" refuses NaN; "drop" leaves out rows without a target or an input.
         columns : how many columns X must have, the names of those that a frame must have, or how
             they are read.
-        names : what the caller's own user calls X and Y, for messages.
-        weighted : False leaves weights out, unread: in predictions they have no meaning.
+        names : the user's names of X and Y, for messages.
+        weighted : False ignores row weights, which have no meaning in predictions.
         """
         check_order(X, Y, Y_metadata, names[1])
         check_target(X, Y, names)
@@ -120,7 +121,7 @@ class Rows:
 
     @classmethod
     def joined(cls, parts: Sequence[Rows]) -> Rows:
-        """The rows of all parts, one after another, in memory; all have the same metadata."""
+        """Join data sets: the rows of all parts, in memory; all must have the same metadata."""
         first = parts[0]
         return cls(
             np.concatenate([part.X for part in parts]),
@@ -133,9 +134,9 @@ class Rows:
         )
 
     def followed_by(self, more: Rows) -> Rows:
-        """These rows and then others, in memory; both must have the same metadata.
+        """Append the rows of another data set, in memory; both must have the same metadata.
 
-        Where one of them has no weights, these are 1.
+        If only one of the two has weights, those of the other are 1.
         """
         mine, theirs = set(self.metadata), set(more.metadata)
         if mine != theirs:
@@ -152,7 +153,7 @@ class Rows:
         return Rows.joined([replace(p, weights=w) for p, w in zip(parts, ones, strict=True)])
 
     def check_weights(self) -> None:
-        """Raise InputError where all weights are 0."""
+        """Raise InputError if all row weights are 0."""
         if self.weights is not None and not bool((self.weights > 0.0).any()):
             raise InputError(
                 "Y_metadata['weights'] are 0 in all rows: nothing is left to fit. Give one row or "
@@ -161,48 +162,49 @@ class Rows:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows n."""
+        """Number n of rows of the data set."""
         return self.X.shape[0]
 
     @property
     def on_disk(self) -> bool:
-        """Whether the inputs are a memmap: whatever has the size of the data belongs on disk."""
+        """Whether the inputs are a memmap: arrays as large as the data then belong on disk."""
         return isinstance(self.X, np.memmap)
 
     @property
     def Y_metadata(self) -> dict[str, Array]:
-        """The metadata as a user gives them, weights among them."""
+        """The metadata of the rows as a user gives them, with the weights among them."""
         return {**self.metadata, **({} if self.weights is None else {WEIGHTS: self.weights})}
 
     @cached_property
     def telling(self) -> tuple[str, ...]:
-        """Names of the metadata that say something of the rows; see `unsaid.telling`."""
+        """Names of the metadata that are not their default in all rows; see `unsaid.telling`."""
         return telling(self.metadata)
 
     def __getitem__(self, rows: Selection) -> Rows:
-        """Some of the rows, by a slice, numbers or booleans; a slice of a memmap is a memmap."""
+        """Some of the data rows, by slice, indices or booleans; a slice of a memmap is a memmap."""
         weights = None if self.weights is None else self.weights[rows]
         names = None if self.names is None else self.names[rows]
         return Rows(self.X[rows], self.y[rows], rows_of(self.metadata, rows), weights, names)
 
     def take(self, rows: Selection) -> Rows:
-        """Some of the rows in memory, inputs and targets as float64."""
+        """Some of the data rows in memory, inputs and targets as float64."""
         some = self[rows]
         return replace(some, X=np.asarray(some.X, dtype=float), y=some.targets())
 
     def thinned(self, most: int) -> Rows:
-        """Every k-th row, with the largest k that leaves `most` rows or more; all of fewer."""
+        """Every k-th data row, with the largest k that leaves `most` rows or more; or all."""
         return self[:: max(1, self.num_rows // most)]
 
     def counted(self, most: int) -> Rows:
-        """Rows as often as their weights say, for what knows no weights; not many more than `most`.
+        """Repeat the data rows as often as their weights say, for methods that take no weights.
 
-        Whole weights that add up to no more count exactly; others up to a tenth of a row.
+        Not many more than `most` rows come back. Whole weights whose sum is at most `most` are
+        counted exactly, others to about a tenth of a row.
         """
         if self.weights is None:
             return self.thinned(most)
         weights = np.asarray(self.weights, dtype=float)
-        if not weights.any():  # Only a sample of rows can be so: a whole data set is refused.
+        if not weights.any():  # Only a sample can have no weight: whole data sets are checked.
             return self.thinned(most)
         whole = bool(np.all(weights == np.round(weights)))
         count = int(min(most, weights.sum() if whole else 10 * np.count_nonzero(weights)))
@@ -211,17 +213,17 @@ class Rows:
         return self[np.minimum(np.searchsorted(ends, middles), self.num_rows - 1)]
 
     def counting(self) -> Rows:
-        """The rows whose weight is not 0; all, if none has one."""
+        """The data rows whose weight is not 0; all rows if none has a positive weight."""
         some = None if self.weights is None else np.asarray(self.weights) > 0.0
         return self if some is None or some.all() or not some.any() else self[some]
 
     def chunks(self, size: int) -> list[slice]:
-        """Slices of `size` rows each, the last perhaps shorter, that together are all rows."""
+        """Slices of `size` data rows each, the last perhaps shorter, that together are all rows."""
         n = self.num_rows
         return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
     def inputs(self, rows: Selection = EVERY) -> Array:
-        """X of some rows in memory: (n, D), contiguous float64."""
+        """Inputs X of some rows in memory: (n, D), contiguous float64."""
         return np.ascontiguousarray(self.X[rows], dtype=float)
 
     def targets(self, rows: Selection = EVERY) -> Array:
@@ -229,12 +231,12 @@ class Rows:
         return np.asarray(self.y[rows], dtype=float)
 
     def keywords(self, rows: Selection = EVERY, /, **parameters: float) -> Keywords:
-        """Keywords of a likelihood's methods at some rows: its parameters and the metadata."""
+        """Keywords of a likelihood's methods at some rows: its parameters and these metadata."""
         return {**parameters, **rows_of(self.metadata, rows)}
 
 
 def rows_of(values: Mapping[str, Value], rows: Selection) -> dict[str, Value]:
-    """Named values with the per-row arrays among them restricted to `rows`; scalars stay."""
+    """Restrict the per-row arrays among named values, such as metadata, to some rows."""
     return {
         key: value if isinstance(value, float | int) or not np.ndim(value) else value[rows]
         for key, value in values.items()
@@ -242,21 +244,21 @@ def rows_of(values: Mapping[str, Value], rows: Selection) -> dict[str, Value]:
 
 
 def is_dask(value: object) -> bool:
-    """Whether a value is a Dask collection: its rows are somewhere else, or nowhere yet."""
+    """Whether data are a Dask collection, whose rows are elsewhere or not computed yet."""
     return hasattr(value, "__dask_graph__")
 
 
 def as_inputs(
     X: Data, name: str = "X", columns: Expected = None, allow_missing: bool = False
 ) -> Array:
-    """X as a finite float (n, D) array: a copy, but a memmap is referenced as it is.
+    """Read the inputs X as a finite float (n, D) array: a copy, but a memmap itself.
 
-    One-dimensional X becomes one column. Data frames are read by value; those of a model with named
-    columns in the order of these.
+    One-dimensional X becomes one column. If the model has named columns, those of a data frame are
+    put into their order.
 
-    columns : how many columns there must be; or their names, which those of a frame must be; or
-        how they are read, where some are no numbers.
-    allow_missing : whether NaN may stand in it; a memmap must not have any.
+    columns : the number of columns that X must have; or the names that those of a frame must have;
+        or how they are read, if some are no numbers.
+    allow_missing : whether X may have NaN; a memmap may not.
     """
     check_one_row(X, name, columns if isinstance(columns, tuple) else getattr(columns, "names", ()))
     names = column_names(X)
@@ -308,7 +310,7 @@ def as_inputs(
 
 
 def as_targets(Y: Data | None, rows: int, name: str = "Y", allow_missing: bool = False) -> Array:
-    """Y as a finite float (n,) array; (n, 1) is accepted, and NaN with `allow_missing`."""
+    """Read targets Y as a finite float (n,) array; (n, 1) is accepted, NaN if `allow_missing`."""
     array = Y if isinstance(Y, np.memmap) else _as_float(Y, name, CLASSES)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -338,7 +340,7 @@ def as_targets(Y: Data | None, rows: int, name: str = "Y", allow_missing: bool =
 def as_metadata(
     metadata: Metadata, likelihood: TakesRows, rows: int, weighted: bool = True
 ) -> tuple[dict[str, Array], Array | None]:
-    """Per-row values as (n,) arrays, and the row weights: None without, or if not `weighted`.
+    """Read Y_metadata as (n,) arrays, and the row weights: None without, or if not `weighted`.
 
     Scalars are repeated. Unknown names, wrong lengths and values that are not finite are errors.
     """
@@ -377,7 +379,7 @@ def as_metadata(
 
 
 def as_row_values(value: Data, name: str, rows: int, unbounded: bool = False) -> Array:
-    """One value per row (n,), a scalar repeated; infinite ones only where `unbounded`."""
+    """Read one value per data row, (n,), a scalar repeated; infinite ones only if `unbounded`."""
     array = _as_float(value, name, BESIDE)
     if array.ndim == 0:
         array = np.full(rows, float(array))
@@ -392,7 +394,7 @@ def as_row_values(value: Data, name: str, rows: int, unbounded: bool = False) ->
 
 
 def _as_float(value: Data | None, name: str, remedy: str = COLUMNS) -> Array:
-    """A new C-ordered float64 array; an error that names the way out where there is none."""
+    """Read data as a new C-ordered float64 array; the error says what to do about other data."""
     check_numbers(value, name, remedy)
     if value is None:
         raise InputError(f"{name} is None; expected numbers. Give an array, a list or a frame.")
@@ -418,7 +420,7 @@ def _as_float(value: Data | None, name: str, remedy: str = COLUMNS) -> Array:
 
 
 def _check_missing(array: Array, name: str, columns: tuple[str, ...] | None) -> None:
-    """An error that names the columns of a frame, and their rows, in which values are missing."""
+    """Raise InputError that names the columns of a frame, and their rows, with missing values."""
     if columns is None or array.ndim != 2 or array.shape[1] != len(columns):
         return
     holes = np.isnan(array)

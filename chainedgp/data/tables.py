@@ -1,4 +1,4 @@
-"""A small table of results: columns by name, printed aligned, and as a pandas DataFrame."""
+"""A small table of results with named rows and columns, printed or as a pandas DataFrame."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Table:
-    """Named rows and named columns of numbers, words or truth values.
+    """A table of results: named rows and named columns of numbers, words or truth values.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Columns of dates and durations, read as the time since a start, in a unit."""
+"""Columns of dates and durations in a data frame, read as the time since a start, in a unit."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .types import Data
 
 SEASONS = {"hour": 3600.0, "day": 86400.0, "week": 7 * 86400.0, "month": 365.25 * 7200.0}
 SEASONS["year"] = 12 * SEASONS["month"]
-"""Periods of dates by name, in seconds."""
-OFFSET = r"UTC([+-]\d\d):(\d\d)"  # A zone that is a difference to UTC, and no place.
+"""Lengths in seconds of the seasons that a column of dates can have by name."""
+OFFSET = r"UTC([+-]\d\d):(\d\d)"  # This names a time zone by its difference to UTC, not its place.
 
 
 @dataclass(frozen=True)
 class Date(Column):
-    """A column of dates or times: the time since `start`, in a unit.
+    """How a column of dates or times is read from a data frame: as time since `start`, in a unit.
 
-    start : ISO date and time of 0. unit : "seconds", "minutes", "hours" or "days".
-    zoned : whether dates have a time zone; their numbers are then those of UTC.
-    zone : its name, "Europe/Paris" or "UTC+01:00", in which dates come back.
+    start : the ISO date and time that is read as 0. unit : "seconds", "minutes", "hours" or "days".
+    zoned : whether the dates have a time zone; they are then read as times of UTC.
+    zone : the name of that zone, "Europe/Paris" or "UTC+01:00", in which dates are shown again.
     """
 
     start: str
@@ -39,7 +39,7 @@ class Date(Column):
 
     @property
     def words(self) -> str:
-        """How it was read, for people."""
+        """Say in words how the column of dates is read."""
         if not self.zoned:
             return f"date, in {self.unit} since {self._start}"
         shown = "" if self.zone == "UTC" else f", shown in the time of {self.zone}"
@@ -47,16 +47,16 @@ class Date(Column):
 
     @property
     def time_zone(self) -> datetime.tzinfo:
-        """The zone in which dates are shown; UTC where they have none, or one unknown here."""
+        """The zone in which a column's dates are shown; UTC if they have none or it is unknown."""
         return _zone(self.zone) if self.zoned else datetime.UTC
 
     @property
     def _start(self) -> str:
-        """The start for people."""
+        """The date that is read as 0, as it is printed."""
         return self.start.removesuffix("T00:00:00").replace("T", " ")
 
     def _read(self, column: Data, owner: str) -> Array:
-        """Time since the start (n,), NaN where a date is missing."""
+        """Read a column of dates as the time since the start (n,), NaN where a date is missing."""
         if kind_of(column) != "date":
             raise InputError(
                 f"column {self.name!r} of {owner} is a {kind_of(column)}; the model was built with "
@@ -72,7 +72,7 @@ class Date(Column):
         return since(dates, np.datetime64(self.start, "s"), self.unit)
 
     def _number(self, value: Any) -> float:
-        """The time since the start of a date, an ISO text, or of a number in the unit itself."""
+        """Read one date, an ISO text or a number of units as the time since the column's start."""
         if isinstance(value, int | float | np.number) and not isinstance(value, np.timedelta64):
             return float(value)
         try:
@@ -87,7 +87,7 @@ class Date(Column):
         return float(since(dates, np.datetime64(self.start, "s"), self.unit)[0])
 
     def _in_utc(self, local: np.datetime64) -> np.datetime64:
-        """A moment of the zone in UTC; beyond the years of Python the zone is taken for UTC."""
+        """Convert a moment of the column's zone to UTC; beyond Python's years it is left as is."""
         moment = local.item()
         if not isinstance(moment, datetime.datetime):
             return local
@@ -95,7 +95,7 @@ class Date(Column):
         return np.datetime64(moment, "us") - np.timedelta64(offset, "us")
 
     def shown(self, value: float) -> str:
-        """A date of its zone, with a time of the day where the unit is shorter than a day."""
+        """Print a date in the column's zone, with the time of day unless the unit is days."""
         moment = self._moments(np.array([value]))[0]
         if self.zoned:
             there = _with_zone(moment.item(), self.time_zone)
@@ -105,7 +105,7 @@ class Date(Column):
         return date[:-9] if self.unit == "days" else date.replace("T", " ")
 
     def back(self, values: Array) -> np.ndarray:
-        """Dates; where there was a time zone they are Python's, in it, as numpy's have no zone."""
+        """Turn numbers of the model back into dates, which are Python's if they have a zone."""
         moments = self._moments(values)
         if self.zoned:
             zone = self.time_zone
@@ -113,16 +113,16 @@ class Date(Column):
         return _in_nanoseconds(moments)
 
     def _moments(self, values: Array) -> np.ndarray:
-        """Dates, of UTC where there was a time zone, in microseconds."""
+        """Turn numbers of the model back into moments, in microseconds; of UTC if zoned."""
         steps = np.rint(values * (SECONDS[self.unit] * 1e6)).astype("timedelta64[us]")
         moments: np.ndarray = np.datetime64(self.start, "us") + steps
         return moments
 
     def period(self, value: object) -> float:
-        """The length of a season: by name, or as a duration.
+        """Read the length of a season of dates, by name or as a duration, in the column's unit.
 
-        A number is refused: its unit would be that of the table, which a longer table changes, and
-        12 for a column of months looks like a year.
+        A number is refused: it would be in the unit of the column, which changes with the span of
+        the data, and 12 for a column of months looks like a year.
         """
         if isinstance(value, str) and value in SEASONS:
             return SEASONS[value] / SECONDS[self.unit]
@@ -145,18 +145,18 @@ class Date(Column):
 
 @dataclass(frozen=True)
 class Duration(Column):
-    """A column of durations, in a unit: "seconds", "minutes", "hours" or "days"."""
+    """How a column of durations is read: in a unit, "seconds", "minutes", "hours" or "days"."""
 
     unit: str
     kind: ClassVar[str] = "duration"
 
     @property
     def words(self) -> str:
-        """How it was read, for people."""
+        """Say in words how the column of durations is read."""
         return f"duration, in {self.unit}"
 
     def _read(self, column: Data, owner: str) -> Array:
-        """Durations (n,) in the unit, NaN where one is missing."""
+        """Read a column of durations (n,) in the unit, NaN where one is missing."""
         if kind_of(column) != "duration":
             raise InputError(
                 f"column {self.name!r} of {owner} is a {kind_of(column)}; the model was built with "
@@ -165,41 +165,41 @@ class Duration(Column):
         return since(durations_in(column), np.timedelta64(0, "s"), self.unit)
 
     def _number(self, value: Any) -> float:
-        """A duration in the unit; a number is in that unit already."""
+        """Read one duration in the column's unit; a number is in that unit already."""
         if isinstance(value, int | float | np.number) and not isinstance(value, np.timedelta64):
             return float(value)
         return super()._number(value)
 
     def shown(self, value: float) -> str:
-        """A duration with its unit."""
+        """Print a duration with its unit."""
         return f"{value:.3g} {self.unit}"
 
     def back(self, values: Array) -> np.ndarray:
-        """Durations as such."""
+        """Turn numbers of the model back into durations."""
         steps = np.rint(values * (SECONDS[self.unit] * 1e6)).astype("timedelta64[us]")
         return _in_nanoseconds(steps)
 
     def period(self, value: object) -> float:
-        """The length of a season: as a duration, or as a number in the unit."""
+        """Read the length of a season of durations: a duration, or a number in the unit."""
         return _length(self, value)
 
 
 def _length(column: Date | Duration, value: Any) -> float:
-    """A season, a duration or a number in the unit of the column, in that unit."""
+    """The length of a season, given as a duration or a number, in the unit of the column."""
     if isinstance(value, datetime.timedelta | np.timedelta64):
         value = float(np.timedelta64(value) / np.timedelta64(1, "s")) / SECONDS[column.unit]
     return Column.period(column, value)
 
 
 def _in_nanoseconds(times: np.ndarray) -> np.ndarray:
-    """Times in nanoseconds, as tables of pandas have had them, where all have room there."""
+    """Convert times to nanoseconds, as pandas had them for long, if all fit."""
     found = times.astype(f"{times.dtype.kind}8[ns]")
     kept = (found.astype(times.dtype) == times) | np.isnat(times)
     return found if kept.all() else times
 
 
 def _with_zone(moment: datetime.datetime | int | None, zone: datetime.tzinfo) -> object:
-    """A moment of UTC in a zone; one beyond the years of Python has no way to say so."""
+    """Put a moment of UTC into a time zone; beyond Python's years it stays as it is."""
     if not isinstance(moment, datetime.datetime):
         return moment
     in_utc = moment.replace(tzinfo=datetime.UTC)
@@ -210,7 +210,7 @@ def _with_zone(moment: datetime.datetime | int | None, zone: datetime.tzinfo) ->
 
 
 def _zone(name: str) -> datetime.tzinfo:
-    """A zone by its name; UTC where this computer does not know it."""
+    """The time zone of this name; UTC if this computer does not know it."""
     if found := re.fullmatch(OFFSET, name):
         hours, minutes = int(found[1]), int(found[1][0] + found[2])
         return datetime.timezone(datetime.timedelta(hours=hours, minutes=minutes))

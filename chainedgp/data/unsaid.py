@@ -1,8 +1,8 @@
-"""Metadata that the rows of a fit had, and that rows to be scored come without.
+"""Metadata such as `censored` that the rows of a fit had and that rows to be scored lack.
 
-What is not said of a row has a default: its target was observed, from the beginning on, with an
-exposure of 1. A score of rows for which that is not true is a number like any other, so that
-nobody would notice: there is a warning.
+Metadata that are left out have a default: the target was observed exactly, the row was followed
+from the beginning, its exposure is 1. If that is not true, the score is wrong and looks like any
+other, so that nobody would notice: therefore there is a warning.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..linalg import Array
 
 
 class _Default(NamedTuple):
-    """The value that stands for metadata which are not given, and what that means in words."""
+    """The value that stands for metadata left out of a score, and in words what that means."""
 
     value: float
     words: str
@@ -29,14 +29,15 @@ DEFAULTS = {
     "exposure": _Default(1.0, "every row counts with an exposure of 1"),
 }
 OTHER = "the likelihood's own default stands for it"
-# The ends of intervals belong to rows of which `censored` says that they are intervals.
+# The upper ends of intervals are used only in rows whose `censored` says that they are intervals,
+# so that a warning about `censored` is enough.
 BESIDE_OTHERS = ("y_upper",)
 
 
 def telling(metadata: Mapping[str, Array]) -> tuple[str, ...]:
-    """Names of the metadata that say something: not those that have the default in all rows.
+    """Names of the metadata that tell something: those that differ from their default in some row.
 
-    Of values that are not in memory the name alone counts.
+    Values that are not in memory are not read: their name is taken to tell something.
     """
     return tuple(
         name
@@ -46,19 +47,19 @@ def telling(metadata: Mapping[str, Array]) -> tuple[str, ...]:
 
 
 def _says_nothing(name: str, values: Array) -> bool:
-    """Whether all values are what stands for them where they are not given."""
+    """Whether metadata have in every row the default value, and so tell nothing."""
     here = isinstance(values, np.ndarray) and not isinstance(values, np.memmap)
     return here and name in DEFAULTS and bool(np.all(values == DEFAULTS[name].value))
 
 
 def unsaid(told: Iterable[str], given: Iterable[str]) -> tuple[str, ...]:
-    """Names that the fit was told, and that are not given now."""
+    """Names of metadata that the fit was told and that are not given for the rows to be scored."""
     known = set(given)
     return tuple(name for name in told if name not in known)
 
 
 def warn_of_unsaid(names: Iterable[str]) -> None:
-    """Warn, at the user's line, where rows are scored without these metadata of the fit."""
+    """Warn, at the user's line, that rows are scored without these metadata of the fit."""
     listed = list(names)
     if not listed:
         return

@@ -1,4 +1,4 @@
-"""The model on a Dask cluster: rows and sites stay on workers, sums of size M² travel.
+"""Fitting on a Dask cluster: rows and sites stay on workers, sums of size M² travel.
 
 `ChainedGP(X, Y, …)` comes here where X is a Dask array. Rows are divided among the workers; each
 part becomes a `Shard`, the same one that runs on a single machine, held by an actor. A pass sends

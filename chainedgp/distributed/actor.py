@@ -1,4 +1,4 @@
-"""What lives on a worker: some rows of the data as a shard, which answers messages."""
+"""The actor on a Dask worker: it holds some rows of the data as a shard and answers messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 
 class Reading(NamedTuple):
-    """How rows are read on a worker."""
+    """How a Dask worker reads its rows."""
 
     likelihood: Likelihood
     missing: str  # Rows without a target are an error ("raise") or left out ("drop").
@@ -34,7 +34,7 @@ class Reading(NamedTuple):
 
 
 class ShardActor:
-    """An actor: some rows of the data as a `Shard`. Messages are pickled here, once for all."""
+    """An actor on a Dask worker that holds some rows as a `Shard` and answers pickled messages."""
 
     def __init__(self, X: Array, Y: Array, metadata: Metadata, first: int, how: Reading) -> None:
         self.likelihood = how.likelihood
@@ -50,7 +50,7 @@ class ShardActor:
         self.setting: Setting | None = None  # The last task had this one.
 
     def run(self, message: bytes) -> bytes:
-        """Queued steps on the sites, then a call; (True, its result) or (False, its error)."""
+        """Answer a message, queued steps and then a call: (True, its result) or (False, error)."""
         answer: tuple[bool, Any]
         try:
             answer = True, self._run(*pickle.loads(message))
@@ -70,35 +70,35 @@ class ShardActor:
     # ---- what messages may ask for --------------------------------------------------------------
 
     def take_parts(self, parts: Parts) -> None:
-        """(kernel, mean) of every latent; later messages have the values of their parameters."""
+        """Take (kernel, mean) of every latent; later messages bring their parameters' values."""
         self.parts = parts
 
     def step(
         self, step: Callable[..., None], args: tuple[object, ...], kw: Mapping[str, object]
     ) -> None:
-        """Take a step with the shard."""
+        """Take a step with the actor's shard."""
         step(self.shard, *args, **kw)
 
     def step_sites(
         self, step: Callable[..., None], args: tuple[object, ...], kw: Mapping[str, object]
     ) -> None:
-        """Take a step with the sites of the shard."""
+        """Take a step with the sites of the actor's shard."""
         step(self.shard.sites, *args, **kw)
 
     def make_pass(self, work: Callable[[Shard, Task], R], message: TaskMessage) -> R:
-        """Make a pass over the rows."""
+        """Make a pass over the rows of the actor's shard."""
         return work(self.shard, self.task(message))
 
     def num_rows(self) -> int:
-        """Number of rows, without those that were dropped."""
+        """Number of rows that the actor holds, without those that were dropped."""
         return self.shard.num_rows
 
     def sample(self, start: int, step: int) -> Rows:
-        """Every `step`-th row from `start`."""
+        """Every `step`-th of the actor's rows from `start` on."""
         return self.shard.rows[start::step]
 
     def rebuild(self, origin: Origin, family: PosteriorFamily) -> None:
-        """Make all sets of sites again from where they came from."""
+        """Make all sets of sites of a lost shard again, from the passes that made them."""
         if not self.parts:  # No pass was made, so all sites are 0.
             return
         shard = self.shard
@@ -135,7 +135,7 @@ class ShardActor:
             write(sites.history[-1], weights)
 
     def task(self, message: TaskMessage) -> Task:
-        """The task of a message, with what the message left out because the worker has it."""
+        """The task that a message brings, completed by the setting that the actor already has."""
         if message.setting is not None:
             self.setting = message.setting.read(self.parts, self.likelihood)
         if self.setting is None:

@@ -1,4 +1,4 @@
-"""Dask arrays as rows, and predictions on every block of them."""
+"""Blocks of Dask arrays: rows of data as blocks, and predictions on every block."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Predict = Callable[..., Array | list[Array] | tuple[Array, ...]]  # at the rows 
 
 
 def as_dask(value: Data, name: str, rows: int | None = None, unknown: bool = False) -> da.Array:
-    """A Dask array (n,) or (n, k), with known numbers of rows if they may not be `unknown`."""
+    """Make data a Dask array (n,) or (n, k), of known length unless `unknown` is allowed."""
     import dask.array as da
 
     if is_dask(value) and not isinstance(value, da.Array):
@@ -43,7 +43,7 @@ def as_dask(value: Data, name: str, rows: int | None = None, unknown: bool = Fal
 
 
 def with_checked_blocks(array: da.Array, name: str) -> da.Array:
-    """The same Dask array; computing a block that is not what it says is an InputError."""
+    """The same Dask array, but computing a block of another shape or type is an InputError."""
     if array.dtype == object:
         return array
     import dask.array as da
@@ -55,7 +55,7 @@ def with_checked_blocks(array: da.Array, name: str) -> da.Array:
 
 
 def _checked(block: Array, name: str, block_info: Any = None) -> Array:
-    """A block as it is, where it has the shape that its Dask array says, and numbers."""
+    """Check that a computed block has the shape its Dask array states, and holds numbers."""
     if not block_info:
         return block
     own = block_info[None]
@@ -76,7 +76,7 @@ def _checked(block: Array, name: str, block_info: Any = None) -> Array:
 
 
 def row_values(metadata: Metadata, rows: int | None) -> dict[str, Data]:
-    """Values with one entry per row as Dask arrays (n,), others as they are."""
+    """Turn metadata with a value per row into Dask arrays (n,), and leave others as they are."""
     if metadata is not None and not isinstance(metadata, Mapping):
         kind = type(metadata).__name__
         raise InputError(f"Y_metadata must be a dict of per-row values; got {kind}.")
@@ -95,14 +95,14 @@ def row_values(metadata: Metadata, rows: int | None) -> dict[str, Data]:
 
 
 def blocks_of(array: da.Array, X: da.Array | None = None) -> list[Delayed]:
-    """Blocks of rows of a Dask array, the same rows as the blocks of X."""
+    """The blocks of rows of a Dask array, divided into the same rows as the blocks of X."""
     if X is not None:
         array = array.rechunk((X.chunks[0], *array.shape[1:]))
     return list(array.to_delayed().ravel())
 
 
 def split_rows(values: Mapping[str, Data], X: da.Array) -> list[dict[str, Data | Delayed]]:
-    """A dict for each block of X: the block's rows of Dask arrays, other values as they are."""
+    """Divide per-row values like the blocks of X: one dict per block, other values as they are."""
     parts = [dict(values) for _ in X.chunks[0]]
     for key, value in values.items():
         if is_dask(value):
@@ -118,7 +118,7 @@ def map_blocks(
     Y_metadata: Metadata = None,
     **by_row: Data,
 ) -> list[Array]:
-    """What `predict(X, …)` returns on every block of a Dask array Xnew: lazy Dask arrays.
+    """Apply `predict(X, …)` to every block of a Dask array Xnew, lazily; returns Dask arrays.
 
     Parameters
     ----------
@@ -146,6 +146,6 @@ def map_blocks(
 
 
 def _predicted(predict: Predict, X: Array, given: dict[str, object]) -> tuple[Array, ...]:
-    """What one block of a prediction gives, always as several arrays."""
+    """Predict on one block of rows; the result is always a tuple of arrays."""
     made = predict(X, **given)
     return tuple(made) if isinstance(made, list | tuple) else (made,)

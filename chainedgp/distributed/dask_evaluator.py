@@ -1,4 +1,4 @@
-"""The head: sends tasks to the shards on workers, adds up sums, replaces what is lost."""
+"""The head of a Dask cluster: sends tasks to shards on workers, adds up sums, replaces the lost."""
 
 from __future__ import annotations
 
@@ -31,28 +31,29 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
     from distributed import Client
 
-# About so many rows come to the head, which makes starting values and inducing inputs from them.
+# About this many rows come to the head, which makes starting values and inducing inputs from them.
 SAMPLE_ROWS = 10_000
-ATTEMPTS = 5  # So often in one pass the rows of a lost worker are given to another.
-# A lost worker may be replaced within this time; after it, another one takes its rows as well.
+ATTEMPTS = 5  # In one pass the rows of a lost worker are given to others this many times at most.
+# The head waits this long for a replacement of a lost worker; then another one takes its rows too.
 RESTART_SECONDS = 10.0
 LOOK_SECONDS = 1.0  # The head looks this often whether the worker of a running call is alive.
-IDLE_LOOKS = 5  # So many times in a row nobody works on the cluster: what is awaited is lost.
-# Where the cluster has no worker at all, the head waits so many seconds for one.
+IDLE_LOOKS = 5  # If no worker is busy at this many looks in a row, what is awaited is lost.
+# If the cluster has no worker at all, the head waits this many seconds for one.
 ABSENT_SECONDS = 300.0
 
 
 class DaskEvaluator(Evaluator):
-    """The evaluator whose shards are actors on a cluster.
+    """The evaluator of the bound whose shards are actors on the workers of a Dask cluster.
 
-    bytes_sent, bytes_received : of all messages so far; a message that goes to k shards counts k
-    times. num_rebuilt : shards that were made again because their worker was lost.
+    bytes_sent, bytes_received : bytes of all messages so far; a message that goes to k shards
+    counts k times. num_rebuilt : number of shards made again because their worker was lost.
 
     Parameters
     ----------
-    client : of the cluster.
-    parts : for each shard, what `ShardActor` is made of; inputs, targets and metadata are lazy.
-    family : what q may be.
+    client : the client of the cluster.
+    parts : for each shard, the arguments of its `ShardActor`; inputs, targets and metadata are
+        lazy.
+    family : the family of distributions from which q is taken.
     """
 
     def __init__(
@@ -82,11 +83,11 @@ class DaskEvaluator(Evaluator):
 
     @property
     def num_rows(self) -> int:
-        """Number of rows over all shards."""
+        """Number of rows over all shards of the cluster."""
         return sum(self._sizes)
 
     def set_hyperparameters(self, theta: Hyperparameters, scale: float = 1.0) -> None:
-        """Factorise the priors at θ; every later call is at this θ."""
+        """Factorise the priors at θ; every later pass of the workers is at this θ."""
         super().set_hyperparameters(theta, scale)
         if (sent := [id(kernel) for kernel in theta.kernels]) != self._sent:
             self._sent = sent
@@ -96,31 +97,31 @@ class DaskEvaluator(Evaluator):
         self._message = SettingMessage.of(self.setting)
 
     def start_sites(self, b: int) -> None:
-        """All sites of b latents are 0: q is the prior."""
+        """Set all sites of b latents to 0 on every worker, so that q is the prior."""
         super().start_sites(b)
         self._ledger.start()
 
     def fix_nodes(self, nodes: int | None) -> None:
-        """Other quadrature nodes from now on, in shards that are made again too."""
+        """Use another number of quadrature nodes from now on, in shards made again too."""
         self._parts = [(*rows, how._replace(nodes=nodes)) for *rows, how in self._parts]
         super().fix_nodes(nodes)
 
     def freeze_nodes(self, frozen: bool) -> None:
-        """Keep the numbers of quadrature nodes (within a line search), or choose them afresh."""
+        """Keep the numbers of nodes on all workers (in a line search), or choose them afresh."""
         super().freeze_nodes(frozen)
         self._ledger.freeze_nodes(frozen)
 
     def raise_nodes(self) -> None:
-        """Give every row at least the nodes that it wanted in the last evaluation."""
+        """Give every row on the workers at least the nodes it wanted in the last evaluation."""
         super().raise_nodes()
         self._ledger.raise_nodes()
 
     def marginals(self, q: Sequence[Gaussian]) -> NoReturn:
-        """Refused on a cluster: marginals have the size of the data."""
+        """Refuse to gather the marginals of all rows from the cluster: they are too large."""
         raise InputError("marginals of all rows stay on the cluster: use m.predict_latents(X).")
 
     def sample(self, most: int) -> Rows:
-        """About `most` rows, evenly over all, in their order."""
+        """About `most` rows from all workers, taken evenly and in their order."""
         step = max(1, self.num_rows // most)
         starts = -np.cumsum([0, *self._sizes[:-1]]) % step
         calls = [(ShardActor.sample, (int(start), step)) for start in starts]
@@ -129,18 +130,18 @@ class DaskEvaluator(Evaluator):
     def _each(
         self, step: Callable[Concatenate[Shard, P], None], *args: P.args, **kw: P.kwargs
     ) -> None:
-        """Queue a step of every shard; it travels with the next pass."""
+        """Queue a step of every shard on the workers; it travels with the next pass."""
         self._steps.append((ShardActor.step, (step, args, kw)))
 
     def _each_sites(
         self, step: Callable[Concatenate[Sites, P], None], *args: P.args, **kw: P.kwargs
     ) -> None:
-        """Queue a step of every shard's sites; it travels with the next pass."""
+        """Queue a step of the sites of every shard; it travels with the next pass."""
         self._steps.append((ShardActor.step_sites, (step, args, kw)))
         step(self._ledger.weights, *args, **kw)
 
     def _passes(self, work: Callable[[Shard, Task], R], request: Request) -> Iterable[R]:
-        """What a pass of every shard returns; a setting of θ travels with its first pass alone."""
+        """Ask the workers for a pass over their rows; θ travels with its first pass only."""
         task = TaskMessage(self._message, small(request))
         known = self.setting.key == self._sent_key
         short = task._replace(setting=None) if known else task
@@ -154,9 +155,10 @@ class DaskEvaluator(Evaluator):
     # ---- messages -------------------------------------------------------------------------------
 
     def _ask(self, *calls: Call, again: Call | None = None) -> list[Any]:
-        """Answers of all shards in the order of the rows.
+        """Send a call to all shards on the workers; their answers in the order of the rows.
 
-        calls : one for all, or one for each. again : for a shard that was made again.
+        calls : one call for all shards, or one for each. again : the call for a shard that had to
+            be made again; by default the same one.
         """
         steps, self._steps = self._steps, []
         messages = [pickled([*steps, call]) for call in calls]
@@ -169,7 +171,7 @@ class DaskEvaluator(Evaluator):
         return [answer for _, answer in answers]
 
     def _call(self, k: int, message: bytes) -> Callable[[], bytes]:
-        """Send a message; a function that waits for the answer, or fails."""
+        """Send a message to the actor of shard k; returns a function that waits for its answer."""
         self.bytes_sent += len(message)
         try:
             call = self._actors[k].run(message)
@@ -178,7 +180,7 @@ class DaskEvaluator(Evaluator):
         return lambda: self._wait(k, call)
 
     def _wait(self, k: int, call: Any) -> bytes:
-        """The answer to a call; the scheduler hears of a lost worker long before it gives up."""
+        """Wait for the answer of an actor, and look regularly whether its worker is alive."""
         while True:
             try:
                 return call.result(timeout=LOOK_SECONDS)
@@ -187,7 +189,7 @@ class DaskEvaluator(Evaluator):
                     raise OSError("the worker is lost") from None
 
     def _answer(self, k: int, call: Callable[[], bytes], again: Call) -> tuple[bool, Any]:
-        """The answer to a call; a lost shard is made again and asked again."""
+        """The answer of shard k to a call; a lost shard is made again and asked again."""
         for _ in range(ATTEMPTS):
             try:
                 answer = call()
@@ -219,7 +221,7 @@ class DaskEvaluator(Evaluator):
     def _made(self, k: int, attempts: int = 1) -> Any:
         """The actor of part k, once its worker has read the rows.
 
-        Where that worker is lost in the meantime, others are tried; OSError where all were lost.
+        If that worker is lost meanwhile, others are tried; OSError if all of them were lost.
         """
         for attempt in range(attempts):
             if attempt:
@@ -234,10 +236,10 @@ class DaskEvaluator(Evaluator):
         raise ValueError("at least one attempt is needed")
 
     def _read(self, k: int) -> Any:
-        """The actor of part k; OSError where its worker is lost, InputError for bad blocks.
+        """Wait until a worker has read part k; OSError if it is lost, InputError for bad blocks.
 
-        A worker may come back under its old address without what it had been asked for: nobody then
-        works, and nothing will ever arrive.
+        A worker may come back under its old address and have forgotten what it was asked for: then
+        nobody works, and nothing will ever arrive.
         """
         idle = 0
         while True:
@@ -259,7 +261,7 @@ class DaskEvaluator(Evaluator):
                 ) from error
 
     def _wait_for_workers(self, lost: str | None) -> None:
-        """Give a replacement for a lost worker the time to start; without any, wait longer."""
+        """Wait for a replacement of a lost worker; longer if the cluster has no worker left."""
         start = time.monotonic()
         while (passed := time.monotonic() - start) < ABSENT_SECONDS:
             found = len(self._workers(lost))
@@ -276,7 +278,7 @@ class DaskEvaluator(Evaluator):
         return [address for address in self.client.nthreads() if address != lost]
 
     def _place(self, k: int, lost: str | None = None) -> Any:
-        """Have a worker, the one with the fewest shards, read part k; the actor's future."""
+        """Have the worker with the fewest shards read part k; returns the future of the actor."""
         self._homes[k] = None
         found = self._workers(lost)
         if not found:
@@ -291,7 +293,7 @@ class DaskEvaluator(Evaluator):
 
 
 def _lost() -> tuple[type[BaseException], ...]:
-    """What a call to a lost actor raises."""
+    """Exceptions that a call to an actor on a lost Dask worker raises."""
     from distributed import KilledWorker
 
     return OSError, RuntimeError, KeyError, CancelledError, KilledWorker
@@ -312,7 +314,7 @@ def distribute(
     nodes: int | None,
     family: PosteriorFamily = MEAN_FIELD,
 ) -> tuple[Rows, Rows, DaskEvaluator]:
-    """Divide rows among the workers and check them there.
+    """Divide the rows of Dask arrays among the workers of the cluster and check them there.
 
     X, Y : Dask arrays (N, D) or (N,), and (N,) or (N, 1); Y and per-row values may be numpy arrays.
 

@@ -1,4 +1,4 @@
-"""Where the sites of all shards came from: what a lost shard needs to make its own again."""
+"""The ledger of where all sites came from, so that a Dask worker can make lost sites again."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..posterior.sites import SetName, Sites
 from ..posterior.sums import Task
 from .messages import TaskMessage
 
-SLOTS = 64  # The head remembers the origin of so many sets of sites; older ones are merged.
-MOST_NODES = 8  # Frozen node levels are made again from at most so many evaluations.
+SLOTS = 64  # The head remembers this many passes that made sites; older ones are merged.
+MOST_NODES = 8  # Frozen numbers of nodes are found again from at most this many evaluations.
 
 Pass = Callable[[Shard, Task], Any]  # A pass goes over the rows of a shard.
 Weights = dict[int, float]  # Slot -> the weight with which the sites of its pass are added up.
@@ -32,17 +32,17 @@ FROM_ITSELF = (Shard.clip, Shard.positive_proposal)  # These change what their s
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a pass makes a set of sites: its task, what the set held before, the nodes in force."""
+    """How a pass on Dask workers made a set of sites: its task, the set before, and the nodes."""
 
     work: Pass
     task: TaskMessage
     before: Weights
-    nodes: tuple[int, ...]  # Node levels are those these slots wanted; without any they are free.
+    nodes: tuple[int, ...]  # The evaluations in these slots fix the nodes; none leaves them free.
 
 
 @dataclass(frozen=True)
 class Origin:
-    """All that a shard needs to make its sites again."""
+    """All that a Dask worker needs to make the sites of a lost shard again."""
 
     recipes: list[tuple[int, Recipe]]  # They are followed in this order.
     sets: dict[SetName, Weights]
@@ -51,10 +51,10 @@ class Origin:
 
 
 class Ledger:
-    """Every set of sites is Σ_k w_k (what the pass in slot k made): the weights w, and the passes.
+    """Remembers of every set of sites the passes that made it, with weights: Σ_k w_k (pass k).
 
-    Steps from set to set are linear, so that the steps of `Sites` do to weights what they do to the
-    sites of a shard.
+    Steps from one set of sites to another are linear, so that the steps of `Sites` act on the
+    weights as they act on the sites of a shard.
     """
 
     def __init__(self) -> None:
@@ -64,26 +64,26 @@ class Ledger:
         self.start()
 
     def start(self) -> None:
-        """All sites are 0."""
+        """Note that all sites are 0."""
         self.weights = Sites((SLOTS,))
 
     def note(self, work: Pass, task: TaskMessage) -> None:
-        """A pass was made over the rows of every shard."""
+        """Note that a pass was made over the rows of every shard."""
         if work in MADE_IN:
             slot = self._make(work, task)
             self.last = (slot,) if work is Shard.evaluate else self.last
 
     def freeze_nodes(self, frozen: bool) -> None:
-        """Levels stay at those of the last evaluation, unless they are frozen already."""
+        """Note that nodes are frozen at those of the last evaluation (or before), or free again."""
         self.nodes = () if not frozen else self.nodes or self.last
 
     def raise_nodes(self) -> None:
-        """Levels are at least those that the last evaluation wanted."""
+        """Note that numbers of nodes are at least those that the last evaluation wanted."""
         if self.nodes:
             self.nodes = tuple(dict.fromkeys([*self.nodes, *self.last]))[-MOST_NODES:]
 
     def origin(self) -> Origin:
-        """Where the shards' sites came from."""
+        """All passes from which a lost shard's sites can be made again."""
         self._sweep()
         return Origin(
             list(self.recipes.items()),
@@ -96,7 +96,7 @@ class Ledger:
         return [*self.weights.sets.values(), *self.weights.history]
 
     def _make(self, work: Pass, task: TaskMessage) -> int:
-        """Remember a pass; the slot that it has from now on."""
+        """Remember a pass that makes sites, and return the slot that it has from now on."""
         made = self.weights.sets[MADE_IN[work]]
         before = _nonzero(made) if work in FROM_ITSELF else {}
         made[:] = 0.0
@@ -111,7 +111,7 @@ class Ledger:
         return slot
 
     def _sweep(self, keep: Iterable[int] = ()) -> None:
-        """Forget the recipes that nothing is made of."""
+        """Forget the passes that no set of sites is made of any more."""
         todo = [*keep, *self.last, *self.nodes]
         for array in self._arrays():
             todo += _nonzero(array)
@@ -124,7 +124,7 @@ class Ledger:
         self.recipes = {slot: made for slot, made in self.recipes.items() if slot in needed}
 
     def _merge_oldest(self) -> None:
-        """Free a slot: the weight of the oldest goes to the next. Close, where steps are short."""
+        """Free a slot: the weight of the oldest pass goes to the next, whose sites are close."""
         oldest, following = [k for k in self.recipes if not self._is_ingredient(k)][:2]
         for array in self._arrays():
             array[following] += array[oldest]

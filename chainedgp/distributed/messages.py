@@ -1,7 +1,7 @@
-"""What travels between the head and the workers: settings and tasks without what workers have.
+"""Messages between the head of a Dask cluster and its workers: settings and tasks of passes.
 
-A worker keeps the likelihood and copies of kernels and means; a message brings the values of their
-parameters.
+A worker keeps the likelihood and copies of kernels and means, so that a message brings only the
+values of their parameters.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]  # It names an actor's method 
 
 @dataclass(frozen=True)
 class ProjectorMessage:
-    """A latent's projector: values of the parameters of its kernel and mean, Z and L⁻¹."""
+    """Message to Dask workers with a latent's projector: kernel and mean parameters, Z and L⁻¹."""
 
     kernel: list[Array]
     mean: list[Array]
@@ -37,12 +37,12 @@ class ProjectorMessage:
 
     @staticmethod
     def of(projector: Projector) -> ProjectorMessage:
-        """The message that tells of a projector."""
+        """Make the message that tells Dask workers of a projector."""
         values = _values(projector.kernel), _values(projector.mean)
         return ProjectorMessage(*values, projector.Z, projector.L_inv)
 
     def read(self, kernel: Kernel, mean: MeanFunction) -> Projector:
-        """The projector, with a kernel and a mean that take the parameters from the message."""
+        """Rebuild the projector on a Dask worker, from a kernel and a mean of its own."""
         for part, values in ((kernel, self.kernel), (mean, self.mean)):
             for leaf, value in zip(part.flattened_parameters, values, strict=True):
                 leaf[:] = value
@@ -51,7 +51,7 @@ class ProjectorMessage:
 
 @dataclass(frozen=True)
 class SettingMessage:
-    """A setting of the hyperparameters."""
+    """Message to Dask workers with a setting of the hyperparameters."""
 
     family: PosteriorFamily
     projectors: list[ProjectorMessage]
@@ -62,13 +62,13 @@ class SettingMessage:
 
     @staticmethod
     def of(setting: Setting) -> SettingMessage:
-        """The message that tells of a setting."""
+        """Make the message that tells Dask workers of a setting of the hyperparameters."""
         projectors = [ProjectorMessage.of(projector) for projector in setting.projectors]
         rest = setting.parameters, setting.key, setting.scale, setting.ties
         return SettingMessage(setting.family, projectors, *rest)
 
     def read(self, parts: Parts, likelihood: Likelihood) -> Setting:
-        """The setting, with parts and a likelihood that a worker has."""
+        """Rebuild the setting on a Dask worker, with the parts and the likelihood that it keeps."""
         pairs = zip(self.projectors, parts, strict=True)
         projectors = tuple(message.read(*part) for message, part in pairs)
         rest = self.parameters, self.key, self.scale, self.ties
@@ -76,26 +76,26 @@ class SettingMessage:
 
 
 class TaskMessage(NamedTuple):
-    """A task; its setting is None where the worker has it from the last task."""
+    """Message to Dask workers with a task; its setting is None if they have it already."""
 
     setting: SettingMessage | None
     request: Request
 
 
 def pickled(message: object) -> bytes:
-    """A message between head and actors, which may hold functions and a user's own classes."""
+    """Pickle a message between the head and the actors on Dask workers, functions included."""
     import cloudpickle
 
     return bytes(cloudpickle.dumps(message))
 
 
 def small(request: Request) -> Request:
-    """A request without what no pass reads: S⁻¹ and roots, and S where left factors tell it."""
+    """Drop from a request what no pass on a Dask worker reads: S⁻¹, roots, and mostly S."""
     with_S = not request.S_mu_bar
     q = [replace(p, precision=None, root=None, S=p.S if with_S else p.S[:0]) for p in request.q]
     return replace(request, q=tuple(q))
 
 
 def _values(part: Parameterized) -> list[Array]:
-    """Values of all parameters of a kernel or mean."""
+    """Values of all parameters of a kernel or mean, to be sent to Dask workers."""
     return [np.array(leaf.values) for leaf in part.flattened_parameters]

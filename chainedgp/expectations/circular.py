@@ -9,23 +9,23 @@ from ..linalg import Array
 
 FEW = 30.0
 """From this concentration on the cdf is a short sum of incomplete gamma functions."""
-TERMS = 16  # The sum has so many terms: the next is below 1e-16.
-TERMS_CDF = 52  # Below FEW its Fourier series has so many: ρ_j is about e^{−j²/2k}, below 1e-19.
+TERMS = 16  # That sum has this many terms: the next is below 1e-16.
+TERMS_CDF = 52  # Below FEW the cdf's Fourier series has this many terms: the next is below 1e-19.
 ASYMPTOTIC = 100.0
-"""Above this concentration κ (1 − I₁/I₀) is its asymptotic series in 1/κ, with the coefficients
-below: the terms that are left out are less than 4e-12."""
+"""Above this concentration κ (1 − I₁/I₀) is computed by its asymptotic series in 1/κ, with the
+coefficients below: the terms that are left out are less than 4e-12."""
 _SLOPES = (0.5, 1 / 8, 1 / 8, 25 / 128, 13 / 32, 1073 / 1024)
-HARMONICS = 80  # Fourier series for moments have so many terms: up to FEW the next is below 1e-40.
-STEPS = 60  # A quantile is searched for in at most so many steps.
+HARMONICS = 80  # Fourier series of moments have this many terms; the next is below 1e-40 up to FEW.
+STEPS = 60  # A quantile is searched for in at most this many steps.
 
 
 def wrapped(angle: Array) -> Array:
-    """The angle between −π and π."""
+    """Wrap an angle to the range from −π to π."""
     return np.asarray(angle) - 2.0 * np.pi * np.round(np.asarray(angle) / (2.0 * np.pi))
 
 
 def log_i0e(k: Array) -> tuple[Array, Array]:
-    """log(e^{−k} I₀(k)) and k times its derivative, k (I₁/I₀ − 1), for k ≥ 0."""
+    """Von Mises normaliser: log(e^{−k} I₀(k)) and k times its derivative, k (I₁/I₀ − 1), k ≥ 0."""
     k = np.asarray(k, dtype=float)
     large = k > ASYMPTOTIC
     near, inverse = np.where(large, 1.0, k), 1.0 / np.where(large, k, ASYMPTOTIC)
@@ -36,18 +36,18 @@ def log_i0e(k: Array) -> tuple[Array, Array]:
 
 
 def resultant_length(k: Array) -> Array:
-    """E cos(y − direction) = I₁(k)/I₀(k)."""
+    """Mean resultant length of a von Mises: E cos(y − direction) = I₁(k)/I₀(k)."""
     k = np.asarray(k, dtype=float)
     return i1e(k) / i0e(k)
 
 
 def centred_cdf(angle: Array, k: Array) -> Array:
-    """P(Y ≤ angle) of a variable around 0 with concentration k, for angles from −π to π."""
+    """Von Mises cdf P(Y ≤ angle) around 0 with concentration k, for angles from −π to π."""
     return centred_cdf_and_slope(angle, k)[0]
 
 
 def centred_cdf_and_slope(angle: Array, k: Array) -> tuple[Array, Array]:
-    """P(Y ≤ angle), as `centred_cdf` has it, and k times its derivative in k."""
+    """Von Mises cdf P(Y ≤ angle) around 0, and k times its derivative in k."""
     angle, k = np.broadcast_arrays(np.asarray(angle, dtype=float), np.asarray(k, dtype=float))
     few, value, slope = k < FEW, np.empty(angle.shape), np.empty(angle.shape)
     for rows, of in ((few, _fourier_cdf), (~few, _narrow_cdf)):
@@ -57,10 +57,11 @@ def centred_cdf_and_slope(angle: Array, k: Array) -> tuple[Array, Array]:
 
 
 def _fourier_cdf(t: Array, k: Array) -> tuple[Array, Array]:
-    """½ + t/2π + S/π with S = Σ ρ_j sin(jt)/j and ρ_j = I_j/I₀; and its slope.
+    """Von Mises cdf as a Fourier series, ½ + t/2π + S/π, S = Σ ρ_j sin(jt)/j, and its slope.
 
-    That is (Σ (ρ_j + k ρ_{j+1}/j) sin(jt) − k ρ_1 S)/π. Sums are nested, from the last term down,
-    with the ratios ρ_j/ρ_{j−1} = 1/(2j/k + ρ_{j+1}/ρ_j).
+    ρ_j = I_j/I₀. The slope, k times the derivative in k, is (Σ (ρ_j + k ρ_{j+1}/j) sin(jt)
+    − k ρ_1 S)/π. Sums are nested, from the last term down, with the ratios ρ_j/ρ_{j−1}
+    = 1/(2j/k + ρ_{j+1}/ρ_j).
     """
     sine, cosine, sin_t, cos_t = np.sin(TERMS_CDF * t), np.cos(TERMS_CDF * t), np.sin(t), np.cos(t)
     ratio, S, T = np.zeros(k.shape), np.zeros(k.shape), np.zeros(k.shape)
@@ -75,10 +76,11 @@ def _fourier_cdf(t: Array, k: Array) -> tuple[Array, Array]:
 
 
 def _narrow_cdf(t: Array, k: Array) -> tuple[Array, Array]:
-    """½ ± Σ_j c_j (2k)^{−j−½} γ(j + ½, x)/(2π e^{−k} I₀(k)), x = 2k sin²(t/2); and its slope.
+    """Von Mises cdf of a large concentration k, and its slope, by incomplete gamma functions.
 
-    It is ∫ e^{−2k s²} 2 ds/√(1 − s²) over s = |sin(t/2)|, where the square root is a power series
-    with c_j = C(2j, j)/4^j. The slope has γ(j + 3/2, x) in the place of γ(j + ½, x), and −k times
+    The cdf is ½ ± Σ_j c_j (2k)^{−j−½} γ(j + ½, x)/(2π e^{−k} I₀(k)) with x = 2k sin²(t/2), since it
+    is ∫ e^{−2k s²} 2 ds/√(1 − s²) over s = |sin(t/2)|, where the square root is a power series with
+    c_j = C(2j, j)/4^j. The slope has γ(j + 3/2, x) in the place of γ(j + ½, x), and −k times
     the derivative of log(e^{−k} I₀(k)). Incomplete gamma functions come from the last one down,
     γ(a, x) = (γ(a + 1, x) + x^a e^{−x})/a, in which nothing cancels.
     """
@@ -100,7 +102,7 @@ def _narrow_cdf(t: Array, k: Array) -> tuple[Array, Array]:
 
 
 def centred_quantile(q: Array, k: Array) -> Array:
-    """The inverse of `centred_cdf`: Newton's steps, and halves of what is left where they fail."""
+    """Von Mises quantile, the inverse of `centred_cdf`, by Newton's steps and bisection."""
     q, k = np.broadcast_arrays(np.asarray(q, dtype=float), np.asarray(k, dtype=float))
     shape, q, k = q.shape, q.ravel(), k.ravel()
     low, high = np.full(q.shape, -np.pi), np.full(q.shape, np.pi)
@@ -128,7 +130,7 @@ def centred_quantile(q: Array, k: Array) -> Array:
 
 
 def linear_moments(centre: Array, k: Array) -> tuple[Array, Array]:
-    """Mean and variance of y as a number from −π to π, for a direction `centre` between them.
+    """Mean and variance of a von Mises y as a number from −π to π, for a direction `centre`.
 
     With ρ_j = I_j(k)/I₀(k), E y = −2 Σ (−1)^j ρ_j sin(j c)/j and E y² = π²/3 + 4 Σ (−1)^j ρ_j
     cos(j c)/j². For concentrations above FEW they are integrals over the few angles that matter.
@@ -141,7 +143,7 @@ def linear_moments(centre: Array, k: Array) -> tuple[Array, Array]:
 
 
 def _fourier_moments(c: Array, k: Array) -> tuple[Array, Array]:
-    """E y and E y², with the ratios I_j/I_{j−1} = 1/(2j/k + I_{j+1}/I_j) from the last one down."""
+    """E y and E y² of a von Mises by Fourier series, summed from the last term down."""
     ratio, sines, cosines = np.zeros(k.shape), np.zeros(k.shape), np.zeros(k.shape)
     for j in range(HARMONICS, 0, -1):
         ratio = 1.0 / (2.0 * j / np.maximum(k, 1e-300) + ratio)
@@ -152,7 +154,7 @@ def _fourier_moments(c: Array, k: Array) -> tuple[Array, Array]:
 
 
 def _narrow_moments(c: Array, k: Array) -> tuple[Array, Array]:
-    """E y and E y² from r = y − c up to the end of the interval, and beyond it."""
+    """E y and E y² of a von Mises of large concentration, by integrals over r = y − c."""
     c, side = np.abs(c), np.sign(c)
     reach = np.minimum(10.0 / np.sqrt(k), np.pi)
     end = np.minimum(np.pi - c, reach)  # From there on y is r + c − 2π.

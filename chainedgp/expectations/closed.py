@@ -1,7 +1,7 @@
-"""Two exact expectations of a Gaussian variable, with their derivatives in its mean and variance.
+"""Closed expectations of two functions of a Gaussian variable, log(1 + x²) and log(1 + eˣ).
 
-They carry the reduced forms of the likelihoods, and hold for every width of the Gaussian, narrow or
-wide:
+Both come with derivatives in mean and variance, and hold for a narrow and a wide Gaussian alike.
+The reduced forms of the likelihoods are built of them:
 
 * `expected_log1p_square`: E log(1 + x²), the Student-t integral, by the Faddeeva function;
 * `expected_softplus`: E log(1 + eˣ), the logistic integral, by a scale mixture of normals.
@@ -19,14 +19,14 @@ from ..linalg import Array
 
 _SQRT_PI = float(np.sqrt(np.pi))
 _SQRT_2PI = float(np.sqrt(2.0 * np.pi))
-_CHUNK = 8192  # So many points are evaluated at a time: temporaries stay in the cache.
+_CHUNK = 8192  # This many points are evaluated at a time, so that temporaries stay in the cache.
 
 
 # -- E softplus(x), x Gaussian -----------------------------------------------------------------
 
 
 def _logistic_mixture(terms: int) -> tuple[Array, Array]:
-    """Scales τ and probabilities with logistic(0, 1) ≈ Σ p N(0, τ²): each (terms,).
+    """Scales τ and probabilities p, (terms,) each, with logistic(0, 1) ≈ Σ p N(0, τ²).
 
     τ/2 has Kolmogorov's distribution; the rule is Gauss's for the measure of log τ (Lanczos on a
     fine grid), which converges geometrically: errors 4e-8, 3e-10, 3e-12 at 8, 12, 16 terms.
@@ -71,7 +71,7 @@ def expected_softplus(mean: Array, variance: Array, terms: int = 16) -> tuple[Ar
 
 
 def _softplus_chunk(mean: Array, variance: Array, out: Array, tau: Array, p: Array) -> None:
-    """One chunk of `expected_softplus`, (n,) each, written to out (3, n)."""
+    """Evaluate one chunk of `expected_softplus`, (n,) each, and write it to out (3, n)."""
     s = np.sqrt(variance + (tau * tau)[:, None])  # (terms, n)
     r = mean / s
     np.matmul(p, ndtr(r), out=out[1])
@@ -155,14 +155,15 @@ def expected_log1p_square(mean: Array, variance: Array) -> tuple[Array, Array, A
     return value, dmean, dvariance
 
 
-_SMALL = 1e-4  # Where E[x²] is below this, three terms do: the next is 1e-12 of the value.
+_SMALL = 1e-4  # If E[x²] is below this, three terms of a series do: the next is 1e-12 of the value.
 _LOCAL = threading.local()
 
 
 def _scratch() -> tuple[Array, Array]:
-    """Work space of the polynomials, kept per thread (allocating it would take half of the time).
+    """Work space of the polynomials in `expected_log1p_square`, kept per thread.
 
-    Powers Z⁰ … Z⁸ (9, chunk) and the blocks of the three sums (15, chunk), complex.
+    Allocating it anew would take half of the time. Powers Z⁰ … Z⁸ (9, chunk) and the blocks of the
+    three sums (15, chunk), complex.
     """
     if not hasattr(_LOCAL, "arrays"):
         powers = np.ones((_POWERS + 1, _CHUNK), dtype=complex)
@@ -173,7 +174,7 @@ def _scratch() -> tuple[Array, Array]:
 def _log1p_square_chunk(
     mean: Array, variance: Array, out: Array, powers: Array, parts: Array
 ) -> None:
-    """One chunk of `expected_log1p_square`, (n,) each, written to out (3, n)."""
+    """Evaluate one chunk of `expected_log1p_square`, (n,) each, and write it to out (3, n)."""
     tau = np.sqrt(2.0 * variance)
     shift = _L * tau
     D = np.empty(mean.size, dtype=complex)
@@ -208,7 +209,7 @@ def _log1p_square_chunk(
 def _in_chunks(
     chunk: Callable[..., None], mean: Array, variance: Array, size: int, *constants: Array
 ) -> tuple[Array, Array, Array]:
-    """Run chunk(mean, variance, out, *constants) over flat pieces: three broadcast arrays."""
+    """Evaluate a closed expectation in flat pieces by chunk(mean, variance, out, *constants)."""
     mean, variance = np.broadcast_arrays(mean, variance)
     out = np.empty((3, mean.size))
     flat_mean, flat_variance = mean.ravel(), variance.ravel()

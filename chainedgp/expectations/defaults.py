@@ -1,4 +1,4 @@
-"""E[log p(y | f)] under Gaussian marginals from a log-density alone, and the choice of nodes."""
+"""Default E[log p(y | f)] of a log-density: quadrature, and the choice of its number of nodes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Arrays = tuple[Array, ...]
 Averages = tuple[Array, Array, Array, Array]
 
 USUAL: dict[int, tuple[int, ...]] = {2: (4, 6, 8, 12, 20), 3: (4, 6, 8, 12)}
-"""Nodes per dimension that are tried for a density alone of two or three latents."""
+"""Nodes per dimension that are tried, with two or three latents, if only the density is given."""
 ROUGH = 6
-"""Nodes per dimension where starts are compared. An even number has none in the middle, so that a
+"""Nodes per dimension when starts are compared. An even number has none in the middle, so that a
 density that is narrower than the grid seems worse than it is and not better."""
 UNRESOLVED: dict[int, int] = {2: 21, 3: 13}
-"""Nodes per dimension of rows that none of these serve: more than of any other row, so that they
-are known by their number."""
+"""Nodes per dimension of rows that none of the numbers in USUAL serve. No other row has as many, so
+that these rows are recognised by it."""
 
 
 def packed(
@@ -31,7 +31,7 @@ def packed(
     dvariances: Sequence[Array] | Array,
     dtheta: Sequence[Array] = (),
 ) -> Averages:
-    """The four arrays of `expected_log_density`, from (n,) for each latent and parameter."""
+    """Pack the (n,) arrays of E[log p] and its derivatives into those of `expected_log_density`."""
     b, n, p = len(dmeans), value.size, len(dtheta)
     rows = np.empty((2 * b + p, n))
     for row, part in zip(rows, (*dmeans, *dvariances, *dtheta), strict=True):
@@ -40,7 +40,7 @@ def packed(
 
 
 def merged(parts: Sequence[tuple[Indices, Averages]]) -> Averages:
-    """The averages of all rows from those of disjoint sets of rows (numbers, averages)."""
+    """Merge E[log p] and derivatives of disjoint sets of rows (indices, averages) into all rows."""
     n = sum(len(rows) for rows, _ in parts)
     whole = [np.empty((*own.shape[1:], n), dtype=own.dtype) for own in parts[0][1]]
     for rows, averages in parts:
@@ -51,18 +51,18 @@ def merged(parts: Sequence[tuple[Indices, Averages]]) -> Averages:
 
 
 class Expected:
-    """Expectations of `log_density` under q, for a class that has it and its derivatives.
+    """Default expectations of a likelihood's `log_density` under q, from it and its derivatives.
 
     exact_expectation: True if `expected_log_density` is closed and needs no nodes.
     quadrature_latent: the one latent that needs nodes, if the expectation is exact in all others.
-    node_limits: the largest `node_score` of a row that each of `quadrature.LEVELS` serves to 1e-6;
-        the nodes of rows beyond the last limit are found by trying.
+    node_limits: for each of `quadrature.LEVELS` the largest `node_score` of a row for which it is
+        accurate to 1e-6; the nodes of rows beyond the last limit are found by trying.
     """
 
     exact_expectation: bool = False
     quadrature_latent: ClassVar[str | None] = None
     node_limits: ClassVar[tuple[float, ...]] = ()
-    _joint_form: ClassVar[bool] = False  # Whether the last forms that were given have a joint one.
+    _joint_form: ClassVar[bool] = False  # Whether the class that gave forms last gave a joint one.
 
     latents: tuple[str, ...]
     parameter_keys: tuple[str, ...]
@@ -78,22 +78,22 @@ class Expected:
 
     @property
     def own_expectation(self) -> bool:
-        """Whether `expected_log_density` is given; else it is quadrature of the density."""
+        """Whether the likelihood gives its own `expected_log_density`; else it is quadrature."""
         return type(self).expected_log_density is not Expected.expected_log_density
 
     @property
     def own_joint_expectation(self) -> bool:
-        """Whether `joint_expected_log_density` is given, by the class of `expected_log_density`.
+        """Whether the likelihood gives `joint_expected_log_density` together with the other form.
 
-        It does not count if a subclass gives another `expected_log_density` alone: then that of
-        correlated latents is quadrature.
+        It does not count if a subclass gives another `expected_log_density` alone: the expectation
+        of correlated latents is then quadrature. A single latent needs no joint form.
         """
         alone = len(self.latents) == 1 and self.own_expectation
         given = type(self).joint_expected_log_density is not Expected.joint_expected_log_density
         return self._joint_form if given else alone
 
     def has_form(self, variances: Array) -> bool:
-        """Whether the expectation of variances (n, b), covariances (n, b, b) is no quadrature."""
+        """Whether E[log p] at variances (n, b), or covariances (n, b, b), is not quadrature."""
         return self.own_expectation if variances.ndim == 2 else self.own_joint_expectation
 
     def expected_log_density(
@@ -129,7 +129,7 @@ class Expected:
     def _quadrature(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
     ) -> Averages:
-        """The quadrature engine: expectations from the density and its derivatives.
+        """E[log p] by quadrature of the density and its derivatives.
 
         variances (n, b), or covariances (n, b, b).
         """
@@ -151,13 +151,13 @@ class Expected:
     def expectation(
         self, y: Array, means: Array, variances: Array, nodes: int | Indices, **kw: Value
     ) -> Averages:
-        """E[log p(y | f)] with `nodes` an int or one number per row (n,).
+        """E[log p(y | f)] with `nodes` an int or one number of nodes per row (n,).
 
-        `expected_log_density` of variances (n, b), `joint_expected_log_density` of covariances
-        (n, b, b). Rows with the same number are evaluated together.
+        Variances (n, b) take `expected_log_density`, covariances (n, b, b) the joint one. Rows with
+        the same number of nodes are evaluated together.
         """
         usual = self._formula(variances)
-        # Where nodes were tried and serve, derivatives follow from values of the density.
+        # If nodes were found by trying and are accurate, derivatives follow from density values.
         by_trial = self._nothing_known and np.ndim(nodes) > 0
         resolved = USUAL[means.shape[1]][-1] if by_trial else 0
         parts = []
@@ -173,7 +173,7 @@ class Expected:
     def _by_values(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
     ) -> Averages:
-        """The quadrature engine where nodes resolve the density: no derivative in latents."""
+        """E[log p] by quadrature of density values only, where the nodes resolve the density."""
 
         def log_p(rows: slice, *latents: Array) -> Array:
             return self.log_density(y[rows], *latents, **rows_of(kw, rows))
@@ -185,28 +185,28 @@ class Expected:
         return quadrature.expectation_by_values(log_p, dtheta, means, variances, rule, extra)
 
     def _formula(self, variances: Array) -> Callable[..., Averages]:
-        """What computes the expectation under variances (n, b), or covariances (n, b, b)."""
+        """The function that computes E[log p] at variances (n, b), or covariances (n, b, b)."""
         if variances.ndim == 2:
             return self.expected_log_density
         return self.joint_expected_log_density if self.own_joint_expectation else self._quadrature
 
     def is_exact(self, variances: Array) -> bool:
-        """Whether the expectation under variances (n, b) or covariances (n, b, b) has no nodes."""
+        """Whether E[log p] at variances (n, b), or covariances (n, b, b), needs no nodes."""
         return self.exact_expectation and (variances.ndim == 2 or self.own_joint_expectation)
 
     def required_nodes(self, y: Array, means: Array, variances: Array, **kw: Value) -> Indices:
-        """Nodes per dimension and row (n,) for an error of about 1e-6.
+        """Number of quadrature nodes per dimension and row (n,) for an error of about 1e-6.
 
-        They follow from `node_limits`, and are then some of `quadrature.LEVELS`. A density without
-        limits, of which nothing is known, gets as many of `USUAL` as trials show that it needs;
-        an exact expectation gets the fewest.
+        They follow from `node_limits`, and are then among `quadrature.LEVELS`. A density without
+        limits, of which nothing is known, gets the number in `USUAL` that trials show it needs; an
+        exact expectation gets the fewest.
         """
         return self._levels_of(variances)(y, means, variances, kw)[0]
 
     def unmet(self, y: Array, means: Array, variances: Array, **kw: Value) -> Booleans:
-        """Rows (n,) of booleans whose tolerance no level of `required_nodes` meets, by trying.
+        """Rows (n,) of booleans whose quadrature is not accurate at any number of nodes, by trying.
 
-        It is 1e-6; of a density of which nothing is known 1e-4 on average over the rows.
+        The tolerance is 1e-6; for a density of which nothing is known 1e-4 on average over rows.
         """
         nodes, beyond = self._levels_of(variances)(y, means, variances, kw)
         trial, b = self._trial(y, means, variances, kw), means.shape[1]
@@ -224,30 +224,30 @@ class Expected:
 
     @property
     def tries_nodes(self) -> bool:
-        """Whether `required_nodes` tries several levels on some rows, each at its full cost."""
+        """Whether `required_nodes` tries several numbers of nodes on some rows, each in full."""
         return self._nothing_known or 0 < len(self.node_limits) < len(quadrature.LEVELS)
 
     @property
     def few_nodes(self) -> int | None:
-        """Nodes per dimension of rough fits, where it takes trials to know them; else None."""
+        """Nodes per dimension of rough fits, if the right number is found by trying; else None."""
         return ROUGH if self._nothing_known else None
 
     @property
     def _nothing_known(self) -> bool:
-        """Whether the nodes of two or three latents are found by trying from the density alone."""
+        """Whether only a density of two or three latents is given: nodes are found by trying."""
         given = self.node_limits or self.exact_expectation or self.own_expectation
         return not given and len(self.latents) in USUAL
 
     def _levels_of(self, variances: Array) -> Callable[..., tuple[Indices, Booleans]]:
-        """`_levels` for variances (n, b), `_joint_levels` for covariances (n, b, b)."""
+        """The choice of nodes for variances (n, b), or for covariances (n, b, b)."""
         return self._levels if variances.ndim == 2 else self._joint_levels
 
     def _levels(
         self, y: Array, means: Array, variances: Array, kw: Keywords
     ) -> tuple[Indices, Booleans]:
-        """Nodes (n,), and rows for which the last level may not do.
+        """Numbers of nodes (n,) of independent latents, and rows where the last may not do.
 
-        `node_limits` decide; rows beyond the last limit are tried if levels are left.
+        `node_limits` decide; nodes of rows beyond the last limit are tried if levels are left.
         """
         if not self.node_limits:
             return self._usual_levels(y, means, variances, kw)
@@ -257,9 +257,9 @@ class Expected:
     def _joint_levels(
         self, y: Array, means: Array, variances: Array, kw: Keywords
     ) -> tuple[Indices, Booleans]:
-        """`_levels` of covariances (n, b, b).
+        """Numbers of nodes (n,) of correlated latents, and rows where the last may not do.
 
-        Limits of an `expected_log_density` say nothing about quadrature in its place.
+        Node limits of a given `expected_log_density` do not hold for quadrature in its place.
         """
         if not self.node_limits or (self.own_expectation and not self.own_joint_expectation):
             return self._usual_levels(y, means, variances, kw)
@@ -269,7 +269,7 @@ class Expected:
     def _usual_levels(
         self, y: Array, means: Array, variances: Array, kw: Keywords
     ) -> tuple[Indices, Booleans]:
-        """Nodes (n,) where nothing is known but whether any are needed: at most the usual ones."""
+        """Numbers of nodes (n,) of a likelihood that has no node limits: at most the usual ones."""
         b, none = means.shape[1], np.zeros(len(means), dtype=bool)
         if self._nothing_known:
             trial = self._trial(y, means, variances, kw)
@@ -282,7 +282,7 @@ class Expected:
     def _by_limits(
         self, score: Array, y: Array, means: Array, variances: Array, kw: Keywords
     ) -> tuple[Indices, Booleans]:
-        """Nodes (n,) by the scores of rows, and rows for which the last level may not do."""
+        """Numbers of nodes (n,) by the scores of rows, and rows where the last may not do."""
         nodes, beyond = quadrature.choose(score, self.node_limits)
         if beyond.any() and self.tries_nodes:
             rows = np.flatnonzero(beyond)
@@ -293,10 +293,10 @@ class Expected:
     def _trial(
         self, y: Array, means: Array, variances: Array, kw: Keywords
     ) -> Callable[[Indices, int], Array]:
-        """The `sums` for `quadrature.tried`: what must agree between two levels of nodes."""
+        """The function `sums` of `quadrature.tried`: what two numbers of nodes must agree in."""
 
         def sums(rows: Indices, nodes: int) -> Array:
-            """Values and their slopes in the means at some rows, (len(rows), k)."""
+            """E[log p] and its slopes in the means at some rows, (len(rows), k)."""
             targets, own = y[rows], rows_of(kw, rows)
             formula = self._formula(variances)
             if self.has_form(variances):
@@ -307,7 +307,7 @@ class Expected:
                 return self.log_density(targets[block], *latents, **rows_of(own, block))
 
             rule = quadrature.rule_for(means.shape[1], nodes)
-            # They are tried on the grid on which they will serve.
+            # Nodes are tried on the grid on which they will be used.
             own_grid = not self._nothing_known
             return quadrature.trial_sums(
                 log_p, means[rows], variances[rows], rule, reverse=not own_grid
@@ -316,13 +316,13 @@ class Expected:
         return sums
 
     def node_score(self, y: Array, means: Array, variances: Array, **kw: Value) -> Array:
-        """The score (n,) that `node_limits` bound. Default: the largest variance of the row."""
+        """The score (n,) that `node_limits` bound; by default the largest variance of the row."""
         return variances.max(axis=1)
 
     def joint_node_score(self, y: Array, means: Array, covariances: Array, **kw: Value) -> Array:
         """The score (n,) of covariances V (n, b, b) that `node_limits` bound.
 
-        Default: `node_score` of the variances v_j Σ_k |ρ_jk|, as a rotated grid has along one axis
-        what several latents do.
+        Default: `node_score` of the variances v_j Σ_k |ρ_jk|, because along one axis of a rotated
+        grid several latents move at once.
         """
         return self.node_score(y, means, quadrature.widened(covariances), **kw)

@@ -1,4 +1,4 @@
-"""The reduced variate w of extreme value distributions, and the shape's link.
+"""Extreme value distributions: the reduced variate w(z) at a shape ξ, and the link of the shape.
 
 With z = (y − location)/scale and shape ξ,
 
@@ -31,9 +31,9 @@ BOTTOM = 4.0
 """The pivot of ξ > 0 is −BOTTOM: an extreme value is below it with probability exp(−e⁴) = 2e-24."""
 LOWEST, HIGHEST = -0.5, 1.0
 """Shapes lie between: below −½ maximum likelihood is not regular, from 1 on there is no mean."""
-FARTHEST = 1e100  # A larger |z| is taken for this one: squares stay finite.
-NO_SHAPE = 1e-150  # Shapes nearer to 0 than this are taken for this.
-SMALL = 0.05  # Power series of 14 terms are used for arguments below this size.
+FARTHEST = 1e100  # A larger |z| is replaced by this, so that squares stay finite.
+NO_SHAPE = 1e-150  # A shape nearer to 0 is replaced by this one.
+SMALL = 0.05  # Power series of 14 terms are used for arguments of at most this size.
 _TERMS = np.arange(14)
 _INNER = (-1.0) ** (_TERMS + 1) * (_TERMS + 1.0) / (_TERMS + 2.0)
 _OUTER = 1.0 / (np.cumprod(np.maximum(_TERMS, 1.0)) * (_TERMS + 2.0))
@@ -41,7 +41,7 @@ _ZETA = np.concatenate([[0.0, np.euler_gamma], zeta(np.arange(2.0, 28.0)) / np.a
 
 
 def _series(coefficients: Array, x: Array) -> Array:
-    """Σ c_k x^k."""
+    """Power series Σ c_k x^k."""
     total = np.zeros_like(x)
     for c in coefficients[::-1]:
         total = total * x + c
@@ -49,20 +49,21 @@ def _series(coefficients: Array, x: Array) -> Array:
 
 
 def _over(x: Array, coefficients: Array, direct: Array) -> Array:
-    """The series where |x| is small, else the direct formula."""
+    """Power series where |x| is small, else the direct formula."""
     return np.where(np.abs(x) < SMALL, _series(coefficients, np.clip(x, -SMALL, SMALL)), direct)
 
 
 def _ratio(numerator: Array, x: Array) -> Array:
-    """numerator/x, which tends to 1 where x is 0."""
+    """The quotient numerator/x, which tends to 1 where x is 0."""
     none = x == 0.0
     return np.where(none, 1.0, numerator / np.where(none, 1.0, x))
 
 
 class Variate(NamedTuple):
-    """w(z) and the logarithm of s = dw/dz, with what their derivatives are made of.
+    """The reduced variate w(z) of an extreme value, log s with s = dw/dz, and parts of derivatives.
 
-    inner: z, or z(p) beyond the pivot p. s_inner: s there. u: (0 inside the pivot), see the module.
+    inner: z, or z(p) beyond the pivot p. s_inner: s at inner. u: as in the module's docstring, and
+    0 inside the pivot. shape: ξ.
     """
 
     w: Array
@@ -74,16 +75,16 @@ class Variate(NamedTuple):
 
     @property
     def s(self) -> Array:
-        """The slope dw/dz."""
+        """The slope s = dw/dz of the reduced variate."""
         return self.s_inner * (1.0 - self.shape * self.u)
 
     @property
     def dlog_s(self) -> Array:
-        """The derivative of log s in z."""
+        """The derivative of log s, s = dw/dz, in z."""
         return -self.shape * self.s_inner / (1.0 - self.shape * self.u)
 
     def in_shape(self) -> tuple[Array, Array]:
-        """Derivatives of w and of log s in ξ at a fixed z."""
+        """Derivatives of the reduced variate w and of log s in the shape ξ, at a fixed z."""
         z, xi, u = self.inner, self.shape, self.u
         x = np.asarray(xi * z)
         with np.errstate(all="ignore"):
@@ -110,7 +111,7 @@ def _pivot(xi: Array) -> Array:
 
 
 def variate(z: Array, xi: Array) -> Variate:
-    """w(z) at shape ξ, which broadcast; see the module."""
+    """The reduced variate w(z) at shape ξ, which broadcast; see the module."""
     xi = np.asarray(xi, dtype=float)
     xi = np.where(np.abs(xi) < NO_SHAPE, NO_SHAPE, xi)  # log1p(ξz)/ξ is then z to rounding.
     z, p = np.clip(z, -FARTHEST, FARTHEST), _pivot(xi)
@@ -131,7 +132,7 @@ def variate(z: Array, xi: Array) -> Variate:
 
 
 def quantile(w: Array, xi: Array) -> Array:
-    """z(w) at shape ξ, the inverse of `variate`."""
+    """The inverse z(w) of the reduced variate at shape ξ."""
     xi = np.asarray(xi, dtype=float)
     p = _pivot(xi)
     inner = np.where(xi < 0.0, np.minimum(w, p), np.maximum(w, p))
@@ -148,14 +149,17 @@ def quantile(w: Array, xi: Array) -> Array:
 
 
 def linked_shape(h: Array) -> tuple[Array, Array]:
-    """ξ = −½ + (3/2)/(1 + 2 e^{−h}) and dξ/dh: between −½ and 1, 0 at h = 0, slope ⅓ there."""
+    """Shape ξ = −½ + (3/2)/(1 + 2 e^{−h}) of extreme values from its latent h, and dξ/dh.
+
+    It lies between −½ and 1, and is 0 with slope ⅓ at h = 0.
+    """
     share = expit(np.subtract(h, np.log(2.0)))
     width = HIGHEST - LOWEST
     return LOWEST + width * share, width * share * (1.0 - share)
 
 
 def shape_latent(xi: float) -> float:
-    """The h of a shape ξ."""
+    """The latent h of an extreme value shape ξ, the inverse of `linked_shape`."""
     return float(logit((xi - LOWEST) / (HIGHEST - LOWEST)) + np.log(2.0))
 
 

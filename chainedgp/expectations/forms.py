@@ -1,4 +1,4 @@
-"""Closed and reduced forms of E[log p(y | f)]: one serves independent and correlated latents."""
+"""Closed and reduced forms of E[log p(y | f)], each for independent and for correlated latents."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Latents(NamedTuple):
     covariances: Array | None
 
     def covariance(self, j: int, k: int) -> Array | float:
-        """That of latents j and k, (n,), or 0 where latents are independent."""
+        """Covariance of latents j and k, (n,), or 0 if latents are independent."""
         return 0.0 if self.covariances is None else self.covariances[j, k]
 
 
 class Form(NamedTuple):
-    """E[log p] of n rows with its derivatives, (n,) for each latent, pair and parameter.
+    """A closed or reduced form: E[log p] of n rows with its derivatives, (n,) each.
 
-    dcovariances: in the covariances of the pairs (0, 1), (0, 2), (1, 2), …; not used where latents
-    are independent. That of f_j and f_k is E[∂_j ∂_k log p].
+    dmeans, dvariances and dtheta have one array for each latent or parameter, dcovariances for each
+    pair (0, 1), (0, 2), (1, 2), …: E[∂_j ∂_k log p], not used if latents are independent.
     """
 
     value: Array
@@ -40,10 +40,10 @@ class Form(NamedTuple):
 
 
 class OneForm(Expected):
-    """A likelihood with a formula `_form` that serves independent and correlated latents."""
+    """A likelihood with one form `_form` of E[log p], for independent and correlated latents."""
 
     _form: ClassVar[Callable[..., Form]]
-    """(y, latents, nodes, **kw) → `Form`: the expectation at moments of the latents."""
+    """The form (y, latents, nodes, **kw) → `Form`: E[log p] at these moments of the latents."""
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Value
@@ -62,7 +62,7 @@ class OneForm(Expected):
     def _averages(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
     ) -> Averages:
-        """The form as arrays with rows first, of variances (n, b) or covariances (n, b, b)."""
+        """The form of E[log p] with rows first, at variances (n, b) or covariances (n, b, b)."""
         if variances.ndim == 2:
             form = self._form(y, Latents(means.T, variances.T, None), nodes, **kw)
             return packed(form.value, form.dmeans, form.dvariances, form.dtheta)

@@ -1,4 +1,4 @@
-"""Integrals against a Gaussian: E[h(f_1, …, f_b)], f ~ N(m, V), of variances v or covariances V.
+"""Quadrature, integrals against a Gaussian: E[h(f_1, …, f_b)], f ~ N(m, V), V full or diagonal.
 
 A `Rule` holds nodes x and weights w of the standard normal in broadcasting form: on a product
 grid latent f has shape (h, 1, n) and g (1, h, n), so a function of g alone costs h·n, not h²·n.
@@ -21,9 +21,10 @@ LEVELS: tuple[int, ...] = (5, 8, 12, 20, 32, 48, 64)
 
 
 def choose(score: np.ndarray, limits: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """The first of `LEVELS` whose limit is at least score (n,): nodes (n,), rows beyond the last.
+    """Choose numbers of quadrature nodes (n,): for every score the first level whose limit holds.
 
-    limits: the largest score that each level serves; measured, see docs/quadrature_error.md.
+    limits: for each of `LEVELS` the largest score at which it is accurate; measured, see
+    docs/quadrature_error.md. Returns nodes (n,), and which rows lie beyond the last limit (n,).
     """
     index = np.searchsorted(limits, score)
     return np.take(LEVELS, np.minimum(index, len(LEVELS) - 1)), index == len(limits)
@@ -34,11 +35,11 @@ def tried(
     rows: np.ndarray,
     levels: tuple[int, ...] = LEVELS[1:],
 ) -> np.ndarray:
-    """The first of `levels` whose sums agree with those of the next to 7e-7, or the last: nodes.
+    """Choose numbers of quadrature nodes by trying: the first level whose sums agree with the next.
 
-    sums(rows, nodes): (len(rows), k), for rows an array of indices. It has more than one column,
-    because two levels may agree by chance in one. The fewest of `LEVELS` serve only integrands
-    known to be smooth, and are left out.
+    They must agree to 7e-7; else it is the last level. sums(rows, nodes): (len(rows), k), for rows
+    an array of indices. It has more than one column, because two levels may agree by chance in one.
+    The fewest of `LEVELS` are accurate only for integrands known to be smooth, and are left out.
     """
     nodes, todo = np.full(rows.size, levels[-1]), np.arange(rows.size)
     last, before = np.full((rows.size, 1), np.nan), levels[0]
@@ -56,9 +57,10 @@ def tried(
 def settled(
     sums: Callable[[np.ndarray, int], np.ndarray], num_rows: int, levels: tuple[int, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The level (n,) of each row by how far two after each other differ, and whether one serves.
+    """Choose numbers of quadrature nodes (n,) by how far sums at successive levels differ.
 
-    sums : as for `tried`, `trial_sums` of a density.
+    sums : as for `tried`, `trial_sums` of a density. Returns the level (n,) of each row, and
+    whether it is accurate (n,).
 
     If sums over a and over b > a nodes differ by d, d is the error of a, and that of b is about
     d^√(b/a): sums of analytic functions over h nodes converge as e^{−c√h} or faster. So a serves
@@ -82,13 +84,14 @@ def settled(
 
 
 SETTLED, ROUGHLY, LOW = 1e-5, 1e-4, 0.1
-"""See `settled`."""
+"""Thresholds of `settled`, explained there."""
 
 
 def all_fail(sums: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray) -> np.ndarray:
-    """Rows whose first sum changes by over 1e-6 and rounding from the last level to twice as many.
+    """Rows whose quadrature is inaccurate even at the last level: it changes at twice the nodes.
 
-    sums, rows: as for `tried`. Returns (len(rows),) booleans.
+    The change counts if it exceeds 1e-6 and rounding. sums, rows: as for `tried`. Returns
+    (len(rows),) booleans.
     """
     last, now = (sums(rows, factor * LEVELS[-1])[:, 0] for factor in (1, 2))
     with np.errstate(invalid="ignore"):
@@ -96,22 +99,23 @@ def all_fail(sums: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray) ->
 
 
 BLOCK = 2**14
-"""Nodes times rows evaluated at once: the half dozen temporaries of a density stay in cache, and
-below 128 kB the allocator gives memory back without asking the system for new pages."""
+"""This many nodes times rows are evaluated at once: the half dozen temporaries of a density stay in
+cache, and arrays below 128 kB are reused without asking the system for new pages."""
 
 VARIANCE_FLOOR = 1e-20
-"""Smallest variance of a node set; below it values and gradients are those at the floor: of the
-limit v → 0 to rounding, dE/dv = ½ E[∂²], a difference over 1e-10, to about 1e-6."""
+"""Smallest variance of a latent at which nodes are placed; smaller ones are raised to it. Values
+are then those of the limit v → 0 to rounding; dE/dv = ½ E[∂²], a difference over 1e-10, is right to
+about 1e-6."""
 
 
 PIVOT_FLOOR = 1e-14
-"""Smallest share of its variance that the other latents of a row leave open of a latent: V itself
-has rounding errors of about this size."""
+"""Smallest conditional variance of a latent given the others of its row, as a share of its own
+variance: V itself has rounding errors of about this size."""
 
 
 @lru_cache(maxsize=64)
 def gauss_hermite(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights (n,), (n,) with Σ w h(x) = E[h(x)], x ~ N(0, 1), for degree < 2n."""
+    """Gauss–Hermite nodes and weights, (n,) each; Σ w h(x) = E[h(N(0, 1))] for degree < 2n."""
     x, w = np.polynomial.hermite_e.hermegauss(n)
     return _frozen(x), _frozen(w / w.sum())
 
@@ -124,7 +128,7 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """Nodes and weights of N(0, I_b) in broadcasting form.
+    """A quadrature rule: nodes and weights of N(0, I_b) in broadcasting form.
 
     x: b arrays that broadcast to `weights`, with a trailing axis for rows: (h, 1, 1), (1, h, 1)
     on a grid, (s, 1) each for scattered nodes. weights: (h, h, 1) or (s, 1), summing to one.
@@ -141,7 +145,7 @@ class Rule:
 
     @cached_property
     def _value_and_slopes(self) -> np.ndarray:
-        """Weights w, w·x_1, …, w·x_b of the sums that correlated latents need, (1 + b, h, h)."""
+        """Weights w, w·x_1, …, w·x_b of quadrature sums of correlated latents, (1 + b, h, h)."""
         slopes = [(self.weights * x)[..., 0] for x in self.x]
         return _frozen(np.stack([self.weights[..., 0], *slopes]))
 
@@ -155,11 +159,11 @@ class Rule:
 
     @property
     def size(self) -> int:
-        """Number of nodes of the whole rule."""
+        """Number of nodes of the whole quadrature rule."""
         return self.weights.size
 
     def expand(self, means: np.ndarray, variances: np.ndarray) -> list[np.ndarray]:
-        """Latents at the nodes, f_j = m_j + sqrt(v_j) x_j: b arrays such as (h, 1, n).
+        """Latents at the quadrature nodes, f_j = m_j + sqrt(v_j) x_j: b arrays such as (h, 1, n).
 
         variances (n, b), or covariances (n, b, b): then f_j = m_j + Σ_{k ≤ j} R_jk x_k.
         """
@@ -169,7 +173,7 @@ class Rule:
         return [means[:, j] + scale[:, j] * x for j, x in enumerate(self.x)]
 
     def rotate(self, means: np.ndarray, R: np.ndarray) -> list[np.ndarray]:
-        """Latents at the nodes, f_j = m_j + Σ_{k ≤ j} R_jk x_k: such as (h, 1, n), (h, h, n).
+        """Latents at rotated nodes, f_j = m_j + Σ_{k ≤ j} R_jk x_k: such as (h, 1, n), (h, h, n).
 
         means (n, b), R (b, b, n) lower triangular, or its diagonal (b, n).
         """
@@ -182,7 +186,7 @@ class Rule:
         ]
 
     def sums(self, values: np.ndarray, j: int | None = 0) -> np.ndarray:
-        """Σ w a and Σ w x_j a over the nodes, (2, n), for a of any shape broadcasting to (h, h, n).
+        """Quadrature sums Σ w a and Σ w x_j a, (2, n), of an a that broadcasts to (h, h, n).
 
         j : None for the slopes of all latents, Σ w a, Σ w x_1 a, …, Σ w x_b a (1 + b, n).
 
@@ -193,7 +197,7 @@ class Rule:
         )
 
     def hermite_sums(self, values: np.ndarray, pairs: bool) -> np.ndarray:
-        """Sums with Hermite polynomials, Σ w a, Σ w x_j a and Σ w (x_j² − 1) a over the nodes.
+        """Quadrature sums with Hermite polynomials: Σ w a, Σ w x_j a and Σ w (x_j² − 1) a.
 
         pairs : whether Σ w x_j x_k a, k < j, come after them. Returns (1 + 2b, n), or b(b − 1)/2
             more.
@@ -201,7 +205,7 @@ class Rule:
         return self._summed(self._hermite[: None if pairs else 1 + 2 * len(self.x)], values)
 
     def _summed(self, weights: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Σ over the nodes with each of the weights (k, h, h): (k, n)."""
+        """Quadrature sums over the nodes with each of the weights (k, h, h): (k, n)."""
         grid = self.weights.shape[:-1]
         values = values.reshape((1,) * (len(grid) + 1 - values.ndim) + values.shape)
         flat = tuple(k + 1 for k, size in enumerate(values.shape[:-1]) if size != grid[k])
@@ -212,7 +216,7 @@ class Rule:
 
 @lru_cache(maxsize=64)
 def product_rule(dim: int, nodes: int, lightest: float = 0.0) -> Rule:
-    """Product Gauss–Hermite grid, `nodes` in each of `dim` dimensions, but the lightest ones."""
+    """Product Gauss–Hermite grid, `nodes` in each dimension, but those lighter than `lightest`."""
     x, w = gauss_hermite(nodes)
     if lightest:
         x, w = x[w > lightest], w[w > lightest]
@@ -226,7 +230,7 @@ def product_rule(dim: int, nodes: int, lightest: float = 0.0) -> Rule:
 
 @lru_cache(maxsize=16)
 def sobol_rule(dim: int, count: int, seed: int = 0) -> Rule:
-    """Scrambled Sobol nodes, deterministic: `count` rounded up to a power of two.
+    """Scrambled Sobol nodes in `dim` dimensions, deterministic: `count`, or the next power of two.
 
     Every coordinate has one point in each of its equal cells; it is moved to the middle of the
     cell, so that no stray point in a tail spoils the moments. Half of the nodes mirror the other
@@ -246,7 +250,7 @@ def monte_carlo_rule(dim: int, count: int, seed: int = 0) -> Rule:
 
 
 def _scattered(half: np.ndarray) -> Rule:
-    """Equal weights on the points and their mirror images, (s, b), whitened: cov = I exactly."""
+    """Quadrature rule of equal weights on points (s, b) and their mirror images, whitened."""
     nodes = np.concatenate([half, -half])
     if len(half) > half.shape[1]:
         nodes = np.linalg.solve(np.linalg.cholesky(nodes.T @ nodes / len(nodes)), nodes.T).T
@@ -256,12 +260,12 @@ def _scattered(half: np.ndarray) -> Rule:
 
 
 def rule_for(dim: int, nodes: int, lightest: float = 0.0) -> Rule:
-    """The rule used for `dim` latents: product grid up to 3, else about nodes³ Sobol nodes."""
+    """Quadrature rule of `dim` latents: a product grid up to 3, else about nodes³ Sobol nodes."""
     return product_rule(dim, nodes, lightest) if dim <= 3 else sobol_rule(dim, nodes**3)
 
 
 def row_blocks(n: int, nodes: int) -> Iterator[slice]:
-    """Slices of rows such that nodes × rows of a slice stays near `BLOCK`."""
+    """Slices of rows for quadrature, such that nodes × rows of a slice stays near `BLOCK`."""
     step = max(1, BLOCK // nodes)
     for start in range(0, n, step):
         yield slice(start, min(n, start + step))
@@ -328,7 +332,10 @@ def rotated_expectation(
     rule: Rule,
     num_extra: int = 0,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """`expectation` with covariances (n, b, b); both(rows, *latents) -> log p, its derivatives."""
+    """Quadrature of correlated latents: `expectation` with covariances (n, b, b), on rotated grids.
+
+    both(rows, *latents) -> log p, its derivatives.
+    """
     R = cholesky_factors(covariances)
     value, dmeans, dR, extra = _rotated_sums(both, means, R, rule, num_extra)
     return value, dmeans.T, _through_cholesky(R, dR), extra.T
@@ -341,7 +348,7 @@ def _rotated_sums(
     rule: Rule,
     num_extra: int,
 ) -> tuple[np.ndarray, ...]:
-    """Sums over nodes m + R x: value (n,), d/dmeans (b, n), d/dR (b, b, n), extra (k, n)."""
+    """Sums over rotated nodes m + R x: value (n,), d/dmeans (b, n), d/dR (b, b, n), extra."""
     n, b = means.shape
     value, dmeans, extra = np.empty(n), np.empty((b, n)), np.empty((num_extra, n))
     dR = np.zeros((b, b, n))
@@ -367,14 +374,14 @@ def expectation_exact_in_last(
     num_extra: int = 0,
     lightest: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """`expectation` of what is integrated exactly over the last latent given the others.
+    """Quadrature of a function whose integral over the last latent, given the others, is exact.
 
     both(rows, spread, *latents) -> the integral at the nodes of the others, its derivatives in all
     latents and `num_extra` others, and last that in `spread`. The last of `latents` is its mean
     given the others, `spread` (n,) its variance.
 
     means (n, b), variances (n, b) or covariances (n, b, b), nodes per dimension of b − 1.
-    lightest : nodes of a dimension that weigh less are left out, where the integral grows slowly.
+    lightest : nodes of a dimension that weigh less are left out, if the integrand grows slowly.
     """
     single, R = variances.ndim == 2, _scales(variances)
     last = R[-1] if single else R[-1, -1]
@@ -389,15 +396,15 @@ def expectation_exact_in_last(
 
 @lru_cache(maxsize=64)
 def _last_at_mean(dim: int, nodes: int, lightest: float) -> Rule:
-    """The rule of dim − 1 latents, with one more that has a single node at 0."""
+    """The quadrature rule of dim − 1 latents, with one more that has a single node at 0."""
     rule = rule_for(dim - 1, nodes, lightest) if dim > 1 else product_rule(1, 1)
     return Rule((*rule.x[: dim - 1], _frozen(np.zeros((1,) * rule.weights.ndim))), rule.weights)
 
 
 def cholesky_factors(V: np.ndarray) -> np.ndarray:
-    """Lower triangular R (b, b, n) with V = R Rᵀ, V (n, b, b), for every row; rows are last.
+    """Cholesky factors R (b, b, n), rows last, of each row's covariances: V = R Rᵀ, V (n, b, b).
 
-    A pivot below its floor, which rounding can even make negative, is raised to it.
+    A pivot below its floor, as rounding can make it, is raised to it.
     """
     b = V.shape[1]
     R = np.zeros((b, b, len(V)))
@@ -413,7 +420,7 @@ def cholesky_factors(V: np.ndarray) -> np.ndarray:
 
 
 def widened(V: np.ndarray) -> np.ndarray:
-    """Variances v_j Σ_k |ρ_jk| (n, b) of V (n, b, b): an axis of a rotated grid has several."""
+    """Variances v_j Σ_k |ρ_jk| (n, b) of V (n, b, b), by which a rotated grid gets its nodes."""
     variances = np.einsum("njj->nj", V)
     sds = np.sqrt(np.maximum(variances, VARIANCE_FLOOR))
     return variances * np.abs(V / (sds[:, :, None] * sds[:, None, :])).sum(axis=2)
@@ -438,7 +445,7 @@ def expectation_by_values(
     rule: Rule,
     num_extra: int = 0,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """`expectation` without derivatives of log p in the latents, where the nodes resolve it.
+    """Quadrature without derivatives of log p in the latents, where the nodes resolve log p.
 
     With a(x) = log p(m + R x), V = R Rᵀ, integrals by parts give
 
@@ -472,9 +479,9 @@ def trial_sums(
     rule: Rule,
     reverse: bool = True,
 ) -> np.ndarray:
-    """What two levels of nodes are compared by: the sums of `expectation_by_values`, (n, k).
+    """Quadrature sums (n, k), of `expectation_by_values`, by which numbers of nodes are compared.
 
-    Those of degree 2 are divided by five: they are no part of a value.
+    Sums of degree 2 are divided by five, because the value of the integral does not contain them.
 
     reverse : False for the nodes of `expectation`, where correlated latents are in their own order.
     """
@@ -484,7 +491,7 @@ def trial_sums(
 
 
 def _scales(variances: np.ndarray) -> np.ndarray:
-    """R (b, n) of variances (n, b), or (b, b, n) of covariances (n, b, b)."""
+    """Scales R (b, n) of quadrature nodes from variances (n, b), or (b, b, n) from covariances."""
     if variances.ndim == 3:
         return cholesky_factors(variances)
     return np.sqrt(np.maximum(variances.T, VARIANCE_FLOOR))
@@ -499,9 +506,9 @@ def _hermite_sums(
     num_extra: int = 0,
     reverse: bool = True,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """R of the latents, `Rule.hermite_sums` at m + R x (k, n), averages of others (num_extra, n).
+    """Scales R, `Rule.hermite_sums` at m + R x (k, n), and averages of `others` (num_extra, n).
 
-    Of correlated latents the order is reversed in R and in the sums: the first latent, mostly a
+    The order of correlated latents is reversed in R and in the sums: the first latent, mostly a
     location, then moves with all axes of the grid, and scales and shapes, whose exponentials cost
     more, only with some.
     """

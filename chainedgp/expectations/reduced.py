@@ -1,4 +1,4 @@
-"""Expectations that carry the reduced forms of the likelihoods, with their derivatives.
+"""Reduced forms of E[log p]: expectations of functions of one Gaussian, or of a sum of log-normals.
 
 Functions of one Gaussian are sums over Gauss–Hermite nodes. Functions of a sum of log-normal
 variables are one-dimensional too: for independent f_k ~ N(m_k, v_k) the sum s = Σ_k e^{f_k} has a
@@ -25,21 +25,22 @@ from .closed import expected_log1p_square, expected_softplus
 
 Arrays = tuple[Array, ...]
 Moments = tuple[Array, Array, Array]
-STEP = np.log(4.0) / 3.0  # Points are so far apart in u: over three steps t grows four times.
+STEP = np.log(4.0) / 3.0  # Points in u are this far apart: over three steps t grows four times.
 START = -8.0  # This is the first point u_0: below it the integrand is quadratic in t.
 Q = np.exp(-STEP)
-# The first two weights get these factors for the points below: geometric series in t and t².
+# The first two weights are multiplied by FIRST, which stands for all points below START, where the
+# integrand's terms in t and t² are geometric series.
 FIRST = np.linalg.solve([[Q, 1.0], [Q * Q, 1.0]], [1.0 / (1.0 - Q), 1.0 / (1.0 - Q * Q)])
 LOG_SUM_LIMITS = (0.38, 0.9, 1.8, 3.6, 6.4, 10.3, 14.4)
 """Largest variance at which each of `quadrature.LEVELS` gives E log Σ e^f to 1e-6."""
 LIGHTEST = 1e-12  # Nodes of less weight are left out: half of 64 are, and nothing changes.
-# Of more correlated terms than this scattered nodes serve the terms themselves.
+# E log Σ e^f of at most this many correlated terms is integrated over their differences.
 MOST_DIFFERENCES = 4
-RESTART = 36  # After so many points exponentials are made anew: squaring adds up rounding.
+RESTART = 36  # After this many points exponentials are computed anew: squaring adds up rounding.
 
 
 def nodes_of(mean: Array, variance: Array, nodes: int) -> tuple[Array, Array, Array]:
-    """The Gauss–Hermite rule of N(mean, variance), (n,) each.
+    """The Gauss–Hermite nodes and weights of N(mean, variance), (n,) each.
 
     Returns the nodes (h, n) and two sets of weights: those of E, (h,), and those that make
     dE/dvariance of a derivative dh/df at the nodes, (h, n).
@@ -52,7 +53,7 @@ def nodes_of(mean: Array, variance: Array, nodes: int) -> tuple[Array, Array, Ar
 def expected_of_exp(
     function: Callable[[Array], tuple[Array, Array]], mean: Array, variance: Array, nodes: int
 ) -> Moments:
-    """E h(e^g), g ~ N(mean, variance), (n,) each, with d/dmean and d/dvariance.
+    """E h(e^g), g ~ N(mean, variance), (n,) each, with derivatives in mean and variance, by nodes.
 
     function: x -> h(x) and x h′(x).
     """
@@ -62,10 +63,10 @@ def expected_of_exp(
 
 
 class Conditional:
-    """f at the Gauss–Hermite nodes of g, for Gaussian f and g: f | g is Gaussian too.
+    """For reduced forms: f given the Gauss–Hermite nodes of g, for jointly Gaussian f and g.
 
-    With c = cov(f, g) and β = c/v_g, f | g ~ N(m_f + β (g − m_g), v_f − β c); c = None: f and g are
-    independent.
+    With c = cov(f, g) and β = c/v_g, f | g ~ N(m_f + β (g − m_g), v_f − β c). If c is None, f and g
+    are independent.
 
     g: the nodes (h, n). mean: of f given g, (h, n) or (n,). variance: of f given g, (n,).
     """
@@ -96,10 +97,11 @@ class Conditional:
 
 
 def lean(V: Array, log_width2: Array) -> Array:
-    """How far f moves with one standard deviation of g, in widths of what is integrated, (n,).
+    """How far f moves with one standard deviation of g, in widths of the integrand, (n,).
 
-    √(ρ² v_f/(w² + (1 − ρ²) v_f)): at the nodes of g a function of f of width w is seen through
-    f | g. V (n, 2, 2) of f and g, log_width2 log w² (n,).
+    It is √(ρ² v_f/(w² + (1 − ρ²) v_f)): at the nodes of g a function of f of width w is averaged
+    over f | g. The number of nodes depends on it. V (n, 2, 2): covariance of f and g. log_width2:
+    log w² (n,).
     """
     v_f, v_g, c = V[:, 0, 0], np.maximum(V[:, 1, 1], quadrature.VARIANCE_FLOOR), V[:, 0, 1]
     moved = np.minimum(c * c / v_g, v_f)
@@ -108,10 +110,10 @@ def lean(V: Array, log_width2: Array) -> Array:
 
 
 def expected_log_tail(x: Arrays, t: Arrays, c: Array | None, nodes: int) -> Array:
-    """E log(1 + x² e^{−t}) and its derivatives, as `Conditional.averages` has them, (6, n).
+    """Reduced Student-t integral: E log(1 + x² e^{−t}) of Gaussian x and t, and its derivatives.
 
-    x, t: mean and variance (n,) of each, c: their covariance or None, then (5, n). Exact in x,
-    `nodes` Gauss–Hermite nodes in t.
+    Exact in x, by `nodes` Gauss–Hermite nodes in t. x, t: mean and variance (n,) of each. c: their
+    covariance, or None. The result is as of `Conditional.averages`: (6, n), without c (5, n).
     """
     given = Conditional(x, t, c, nodes)
     scale = np.exp(-0.5 * given.g)  # (h, n)
@@ -134,11 +136,11 @@ def expected_hazard_sum(
     c: Array | None,
     nodes: int,
 ) -> Array:
-    """E Σ above · H(a) − below · log H′(a), a = e^g (x − f), terms (above, below, x).
+    """Reduced survival integral: E Σ above · H(a) − below · log H′(a), a = e^g (x − f), and slopes.
 
-    H is a cumulative hazard. Exact in f, `nodes` Gauss–Hermite nodes in g; terms (n,) each; f, g:
-    mean and variance (n,) of each; c: their covariance or None. Returns value and derivatives as
-    `Conditional.averages` has them, (6, n) or (5, n).
+    H is a cumulative hazard. Exact in f, by `nodes` Gauss–Hermite nodes in g. terms: (above, below,
+    x), (n,) each. f, g: mean and variance (n,) of each. c: their covariance or None. Returns value
+    and derivatives as `Conditional.averages` has them, (6, n) or (5, n).
 
     hazard : (mu, spread, above, below) -> the expectation for a ~ N(mu, spread), of shapes (h, n),
         and its derivatives in mu and spread, in arrays of their own.
@@ -161,7 +163,7 @@ def expected_hazard_sum(
 
 
 def logistic_hazard(mu: Array, spread: Array, above: Array, below: Array) -> Moments:
-    """The `hazard` of a logistic variable: H(a) = softplus(a), log H′(a) = −softplus(−a)."""
+    """Expected `hazard` of a logistic variable: H(a) = softplus(a), log H′(a) = −softplus(−a)."""
     term, dmu, dspread = expected_softplus(mu, spread, terms=12)
     for part in (term, dmu, dspread):
         part *= above + below
@@ -171,7 +173,7 @@ def logistic_hazard(mu: Array, spread: Array, above: Array, below: Array) -> Mom
 
 
 def gumbel_hazard(mu: Array, spread: Array, above: Array, below: Array, *, cap: float) -> Moments:
-    """The `hazard` of a Gumbel variable: H(a) = e^a, straight from cap on; H′(a) = e^min(a, cap).
+    """Expected `hazard` of a Gumbel: H(a) = e^a, straight from cap on; H′(a) = e^min(a, cap).
 
     With c = (cap − mu)/sd, T = E max(a − cap, 0) and E₁ = E[e^a; a < cap]:
     E H = E₁ + e^cap (T + Φ(−c)) and E log H′ = mu − T.
@@ -199,7 +201,7 @@ def expected_log_sum(
     num_extra: int = 0,
     lightest: float = 0.0,
 ) -> tuple[Array, Array, Array, Array]:
-    """E log(a(f_1, …, f_{b−1}) + e^{f_b}), with derivatives: exact in f_b, nodes in the others.
+    """E log(a(f_1, …, f_{b−1}) + e^{f_b}), with derivatives: exact in f_b, by nodes in the others.
 
     The last latent is Gaussian given the others, so that its part is E softplus(log a − f_b).
 
@@ -220,12 +222,12 @@ def expected_log_sum(
 
 
 def expected_log_sum_exp(means: Array, variances: Array, nodes: int) -> tuple[Array, Array, Array]:
-    """E log Σ_k e^{f_k}, f_k ~ N(m_k, v_k), with derivatives.
+    """E log Σ_k e^{f_k} of Gaussian f_k, the reduced softmax integral, with derivatives.
 
     means, variances: (n, K). Returns value (n,), d/dmeans (K, n), d/dvariances (K, n): as on the
     grid of `nodes` per dimension, for K = 2 exact. With covariances (n, K, K) the Laplace transform
-    of the sum does not factorise: d/dcovariances is (K, K, n), by `expected_log_sum`, for K = 3
-    and 4 of differences, which have one dimension less.
+    of the sum does not factorise: `expected_log_sum` is used, for K = 3 and 4 on differences of the
+    f_k, which have one dimension less; d/dcovariances is (K, K, n).
     """
     if means.shape[1] == 2:
         apart = np.array([-1.0, 1.0])  # f_2 − f_1 is Gaussian
@@ -245,10 +247,10 @@ def expected_log_sum_exp(means: Array, variances: Array, nodes: int) -> tuple[Ar
 
 
 def _by_differences(means: Array, V: Array, nodes: int) -> tuple[Array, Array, Array]:
-    """`expected_log_sum_exp` of covariances V (n, K, K), K = 3 or 4.
+    """E log Σ_k e^{f_k} of covariances V (n, K, K), K = 3 or 4, by differences of the f_k.
 
-    E log Σ e^{f_k} = m_r + E log(1 + Σ_{k≠r} e^{d_k}), d_k = f_k − f_r: exact in the last d, which
-    leaves K − 2 dimensions, of 2 · `nodes` each since differences are wider than logits.
+    It is m_r + E log(1 + Σ_{k≠r} e^{d_k}) with d_k = f_k − f_r, exact in the last d. That leaves
+    K − 2 dimensions, of 2 · `nodes` each because differences are wider than the f_k.
     """
     order = _order(V)[1]
     each, K = np.arange(len(V))[:, None], V.shape[1]
@@ -265,15 +267,15 @@ def _by_differences(means: Array, V: Array, nodes: int) -> tuple[Array, Array, A
 
 
 def _one_more(rows: slice, *d: Array) -> tuple[Array, ...]:
-    """log(1 + Σ eᵈ) and its derivatives."""
+    """log(1 + Σ eᵈ) and its derivatives, for the reduced softmax integral by differences."""
     value, shares = special.log_total([np.zeros(1), *d])
     return value, *shares[1:]
 
 
 def _order(V: Array) -> tuple[Array, Indices]:
-    """The score (n,) of `log_sum_score`, and the order of the terms (n, K), reference last.
+    """The score (n,) of `log_sum_score`, and the order of the terms (n, K) with the reference last.
 
-    Of three terms the one pair is the axis of the nodes that gives the least score.
+    With three terms, the difference whose nodes give the least score is the axis of the nodes.
     """
     K = V.shape[1]
     orders = np.array([(0, 1, 2), (0, 2, 1), (1, 0, 2)] if K == 3 else [range(K)])
@@ -290,7 +292,8 @@ def log_sum_score(V: Array) -> Array:
     """The score (n,) that `LOG_SUM_LIMITS` bound, for E log Σ e^{f_k} of covariances V (n, K, K).
 
     Along an axis of the nodes of `_by_differences` the angle between two terms grows as the
-    difference of their slopes; half of the square of the widest, as there are twice the nodes.
+    difference of their slopes. The score is the square of the largest, halved because there are
+    twice the nodes.
     """
     return _order(V)[0] if 2 < V.shape[1] <= MOST_DIFFERENCES else widest_of_sum(V)
 
@@ -298,8 +301,9 @@ def log_sum_score(V: Array) -> Array:
 def widest_of_sum(V: Array) -> Array:
     """The variance (n,) that decides on the nodes of a function of Σ e^{f_k}, V (n, K, K).
 
-    Singularities lie where the angles of two e^{f_k} differ by π. Along an axis of the nodes the
-    angles grow as standard deviations; where two latents have opposite signs, their sum does.
+    Singularities lie where the angles of two complex e^{f_k} differ by π. Along an axis of the
+    nodes the angles grow as the standard deviations; their difference grows as the sum of these if
+    two latents are negatively correlated.
     """
     sd = np.sqrt(np.maximum(np.einsum("njj->nj", V), quadrature.VARIANCE_FLOOR))
     against = np.maximum(-V, 0.0) / sd[:, :, None]  # |ρ_jk| sd_k
@@ -307,15 +311,16 @@ def widest_of_sum(V: Array) -> Array:
 
 
 def _with_shares(terms: Sequence[Array]) -> tuple[Array, ...]:
-    """log Σ eᶠ and its derivatives."""
+    """log Σ eᶠ and its derivatives, the shares of the terms."""
     value, shares = special.log_total(terms)
     return value, *shares
 
 
 def expected_stirling_sum(means: Array, variances: Array, nodes: int) -> Moments:
-    """E ρ(Σ_k e^{f_k}), ρ of `special.stirling_remainder`; arguments and results as above.
+    """E ρ(Σ_k e^{f_k}) with Binet's function ρ, `special.stirling_remainder`, and derivatives.
 
-    With covariances (n, K, K) ρ is summed over rotated nodes.
+    It is the part of log-gamma functions of a sum that Stirling's formula leaves. Arguments and
+    results are those of `expected_log_sum_exp`. With covariances (n, K, K) it is quadrature.
     """
     if variances.ndim == 2:
         return _sums(means, variances, nodes, _binet_kernel, 0.0)[:3]
@@ -348,10 +353,11 @@ def _sums(
     kernel: Callable[[Array], Array] | None,
     least: float,
 ) -> tuple[Array, Array, Array, Array]:
-    """∫ k(t) Π_k φ_k(t) dt/t, φ_k(t) = E e^{−t e^{f_k}}; without k: ∫ (Π φ_k − e^{−t e^c}) dt/t.
+    """∫ k(t) Π_k φ_k(t) dt/t over Laplace transforms φ_k(t) = E e^{−t e^{f_k}} of log-normals.
 
-    The points are t_i = e^{u_i − c}, c = log Σ e^{m_k + 1.5 v_k} rounded up, at least `least`, so
-    that below the first the integrand is quadratic in t: geometric series, in the first weights.
+    Without a kernel k it is ∫ (Π φ_k − e^{−t e^c}) dt/t. The points are t_i = e^{u_i − c}, with
+    c = log Σ e^{m_k + 1.5 v_k} rounded up and at least `least`, so that below the first point the
+    integrand is quadratic in t: a geometric series, which is in the first weights.
     Returns value (n,), d/dmeans, d/dvariances (K, n), c (n,).
     """
     x, w = quadrature.gauss_hermite(nodes)
@@ -394,9 +400,10 @@ def _sums(
 
 
 def _products(t: Array, weights: Array, scales: Array, w: Array) -> tuple[Array, Array]:
-    """Σ_i W_i Π_k φ_k(t_i), φ_k(t) = Σ_h w_h e^{−t s_hk}, and d/dlog s_hk over w_h.
+    """Sums over t_i of products of Laplace transforms, Σ_i W_i Π_k φ_k(t_i), and their slopes.
 
-    t (U,), weights (U, n) or (U, 1), scales s (h, K, n), w (h,). Returns (n,), (h, K, n).
+    φ_k(t) = Σ_h w_h e^{−t s_hk}. t (U,), weights W (U, n) or (U, 1), scales s (h, K, n), w (h,).
+    Returns the sum (n,) and its derivatives in log s_hk, divided by w_h, (h, K, n).
     """
     h, K, n = scales.shape
     value, slopes = np.zeros(n), np.zeros_like(scales)

@@ -1,4 +1,4 @@
-"""Stable primitives: pure functions of float64 arrays that broadcast."""
+"""Special functions for densities and their expectations, numerically stable, that broadcast."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..linalg import Array
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 HALF_LOG_2PI = 0.5 * LOG_2PI
-_CHUNK = 8192  # So many points are evaluated at a time: temporaries stay in the cache.
+_CHUNK = 8192  # This many points are evaluated at a time, so that temporaries stay in the cache.
 
 
 def softplus(x: Array) -> Array:
@@ -57,7 +57,7 @@ def log_diff_exp(a: Array, b: Array) -> Array:
 
 
 def log_normal_between(a: Array, b: Array) -> Array:
-    """log(Φ(b) − Φ(a)), a < b, in the smaller tail; of a narrow interval log(φ · (b − a))."""
+    """log(Φ(b) − Φ(a)), a < b, in the smaller tail; for a narrow interval log(φ · (b − a))."""
     low, high = np.where(a + b > 0.0, -b, a), np.where(a + b > 0.0, -a, b)  # high is nearer to 0
     value = log_diff_exp(log_ndtr(high), log_ndtr(low))
     middle, width = 0.5 * (a + b), b - a
@@ -87,7 +87,7 @@ def stirling_remainder(x: Array) -> tuple[Array, Array]:
 
 
 def _stirling_chunk(x: Array, out: Array) -> None:
-    """One chunk of `stirling_remainder`, x (n,), written to out (2, n)."""
+    """One chunk of Binet's function, `stirling_remainder`, x (n,), written to out (2, n)."""
     far = x + 6.0
     inverse = 1.0 / far
     u = inverse * inverse
@@ -146,20 +146,20 @@ def rising_excess(a: Array, k: Array | float) -> tuple[Array, Array]:
 
 
 def scaled(log_scale: Array, z: Array) -> Array:
-    """e^log_scale z; 0 and infinite z stay what they are, where the factor is infinite or 0."""
+    """e^log_scale z; a z that is 0 or infinite stays so, also if the factor is infinite or 0."""
     with np.errstate(over="ignore", invalid="ignore"):
         product = np.exp(log_scale) * z
     return np.where(np.equal(z, 0.0) | np.isinf(z), z, product)
 
 
 def minus(a: Array, b: Array) -> Array:
-    """a − b for logarithms of densities: −inf where a is, whatever b."""
+    """Difference a − b of logarithms of densities: −inf where a is, whatever b."""
     with np.errstate(invalid="ignore"):
         return np.where(np.isneginf(a), -np.inf, a - b)
 
 
 def beta_cdf(y: Array, alpha: Array, beta: Array) -> Array:
-    """P(Y ≤ y) of Beta(α, β); where both exceed 1e10 that of a normal, with its first correction.
+    """Cdf P(Y ≤ y) of Beta(α, β); if both exceed 1e10 that of a normal, with its first correction.
 
     The incomplete beta function would take a time of √α; the next correction is of order 1/α.
     """
@@ -178,7 +178,7 @@ def beta_cdf(y: Array, alpha: Array, beta: Array) -> Array:
 
 
 def poisson_ppf(q: Array, rate: Array) -> Array:
-    """The smallest count whose Poisson cdf is at least q."""
+    """Poisson quantile: the smallest count whose cdf is at least q."""
     with np.errstate(invalid="ignore"):
         upper = np.maximum(np.ceil(pdtrik(q, rate)), 0.0)
     upper = np.where(np.isnan(upper), 0.0, upper)  # pdtrik is NaN for q at or below P(Y = 0)
@@ -187,7 +187,7 @@ def poisson_ppf(q: Array, rate: Array) -> Array:
 
 
 def student_t_constant(nu: Array | float) -> tuple[Array, Array]:
-    """lgamma((ν+1)/2) − lgamma(ν/2) − ½ log(νπ) and its derivative in log ν, for ν > 0."""
+    """Student-t constant lgamma((ν+1)/2) − lgamma(ν/2) − ½ log(νπ), and its derivative in log ν."""
     return _constant(float(nu)) if np.ndim(nu) == 0 else _constant.__wrapped__(nu)
 
 
@@ -198,7 +198,7 @@ def _constant(nu: Any) -> tuple[Array, Array]:
 
 
 def _horner(coefficients: Array, x: Array) -> Array:
-    """Σ cₖ xᵏ, lowest order first."""
+    """Polynomial Σ cₖ xᵏ, lowest order first."""
     total = np.full_like(x, coefficients[-1])
     for c in coefficients[-2::-1]:
         total *= x
@@ -214,13 +214,13 @@ _STIRLING_SLOPE = _STIRLING * (2.0 * np.arange(_STIRLING.size) + 1.0)
 
 
 def student_t_tail(r: Array, g: Array, nu: Array | float) -> Array:
-    """log(1 + r²/(ν e^g)), the Student-t's dependence on the residual r."""
+    """log(1 + r²/(ν e^g)), by which the Student-t log-density depends on the residual r."""
     with np.errstate(over="ignore"):
         return np.log1p(r**2 * (np.exp(-np.asarray(g)) / nu))
 
 
 def student_t_share(r: Array, g: Array, nu: Array | float) -> tuple[Array, Array]:
-    """r²/(ν e^g + r²) and r/(ν e^g + r²), without overflow, 0 at r = 0 whatever g is."""
+    """Student-t derivatives: r²/(ν e^g + r²) and r/(ν e^g + r²), without overflow, 0 at r = 0."""
     norm = np.hypot(r, np.sqrt(nu) * np.exp(0.5 * np.asarray(g)))
     with np.errstate(divide="ignore", invalid="ignore"):
         unit = np.where(norm > 0.0, r / norm, 0.0)
@@ -228,7 +228,7 @@ def student_t_share(r: Array, g: Array, nu: Array | float) -> tuple[Array, Array
 
 
 def student_t_quantile(nu: Array | float, q: Array | float) -> Array:
-    """F⁻¹(q) of a Student-t with ν degrees of freedom.
+    """Quantile F⁻¹(q) of a Student-t with ν degrees of freedom.
 
     In the tails |t| = √(ν y/x), where x = I⁻¹(ν/2, ½; 2p) is the inverse of the regularised
     incomplete beta function, y = 1 − x without cancellation, and p = min(q, 1 − q); where
@@ -271,10 +271,10 @@ def softplus_pair(x: Array) -> tuple[Array, Array]:
 
 
 def log_total(terms: Sequence[Array]) -> tuple[Array, list[Array]]:
-    """log Σ eᶠ of arrays that broadcast, and the shares eᶠ/Σ; exponentials of each array alone.
+    """log Σ eᶠ of arrays that broadcast, and shares eᶠ/Σ, with few exponentials on grids of nodes.
 
-    Each is shifted by the largest of its row (the last axis) before it broadcasts: on a quadrature
-    grid that takes far fewer exponentials than the grid has points.
+    Each array is shifted by the largest value of its row (the last axis) and exponentiated before
+    it broadcasts: on a quadrature grid that takes far fewer exponentials than it has points.
     """
     peaks = [np.max(f, axis=tuple(range(np.ndim(f) - 1))) for f in terms]
     top = np.max(np.broadcast_arrays(*peaks), axis=0)

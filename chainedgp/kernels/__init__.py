@@ -1,4 +1,4 @@
-"""Covariance functions, with GPy's names and arguments."""
+"""Kernels: covariance functions, with GPy's names and arguments."""
 
 from .adapter import GPyKernel, as_kernel
 from .base import Kernel

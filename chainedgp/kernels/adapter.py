@@ -1,4 +1,4 @@
-"""Kernels of GPy itself, behind this package's pure interface. GPy is never imported."""
+"""Adapter for kernels of GPy, behind this package's pure interface. GPy is never imported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..linalg import Array
 from ..parameters.roles import Role
 from .base import Indices, Kernel, Pullback, PullbackDiag
 
-#: A kernel of GPy is an object with these methods.
+#: An object with these methods is taken for a kernel of GPy.
 GPY_METHODS = ("K", "Kdiag", "update_gradients_full", "update_gradients_diag", "gradients_X")
 #: GPy's kernels declare no roles: the names that GPy gives to parameters say what these are.
 GPY_ROLES = {
@@ -22,7 +22,7 @@ GPY_ROLES = {
     "lengthscale": Role.LENGTHSCALE,
     "period": Role.PERIOD,
 }
-TIED_TO_ROWS = ("Fixed", "WhiteHeteroscedastic")  # These have no value at inputs they do not know.
+TIED_TO_ROWS = ("Fixed", "WhiteHeteroscedastic")  # These kernels of GPy have no values at new X.
 
 
 def as_kernel(obj: object) -> Kernel:
@@ -106,7 +106,7 @@ class GPyKernel(Kernel):
 
     @property
     def columns(self) -> Indices:
-        """The columns of X that the kernel reads, ascending."""
+        """The columns of X that the GPy kernel reads, ascending."""
         return self._columns
 
     def check_columns(self, num_columns: int) -> None:
@@ -118,7 +118,7 @@ class GPyKernel(Kernel):
             )
 
     def _at(self, theta: Array) -> Parameterized:
-        """The twin at parameter values theta (size,), its gradient zero; call it under the lock."""
+        """GPy's kernel, as its twin, at parameters theta (size,), gradient zero; needs the lock."""
         twin = self._twin
         if not np.array_equal(twin.param_array, theta):
             twin[:] = theta
@@ -134,7 +134,7 @@ class GPyKernel(Kernel):
             K = np.array(self._at(theta).K(X, Z), dtype=float)
 
         def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
-            """dL/dθ, dL/dX and dL/dZ from dL/dK."""
+            """Reverse pass of the GPy kernel: dL/dθ, dL/dX and dL/dZ from dL/dK."""
             dL_dK = np.array(dL_dK)  # GPy may write into it
             with self._lock:
                 twin = self._at(theta)
@@ -163,7 +163,7 @@ class GPyKernel(Kernel):
             k = np.array(self._at(theta).Kdiag(X), dtype=float)
 
         def pullback(dL_dk: Array) -> tuple[Array, Array]:
-            """dL/dθ and dL/dX from dL/dk."""
+            """Reverse pass of the GPy kernel's diagonal: dL/dθ and dL/dX from dL/dk."""
             with self._lock:
                 twin = self._at(theta)
                 twin.update_gradients_diag(np.array(dL_dk), X)
@@ -178,14 +178,14 @@ class GPyKernel(Kernel):
 
 
 def family(kernel: Parameterized) -> list[Parameterized]:
-    """The kernel and all kernels inside it."""
+    """The GPy kernel and all kernels inside it."""
     members: list[Parameterized] = []
     kernel.traverse(members.append)
     return [member for member in members if hasattr(member, "Kdiag")]
 
 
 def columns_of(kernel: Parameterized) -> Indices:
-    """The columns that a GPy kernel reads, ascending: those of the kernels that combine none."""
+    """The columns that a GPy kernel reads, ascending: those of its parts that combine no others."""
     used = [
         np.arange(part.input_dim) if part.active_dims is None else part.active_dims
         for part in family(kernel)
@@ -195,13 +195,13 @@ def columns_of(kernel: Parameterized) -> Indices:
 
 
 def forget_priors(node: Parameterized) -> None:
-    """Drop GPy's index of priors, which a parent from paramz alone has no place for."""
+    """Drop a GPy kernel's index of priors, for which a parent from paramz alone has no place."""
     if "priors" in node._index_operations:
         node.remove_index_operation("priors")
 
 
 def reconnect(node: Parameterized) -> None:
-    """Let children notify their parents again: GPy drops that link when it is copied."""
+    """Let parts of a GPy kernel notify their parents again: a copy by GPy loses that link."""
     for child in node.parameters:
         child._parent_ = node
         child.remove_observer(node, node._pass_through_notify_observers)

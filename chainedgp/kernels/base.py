@@ -1,4 +1,4 @@
-"""The kernel contract: a pure `evaluate` with a pullback, and GPy's method names on top of it."""
+"""The contract of a kernel: a pure `evaluate` with its reverse pass, and GPy's names on top."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ from ..linalg import Array
 from ..parameters.leaves import InputParam, Leaf
 from ..parameters.parts import Part
 
-Columns = Iterable[int | str]  # columns of X, by number or by name
-Indices = NDArray[np.intp]  # numbers of columns
-Values = float | Sequence[float] | Array  # a parameter's value for all dimensions, or one for each
-#: A reverse pass: dL_dK (n, m), wrt_second=True -> dL_dtheta (size,), dL_dX (n, D), dL_dZ or None.
+Columns = Iterable[int | str]  # Columns of X are given by number or by name.
+Indices = NDArray[np.intp]  # These are numbers of columns of X.
+Values = float | Sequence[float] | Array  # A parameter has one value, or one for each dimension.
+#: The reverse pass of a kernel: dL_dK (n, m), wrt_second=True -> dL_dtheta (size,), dL_dX (n, D),
+#: dL_dZ or None.
 Pullback = Callable[..., tuple[Array, Array, Array | None]]
-#: A function of Z (m, d) or None -> K (n, m) and its pullback, for an X (n, d) given before.
+#: A kernel with its X (n, d) given: Z (m, d) or None -> K (n, m) and its pullback.
 Evaluate = Callable[[Array | None], tuple[Array, Pullback]]
-#: The diagonal's: dL_dk (n,) -> dL_dtheta (size,), dL_dX (n, D) or None where it is all zero.
+#: The reverse pass of a kernel's diagonal: dL_dk (n,) -> dL_dtheta (size,), dL_dX (n, D) or None
+#: where it is all zero.
 PullbackDiag = Callable[[Array], tuple[Array, Array | None]]
 
 
-#: What counts as the standard deviation of a column of levels: that of 0 and 1 in equal shares.
+#: A column of levels counts with this standard deviation: that of 0 and 1 in equal shares.
 LEVEL_SPREAD = 0.5
 
 
 def positive(
     owner: str, name: str, value: Values, size: int = 1, per_dimension: bool = False
 ) -> Leaf:
-    """Make a positive parameter leaf (size,), constrained by Logexp; a scalar fills the vector."""
+    """Make a positive kernel parameter (size,), constrained by Logexp; a scalar fills it."""
     try:
         array = np.array(value, dtype=float).ravel()
     except (TypeError, ValueError):
@@ -51,7 +53,7 @@ def positive(
 
 
 def constant_diag(kernel: Kernel, X: Array) -> tuple[Array, PullbackDiag]:
-    """k(x_i, x_i) (n,) that is everywhere the kernel's first parameter, and its pullback."""
+    """Diagonal k(x_i, x_i) (n,) of a kernel if it is everywhere its first parameter; pullback."""
 
     def pullback(dL_dk: Array) -> tuple[Array, None]:
         dL_dtheta = np.zeros(kernel.size)
@@ -74,14 +76,15 @@ class Kernel(Part):
     - `has_white`: that K(X) has noise on its diagonal which K(X, X) has not.
     - `level_columns`: which columns hold codes of levels, as in `Categorical`: no gradient moves
       the inducing inputs there.
-    - `check_inputs`: which rows it is not for, as latitudes beyond the poles.
+    - `check_inputs`: an error for rows that the kernel is not for, such as latitudes beyond the
+      poles.
     - `distances_in`: how far rows typically are from each other in the units of lengthscales,
-      where these are not the units of X.
-    - `_prepare(X)`, in the place of `_evaluate`: a function of Z that does the work on X, the
-      inducing inputs, only once. A class that writes one of the two overrides both of its parent:
-      a child of a class with `_prepare` may go back to `_evaluate`.
-    - `evaluate`, `evaluate_diag`: all of it, on all columns of X. A class that writes its own
-      is evaluated by that and nothing else; `super().evaluate(X, Z)` is that of its parent.
+      if these are not the units of X.
+    - `_prepare(X)`, instead of `_evaluate`: a function of Z that does the work on X, the inducing
+      inputs, only once. A class that writes one of the two overrides both of its parent: a child
+      of a class with `_prepare` may go back to `_evaluate`.
+    - `evaluate`, `evaluate_diag`: the kernel on all columns of X. A class that writes its own is
+      evaluated by that and nothing else; `super().evaluate(X, Z)` is that of its parent.
 
     Parameters
     ----------
@@ -93,15 +96,15 @@ class Kernel(Part):
 
     #: Whether K(X) has independent noise on its diagonal, which K(X, X) has not.
     has_white: bool = False
-    #: Whether `_prepare` or else `_evaluate` defines the kernel; None where neither is written.
+    #: Whether `_prepare` or else `_evaluate` defines the kernel; None if neither is written.
     _prepares: bool | None = None
     #: Whether a class has an `evaluate` of its own, which then alone defines the kernel.
     _evaluates_itself: bool = False
-    #: The classes behind + and *: they build on this one, so they enter themselves here.
+    #: The classes behind + and *. They are subclasses of this one, so they enter themselves here.
     _combinations: dict[str, Callable[[list[Any]], Kernel]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Note once for every class which of its methods define the kernel."""
+        """Note for every new kernel class which of its methods define the kernel."""
         super().__init_subclass__(**kwargs)
         written = cls._written()
         if "evaluate" in written:
@@ -111,7 +114,7 @@ class Kernel(Part):
 
     @classmethod
     def _written(cls) -> set[str]:
-        """Names that a class has from its own body, or from bases that are no kernels."""
+        """Names that a kernel class has from its own body, or from bases that are no kernels."""
         mixins = [base for base in cls.__bases__ if not issubclass(base, Kernel)]
         return {*vars(cls), *(name for base in mixins for name in dir(base))}
 
@@ -160,17 +163,17 @@ class Kernel(Part):
     # ---- what a kernel implements
 
     def _evaluate(self, X: Array, Z: Array | None) -> tuple[Array, Pullback]:
-        """K (n, m) and its pullback on the active columns: X (n, d), Z (m, d) or None."""
+        """Kernel matrix K (n, m) and its pullback on active columns: X (n, d), Z (m, d) or None."""
         if self._prepares is None:
             raise NotImplementedError(f"{type(self).__name__} must implement _evaluate")
         return self._prepare(X)(Z)
 
     def _prepare(self, X: Array) -> Evaluate:
-        """`_evaluate` for one X and many Z; a kernel may override it to do the work on X once."""
+        """`_evaluate` of the kernel for one X and many Z; override it to do the work on X once."""
         return partial(self._evaluate, X)
 
     def _evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
-        """Give diag k(x_i, x_i) (n,) and its pullback on the active columns: X (n, d)."""
+        """Diagonal k(x_i, x_i) (n,) of the kernel and its pullback on active columns: X (n, d)."""
         raise NotImplementedError(f"{type(self).__name__} must implement _evaluate_diag")
 
     # ---- the pure interface
@@ -182,33 +185,33 @@ class Kernel(Part):
 
     @property
     def level_columns(self) -> Indices:
-        """The columns among these that hold codes of levels, which inducing inputs must keep."""
+        """The columns that the kernel reads as codes of levels; inducing inputs must keep them."""
         return np.empty(0, dtype=np.intp)
 
     @property
     def unordered_columns(self) -> Indices:
-        """The columns of levels whose codes are no ranks: any two are as far from each other."""
+        """The columns that the kernel reads as codes of levels without an order."""
         return self.level_columns
 
     def distances_in(self, spread: Array) -> Array:
-        """Standard deviations of the columns it reads, (d,), as its lengthscales measure them.
+        """Standard deviations (d,) of the columns that the kernel reads, in units of lengthscales.
 
-        spread : (D,) those of all columns of X, in their own units.
+        spread : (D,) standard deviations of all columns of X, in their own units.
         """
         return spread[: self.input_dim] if self.active_dims is None else spread[self.active_dims]
 
     @property
     def simple_parts(self) -> tuple[Kernel, ...]:
-        """The kernels it is made of that combine no others; itself if it combines none."""
+        """The kernels it is made of that combine no others; only itself if it combines none."""
         return (self,)
 
     @property
     def unplaced(self) -> bool:
-        """Whether active_dims are names for which `name_columns` has not given the numbers yet."""
+        """Whether active_dims are names of columns that `name_columns` has not made numbers yet."""
         return self.active_dims is not None and self.active_dims.dtype.kind == "U"
 
     def name_columns(self, names: Sequence[str] | None) -> None:
-        """Put numbers in place of names in active_dims, given the names of the columns of X."""
+        """Replace names in the kernel's active_dims by numbers, given the names of X's columns."""
         if self.active_dims is None or not self.unplaced or names is None:
             return
         missing = [str(name) for name in self.active_dims if name not in names]
@@ -220,9 +223,9 @@ class Kernel(Part):
         self.active_dims = np.array([list(names).index(name) for name in self.active_dims])
 
     def check_inputs(self, X: Array, name: str) -> None:
-        """Raise InputError where rows (n, D) of a user's are none that the kernel is for.
+        """Raise InputError if the kernel is not for some rows (n, D) that a user gave.
 
-        name : what a message calls X.
+        name : the name of X in error messages.
         """
 
     def check_columns(self, num_columns: int) -> None:
@@ -255,7 +258,7 @@ class Kernel(Part):
         return X
 
     def evaluate(self, X: Array, Z: Array | None = None) -> tuple[Array, Pullback]:
-        """K_ij = k(x_i, z_j) and its reverse pass. Pure: writes nothing.
+        """The kernel matrix K_ij = k(x_i, z_j) and its reverse pass. Pure: writes nothing.
 
         Parameters
         ----------
@@ -275,18 +278,18 @@ class Kernel(Part):
         return self._prepared(X)(Z)
 
     def prepare(self, X: Array) -> Evaluate:
-        """`evaluate` for one X (n, D): a function of Z that does the work on X only once."""
+        """`evaluate` of a kernel for one X (n, D): a function of Z, the work on X done once."""
         return partial(self.evaluate, X) if self._evaluates_itself else self._prepared(X)
 
     def _prepared(self, X: Array) -> Evaluate:
-        """`evaluate` for one X, on all its columns, by `_prepare` or `_evaluate`."""
+        """`evaluate` of the kernel for one X, on all its columns, by `_prepare` or `_evaluate`."""
         X = self._checked_inputs(X)
         dims, num_columns = self.active_dims, X.shape[1]
         active = X if dims is None else X[:, dims]
         inner = self._prepare(active) if self._prepares else partial(self._evaluate, active)
 
         def evaluate(Z: Array | None = None) -> tuple[Array, Pullback]:
-            """K and its pullback on all columns; Z None for the symmetric case."""
+            """The kernel matrix K and its pullback on all columns; Z None means Z = X."""
             Z = None if Z is None else self._checked_inputs(Z, "Z")
             K, pull = inner(Z if Z is None or dims is None else Z[:, dims])
             K.flags.writeable = False
@@ -305,7 +308,7 @@ class Kernel(Part):
         return evaluate
 
     def evaluate_diag(self, X: Array) -> tuple[Array, PullbackDiag]:
-        """Diagonal k(x_i, x_i) (n,) at X (n, D), and its reverse pass. Pure: writes nothing.
+        """Kernel diagonal k(x_i, x_i) (n,) at X (n, D), and its reverse pass. Pure: writes nothing.
 
         `pullback(dL_dk)` with dL_dk (n,) -> dL_dtheta (size,), dL_dX (n, D) or None if zero.
         """
@@ -337,19 +340,19 @@ class Kernel(Part):
         return self.evaluate_diag(X)[0]
 
     def update_gradients_full(self, dL_dK: Array, X: Array, X2: Array | None = None) -> None:
-        """Set (overwrite) the parameters' gradients from dL_dK (n, m)."""
+        """Set (overwrite) the gradients of the kernel's parameters from dL_dK (n, m)."""
         self.gradient[:] = self.evaluate(X, X2)[1](dL_dK, False)[0]
 
     def update_gradients_diag(self, dL_dKdiag: Array, X: Array) -> None:
-        """Set (overwrite) the parameters' gradients from dL_dKdiag (n,)."""
+        """Set (overwrite) the gradients of the kernel's parameters from dL_dKdiag (n,)."""
         self.gradient[:] = self.evaluate_diag(X)[1](dL_dKdiag)[0]
 
     def gradients_X(self, dL_dK: Array, X: Array, X2: Array | None = None) -> Array:
-        """dL_dX (n, D) from dL_dK (n, m); both sides count if X2 is None."""
+        """dL_dX (n, D) from dL_dK (n, m) of the kernel matrix; both sides count if X2 is None."""
         return self.evaluate(X, X2)[1](dL_dK, False)[1]
 
     def gradients_X_diag(self, dL_dKdiag: Array, X: Array) -> Array:
-        """dL_dX (n, D) from dL_dKdiag (n,)."""
+        """dL_dX (n, D) from dL_dKdiag (n,) of the kernel's diagonal."""
         dL_dX = self.evaluate_diag(X)[1](dL_dKdiag)[1]
         return np.zeros(np.shape(X)) if dL_dX is None else dL_dX
 
@@ -361,7 +364,7 @@ class Kernel(Part):
 
 
 def scatter(active: Array, dims: Indices, num_columns: int) -> Array:
-    """Put the gradient of the active columns (n, d) into all columns (n, D), zero elsewhere."""
+    """Put the gradient in a kernel's active columns (n, d) into all columns (n, D), else zero."""
     full = np.zeros((active.shape[0], num_columns))
     full[:, dims] = active
     return full

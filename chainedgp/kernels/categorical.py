@@ -27,12 +27,12 @@ from .distances import DistancesFrom
 # A lengthscale so short that different levels are uncorrelated is as good as any shorter one:
 # exp(−1500/2) is 0 to rounding, and larger weights would spoil the digits of the sum over columns.
 LARGEST_WEIGHT = 1500.0
-# Exponents of ordered levels below −500 count as −500.
+# Squared distances r² of numbers and ranks above this count as this: exp(−500) is 0 to rounding.
 LARGEST_R2 = 1e3
 
 
 class Mixed(Kernel):
-    """k(x, z) = variance · exp(−½ Σ_d δ_d² / lengthscale_d²): an RBF of numbers and categories.
+    """Kernel of numbers and categories, an RBF: k = variance · exp(−½ Σ_d δ_d² / lengthscale_d²).
 
     δ_d is x_d − z_d in a column of numbers. In a column of levels it is 0 where x_d and z_d are the
     same level, else 1: any two levels of a category are equally alike, as if they were points at
@@ -88,7 +88,7 @@ class Mixed(Kernel):
         self.link_parameters(self.variance, self.lengthscale)
 
     def _checked_columns(self, columns: Sequence[int]) -> tuple[int, ...]:
-        """Some of its columns, ascending."""
+        """Check the numbers of the kernel's columns that hold levels or ranks, and sort them."""
         values = np.array(columns)
         whole = values.size == 0 or (values.ndim == 1 and values.dtype.kind in "iu")
         inside = whole and bool(np.all((values >= 0) & (values < self.input_dim)))
@@ -100,13 +100,13 @@ class Mixed(Kernel):
         return tuple(sorted(values.astype(int).tolist()))
 
     def _of_X(self, columns: Sequence[int]) -> Indices:
-        """The numbers in X of some of its columns, ascending."""
+        """The numbers in X of some of the kernel's columns, ascending."""
         dims = np.arange(self.input_dim) if self.active_dims is None else self.active_dims
         return np.sort(dims[list(columns)]).astype(np.intp)
 
     @property
     def level_columns(self) -> Indices:
-        """The columns of X that hold codes, of levels and of ranks."""
+        """The columns of X that hold codes of categories, both of levels and of ranks."""
         return self._of_X([*self.levels, *self.ranks])
 
     @property
@@ -115,7 +115,7 @@ class Mixed(Kernel):
         return self._of_X(self.levels)
 
     def distances_in(self, spread: Array) -> Array:
-        """Standard deviations (d,) of its columns, as its lengthscales measure them."""
+        """Standard deviations (d,) of the kernel's columns, in units of lengthscales."""
         own = np.array(super().distances_in(spread))
         own[list(self.levels)] = LEVEL_SPREAD
         return own
@@ -145,7 +145,7 @@ class Mixed(Kernel):
             def pullback(
                 dL_dK: Array, wrt_second: bool = True
             ) -> tuple[Array, Array, Array | None]:
-                """dL/dθ, dL/dX and dL/dZ from dL/dK; columns of codes have no gradient."""
+                """Reverse pass: dL/dθ, dL/dX and dL/dZ from dL/dK, 0 in columns of codes."""
                 W = dL_dK * K
                 total, dX, dZ, squares = pull(W, wrt_second)
                 by_column = np.empty(X.shape[1])
@@ -163,7 +163,7 @@ class Mixed(Kernel):
         return evaluate
 
     def _rounded(self, X: Array) -> Array:
-        """X with whole numbers in the columns of ranks."""
+        """Inputs X of the kernel with the codes in columns of ranks rounded to whole numbers."""
         ranks = list(self.ranks)
         if not ranks:
             return X
@@ -172,7 +172,7 @@ class Mixed(Kernel):
         return X
 
     def _scattered(self, gradient: Array, numbers: Sequence[int]) -> Array:
-        """The gradient in all of its columns, 0 in those of codes."""
+        """Put the gradient in columns of numbers into all columns, 0 in those of category codes."""
         full = np.zeros((len(gradient), self.input_dim))
         full[:, numbers] = gradient
         full[:, list(self.ranks)] = 0.0
@@ -183,7 +183,7 @@ class Mixed(Kernel):
 
 
 class Categorical(Mixed):
-    """k(x, z) = variance · exp(−½ Σ_d 1(x_d ≠ z_d) / lengthscale_d²): exchangeable levels.
+    """Kernel of exchangeable levels, k = variance · exp(−½ Σ_d 1(x_d ≠ z_d) / lengthscale_d²).
 
     Any two levels of a category are equally alike: they correlate by exp(−1/(2 lengthscale²)). A
     long lengthscale says that the category hardly matters, a short one that nothing is learnt of
@@ -229,19 +229,19 @@ class Categorical(Mixed):
 
     @property
     def correlation(self) -> Array:
-        """How much two different levels (with `ordered` neighbours) correlate, by column: (d,)."""
+        """How much two different levels (neighbours if `ordered`) correlate, by column: (d,)."""
         values = np.exp(-0.5 / np.square(self.lengthscale.values))
         return np.broadcast_to(values, (self.input_dim,)).copy()
 
 
 class RandomEffects(Kernel):
-    """k(x, z) = Σ_d variances_d · 1(x_d = z_d): every level of a category adds a constant.
+    """Kernel of random effects, k = Σ_d variances_d · 1(x_d = z_d): every level adds a constant.
 
     The effects of levels are independent, N(0, variances_d): random intercepts. Effects of several
-    categories add up. To a `Categorical` it is what `Linear` is to an `RBF`.
+    categories add up. It is to `Categorical` what `Linear` is to `RBF`.
 
-    With `num_levels` K_d the effects of the levels 0 … K_d − 1 sum to 0, so that they are no part
-    of the level of the whole: 1(x_d = z_d) − 1/K_d stands for 1(x_d = z_d) where both are such
+    With `num_levels` K_d the effects of the levels 0 … K_d − 1 sum to 0, so that they do not shift
+    the function as a whole: 1(x_d = z_d) is replaced by 1(x_d = z_d) − 1/K_d if both are such
     levels. The effect of any other level is independent of these.
 
     Columns hold codes of levels, as in `Categorical`.
@@ -249,7 +249,7 @@ class RandomEffects(Kernel):
     Parameters
     ----------
     input_dim : number of columns the kernel acts on, a category each.
-    variances : of the effects: one value, or (input_dim,) with ARD; 1 if None.
+    variances : variances of the effects: one value, or (input_dim,) with ARD; 1 if None.
     ARD : one variance per column.
     active_dims : the columns of X it acts on; None for all.
     name : ASCII identifier.
@@ -282,11 +282,11 @@ class RandomEffects(Kernel):
 
     @property
     def level_columns(self) -> Indices:
-        """All columns that it reads."""
+        """The columns of X with category codes: all that the kernel of random effects reads."""
         return self.columns
 
     def _checked_levels(self, num_levels: int | Sequence[int] | None) -> tuple[int, ...] | None:
-        """The K_d, one for each column."""
+        """Check the numbers of levels K_d whose random effects sum to 0, one for each column."""
         if num_levels is None:
             return None
         values = np.atleast_1d(np.array(num_levels))
@@ -299,11 +299,11 @@ class RandomEffects(Kernel):
         return tuple(np.broadcast_to(values, self.input_dim).tolist())
 
     def _gradient(self, by_column: Array) -> Array:
-        """dL/dθ (size,) from the derivatives in the variances by column."""
+        """dL/dθ (size,) of random effects from the derivatives in the variances by column."""
         return by_column if self.ARD else by_column.sum(keepdims=True)
 
     def _centres(self, X: Array) -> Array:
-        """1/√K_d where a row has one of the levels whose effects sum to 0, else 0: (n, d)."""
+        """1/√K_d where a row has a level whose random effects sum to 0, else 0: (n, d)."""
         if self.num_levels is None:
             return np.zeros(X.shape)
         codes, K = np.rint(X), np.array(self.num_levels, dtype=float)
@@ -323,7 +323,7 @@ class RandomEffects(Kernel):
             def pullback(
                 dL_dK: Array, wrt_second: bool = True
             ) -> tuple[Array, Array, Array | None]:
-                """dL/dθ from dL/dK; the inputs have no gradient."""
+                """Reverse pass of random effects: dL/dθ from dL/dK; inputs have no gradient."""
                 shared = np.einsum("id,id->d", centres, dL_dK @ others)
                 dL_dtheta = self._gradient(same.pull(dL_dK, H) - shared)
                 return dL_dtheta, *_zeros(X, Z, wrt_second)
@@ -343,11 +343,11 @@ class RandomEffects(Kernel):
 
 
 class _Same:
-    """Which rows have the same level as rows of X (n, d), column by column.
+    """Which rows have the same category level as rows of X (n, d), column by column.
 
-    By products of indicators: H (n, L) has a column for each level of each column of X, 1 where a
-    row has that level. Levels that X does not have belong to no column of H: they are the same as
-    none of X.
+    It is found by products of indicators: H (n, L) has a column for each level of each column of X,
+    and is 1 where a row has that level. A level that X does not have has no column in H, and is the
+    same as none of X.
     """
 
     def __init__(self, X: Array) -> None:
@@ -358,14 +358,14 @@ class _Same:
         self.own = self._indicators(codes)
 
     def _indicators(self, codes: Array) -> Array:
-        """H of some rows."""
+        """Indicators H (n, L) of the category levels of some rows."""
         parts = [c[:, None] == own for c, own in zip(codes.T, self.levels, strict=True)]
         return np.concatenate([np.empty((len(codes), 0)), *parts], axis=1, dtype=float)
 
     def add(self, exponents: Array, weights: Array, Z: Array | None) -> Array:
-        """Add −½ Σ_d weights_d 1(x_id ≠ z_jd) to exponents (n, m); the H of Z, or of X.
+        """Add −½ Σ_d weights_d 1(x_id ≠ z_jd) to a kernel's exponents (n, m); the H of Z, or X.
 
-        The diagonal stays as it is where Z is None: a row is the same as itself.
+        If Z is None, the diagonal stays as it is: a row is the same as itself.
         """
         H = self.own
         if not len(weights):
@@ -380,7 +380,7 @@ class _Same:
         return H
 
     def weighted(self, weights: Array, Z: Array | None) -> tuple[Array, Array]:
-        """Σ_d weights_d 1(x_id = z_jd), (n, m), and the H of Z, or of X where Z is None."""
+        """Σ_d weights_d 1(x_id = z_jd) of levels, (n, m), and the H of Z, or of X if Z is None."""
         if Z is None:
             scaled = self.own * np.sqrt(weights)[self.column]
             return scaled @ scaled.T, self.own  # This product is exactly symmetric.
@@ -388,11 +388,11 @@ class _Same:
         return (self.own * weights[self.column]) @ H.T, H
 
     def pull(self, W: Array, H: Array) -> Array:
-        """Σ_ij W_ij 1(x_id = z_jd) of each column d, (d,)."""
+        """Reverse pass: Σ_ij W_ij 1(x_id = z_jd) of levels, for each column d, (d,)."""
         by_level = np.einsum("il,il->l", self.own, W @ H)
         return np.asarray(np.bincount(self.column, by_level, self.num_columns), dtype=float)
 
 
 def _zeros(X: Array, Z: Array | None, wrt_second: bool) -> tuple[Array, Array | None]:
-    """The gradients in X and Z, which are 0 almost everywhere: codes are rounded."""
+    """Gradients of a kernel of levels in X and Z, which are 0 because codes are rounded."""
     return np.zeros(X.shape), np.zeros(Z.shape) if wrt_second and Z is not None else None

@@ -1,4 +1,4 @@
-"""Sums and products of kernels, of any depth."""
+"""Combinations of kernels: sums and products, of any depth."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .base import Evaluate, Indices, Kernel, Pullback, PullbackDiag
 
 
 class Combination(Kernel):
-    """Several kernels on the same inputs, each with its own active_dims.
+    """Several kernels combined on the same inputs, each with its own active_dims.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Combination(Kernel):
         self.link_parameters(*copies)
 
     def _only(self, name: str) -> Param | None:
-        """The parameter of this name, if one part alone has such a one, at any depth."""
+        """The parameter of this name, if only one part of the combination has such a parameter."""
         found: list[Param] = []
         for part in self.__dict__.get("parameters", ()):
             leaf = part._only(name) if isinstance(part, Combination) else vars(part).get(name)
@@ -86,17 +86,17 @@ class Combination(Kernel):
 
     @property
     def simple_parts(self) -> tuple[Kernel, ...]:
-        """The kernels at any depth that combine no others."""
+        """The kernels inside the combination, at any depth, that combine no others."""
         return tuple(simple for part in self.parts for simple in part.simple_parts)
 
     @property
     def has_white(self) -> bool:
-        """Whether any part has independent noise on the diagonal of K(X)."""
+        """Whether any part of the combination has independent noise on the diagonal of K(X)."""
         return any(part.has_white for part in self.parts)
 
     @property
     def columns(self) -> Indices:
-        """The columns of X that some part reads, ascending."""
+        """The columns of X that some part of the combination reads, ascending."""
         return np.unique(np.concatenate([part.columns for part in self.parts]))
 
     @property
@@ -111,18 +111,18 @@ class Combination(Kernel):
 
     @property
     def unplaced(self) -> bool:
-        """Whether a part has names for columns."""
+        """Whether a part of the combination has names for columns, not numbers yet."""
         return any(part.unplaced for part in self.parts)
 
     def name_columns(self, names: Sequence[str] | None) -> None:
-        """Put numbers in place of names in the parts' active_dims."""
+        """Replace names by numbers in the active_dims of the combined kernels."""
         for part in self.parts:
             part.name_columns(names)
         if not self.unplaced:
             self.input_dim = int(self.columns[-1]) + 1
 
     def check_inputs(self, X: Array, name: str) -> None:
-        """Raise InputError where rows (n, D) are none that all parts are for."""
+        """Raise InputError if one of the combined kernels is not for some rows (n, D)."""
         for part in self.parts:
             part.check_inputs(X, name)
 
@@ -135,7 +135,7 @@ class Combination(Kernel):
         parts = [part.prepare(X) for part in self.parts]
 
         def evaluate(Z: Array | None) -> tuple[Array, Pullback]:
-            """The parts' covariances joined, and the pullback through all of them."""
+            """The parts' kernel matrices joined, and the pullback through all of them."""
             values, pulls = zip(*(part(Z) for part in parts), strict=True)
 
             def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Any, Any]:
@@ -160,16 +160,16 @@ class Combination(Kernel):
         return self._join(values), pullback
 
     def _join(self, values: Sequence[Array]) -> Array:
-        """Combine the parts' covariances into a new array of the same shape."""
+        """Combine the parts' kernel matrices into a new array of the same shape."""
         raise NotImplementedError(f"{type(self).__name__} must implement _join")
 
     def _seeds(self, dL_dK: Array, values: Sequence[Array]) -> list[Array]:
-        """dL/dK_p of each part p, given its covariance and the others'."""
+        """dL/dK_p of each part p of the combination, given all parts' kernel matrices."""
         raise NotImplementedError(f"{type(self).__name__} must implement _seeds")
 
 
 class Sum(Combination):
-    """k(x, z) = Σ_p k_p(x, z): the sum of independent functions. `k1 + k2` makes one.
+    """Sum of kernels, k(x, z) = Σ_p k_p(x, z): a sum of independent functions. `k1 + k2` makes one.
 
     Parameters: parts, name; see `Combination`.
     """
@@ -188,7 +188,7 @@ class Sum(Combination):
 
 
 class Product(Combination):
-    """k(x, z) = Π_p k_p(x, z). `k1 * k2` makes one.
+    """Product of kernels, k(x, z) = Π_p k_p(x, z). `k1 * k2` makes one.
 
     Parameters: parts, name; see `Combination`.
     """
@@ -213,7 +213,7 @@ class Product(Combination):
 
 
 def unique(name: str, taken: set[str]) -> str:
-    """Give the name, or the name with the first number that is free."""
+    """A name for a part of a combined kernel: the given one, or with the first free number."""
     candidate, number = name, 0
     while candidate in taken:
         number += 1
@@ -222,7 +222,7 @@ def unique(name: str, taken: set[str]) -> str:
 
 
 def add_up(gradients: Sequence[Array | None]) -> Array | None:
-    """Sum of the gradients that are not None, or None."""
+    """Sum of the gradients of a combined kernel's parts that are not None; None if all are."""
     present = [g for g in gradients if g is not None]
     return sum(present[1:], start=present[0]) if present else None
 

@@ -1,4 +1,4 @@
-"""Squared distances of many points, by matrix products where these are exact enough."""
+"""Squared distances of all pairs of points, for kernels; by matrix products where exact enough."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ import numpy as np
 from ..linalg import Array, Workspace
 
 EPS = np.finfo(float).eps  # A product of two numbers is rounded by this share of its size.
-#: Where products would round r² by more than this, differences are taken before squares.
+#: If matrix products would round r² by more than this, coordinates are subtracted before squaring.
 ROUNDING = 1e-9
 
 _work = Workspace()
 
-#: A reverse pass in scaled coordinates: W = dL/dr² (n, m), wrt_second -> Σ_ij W_ij; ½ dL/dX (n, D)
-#: of both sides where Z is X; ½ dL/dZ (m, D) or None; Σ_ij W_ij (x_id − z_jd)², (D,).
+#: The reverse pass of distances in scaled coordinates: W = dL/dr² (n, m), wrt_second -> Σ_ij W_ij;
+#: ½ dL/dX (n, D), of both sides if Z is X; ½ dL/dZ (m, D) or None; Σ_ij W_ij (x_id − z_jd)², (D,).
 Pull = Callable[[Array, bool], tuple[float, Array, Any, Array]]
 
 
 class DistancesFrom:
-    """r²_ij = |x_i − z_j|² = |x_i|² + |z_j|² − 2 x_iᵀz_j of points X to any Z, centred and scaled.
+    """Squared distances r²_ij = |x_i|² + |z_j|² − 2 x_iᵀz_j of points X to Z, centred and scaled.
 
-    There is no (n, m, D) array. Where points are very many lengthscales from their centre, that
-    difference has lost too many digits: then it is Σ_d (x_id − z_jd)², dimension after dimension,
-    which is slower.
+    There is no (n, m, D) array. If points are very many lengthscales from their centre, too many
+    digits cancel: then r² is Σ_d (x_id − z_jd)², added dimension after dimension, which is slower.
 
     Parameters
     ----------
     X : (n, D)
-    lengthscale : number or (D,), by which all coordinates are divided.
+    lengthscale : number or (D,); all coordinates are divided by it.
     exact_zero : set r² to exactly 0 where it is not larger than its own rounding error; kernels
         with a kink at r = 0 need it.
     largest : r² is cut here (inf for no cut).
@@ -66,7 +65,7 @@ class DistancesFrom:
         self.left[:, -1] = scale
 
     def _with_squares(self, X: Array) -> Array:
-        """Points, 1 and their squared norms, [x, 1, |x|²] (n, D + 2)."""
+        """Centred and scaled points, 1 and their squared norms, [x, 1, |x|²] (n, D + 2)."""
         one = np.empty((X.shape[0], X.shape[1] + 2))
         scaled = np.subtract(X, self.centre, out=one[:, :-2])
         scaled /= self.lengthscale
@@ -75,7 +74,7 @@ class DistancesFrom:
         return one
 
     def among(self) -> tuple[Array, Pull]:
-        """The distances r² of all pairs (n, n), exactly 0 on the diagonal; their reverse pass."""
+        """Squared distances of all pairs of X, (n, n), exactly 0 on the diagonal; reverse pass."""
         X, x2 = self.X, self.x2
         if self._are_far(self.most):
             return self._one_by_one(X, True)
@@ -86,7 +85,7 @@ class DistancesFrom:
         np.fill_diagonal(r2, self.shift)
 
         def pull(W: Array, wrt_second: bool) -> tuple[float, Array, None, Array]:
-            """As `Pull` says; there is no second side."""
+            """Reverse pass of distances, see `Pull`; there is no second side."""
             W = np.add(W, W.T, out=_work.array("both sides", *W.shape))
             rows = W.sum(1)
             dX = rows[:, None] * X - W @ X
@@ -97,7 +96,7 @@ class DistancesFrom:
         return r2, pull
 
     def to(self, Z: Array) -> tuple[Array, Pull]:
-        """The distances r² (n, m) to every one of Z (m, D), and their reverse pass."""
+        """Squared distances (n, m) of X to every point of Z (m, D), and their reverse pass."""
         one = self._with_squares(Z)
         scaled, z2 = one[:, :-2], one[:, -1]
         most = z2.max(initial=0.0)
@@ -122,7 +121,7 @@ class DistancesFrom:
         return values, pull
 
     def _are_far(self, most: float) -> bool:
-        """Whether a product would lose too many digits of r², where the largest |z|² is `most`."""
+        """Whether a matrix product loses too many digits of r² if the largest |z|² is `most`."""
         return not self.tolerance * (self.most + most) <= ROUNDING
 
     def _cut(self, values: Array, z2: Array) -> Array:
@@ -133,7 +132,7 @@ class DistancesFrom:
         return values
 
     def _one_by_one(self, Z: Array, symmetric: bool) -> tuple[Array, Pull]:
-        """r² and its reverse pass by differences; Z is scaled."""
+        """Squared distances by differences of coordinates, and their reverse pass; Z is scaled."""
         X = self.X
 
         def differences() -> Iterator[Array]:

@@ -1,4 +1,4 @@
-"""The linear kernel."""
+"""The linear kernel, k(x, z) = Σ_d variances_d (x_d − c_d)(z_d − c_d)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .base import Columns, Kernel, Pullback, PullbackDiag, Values, positive
 
 
 class Linear(Kernel):
-    """Linear functions that are 0 at c, k(x, z) = Σ_d variances_d (x_d − c_d)(z_d − c_d).
+    """Kernel of linear functions that are 0 at c, k(x, z) = Σ_d variances_d (x_d − c_d)(z_d − c_d).
 
     Parameters
     ----------
@@ -21,8 +21,8 @@ class Linear(Kernel):
     ARD : one variance per dimension.
     active_dims : the columns of X it acts on; None for all.
     name : ASCII identifier.
-    centre : the c, one value or (input_dim,); a constant of the kernel. Where X is far from 0, as
-        years are, slopes about the mean of X are easier to find.
+    centre : the point c, one value or (input_dim,), which is no parameter. If X is far from 0, as
+        years are, slopes are easier to find with c at the mean of X.
 
     Raises
     ------
@@ -50,7 +50,7 @@ class Linear(Kernel):
         self.link_parameter(self.variances)
 
     def _checked_centre(self, centre: Values) -> Array:
-        """The c (input_dim,)."""
+        """Check the centre c of the linear kernel, (input_dim,)."""
         try:
             values = np.array(centre, dtype=float).ravel()
         except (TypeError, ValueError):

@@ -14,7 +14,7 @@ from .distances import DistancesFrom
 
 
 class Periodic(Kernel):
-    """k(x, z) = variance · exp(−½ Σ_d sin²(π (x_d − z_d) / period_d) / lengthscale_d²).
+    """Periodic kernel, k = variance · exp(−½ Σ_d sin²(π (x_d − z_d) / period_d) / lengthscale_d²).
 
     MacKay's (1998) periodic kernel in the parametrisation of GPy's StdPeriodic. It is an RBF on
     the circle: with φ = 2πx/period, sin²(π(x − z)/period) = ¼ |(cos φ_x, sin φ_x) −
@@ -84,7 +84,7 @@ class Periodic(Kernel):
         np.exp(K, out=K)
 
         def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
-            """dL/dθ, dL/dX and dL/dZ from dL/dK."""
+            """Reverse pass of the periodic kernel: dL/dθ, dL/dX and dL/dZ from dL/dK."""
             # The period moves the points of both sides, so both gradients are always needed.
             total, dU, dV, spread = pull(dL_dK * K, True)  # dk/dr² = −k/2
             d_phase = -(U[:, :D] * dU[:, D:] - U[:, D:] * dU[:, :D])  # (n, D)

@@ -1,4 +1,4 @@
-"""Over what distance in one input the functions of a kernel change."""
+"""Scales of a kernel: over what distance in one input its functions change."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def shortest_scale(kernel: Kernel, column: int) -> float:
 
 
 def _values(part: Kernel, role: Role, place: int) -> list[float]:
-    """Values of the parameters of this role in one dimension of a part."""
+    """Values of a kernel part's parameters of this role in one dimension."""
     values = [np.ravel(leaf.values) for leaf in part.leaves_with(role)]
     return [float(v[place] if v.size > max(place, 1) else v.min()) for v in values]

@@ -20,7 +20,7 @@ SHAPES: dict[str, type[Stationary]] = {
 
 
 class Sphere(Stationary):
-    """k(x, z) = variance · ρ(c² / lengthscale²), c the straight distance of two places on a sphere.
+    """Kernel on a sphere: variance · ρ(c² / lengthscale²), c the straight distance of two places.
 
     x is (latitude, longitude) in degrees. Places are points on the sphere in three dimensions,
 
@@ -36,8 +36,8 @@ class Sphere(Stationary):
     variance : k(x, x), positive.
     lengthscale : in degrees of latitude by default, of 111 km each on the Earth; positive.
     shape : "matern52", "matern32", "matern12" or "rbf": the ρ of these kernels.
-    radius : of the sphere, in whose units lengthscales are: 6371 for kilometres on the Earth. The
-        default, 180/π, has degrees of latitude for units.
+    radius : the sphere's radius, in the unit of lengthscales: 6371 for kilometres on the Earth.
+        With the default, 180/π, the unit is a degree of latitude.
     active_dims : the two columns of X; None where X has no others.
     name : ASCII identifier.
 
@@ -73,13 +73,13 @@ class Sphere(Stationary):
         self.kink, self.largest_r2 = SHAPES[shape].kink, SHAPES[shape].largest_r2
 
     def correlation(self, r2: Array, *shape: float) -> tuple[Array, object]:
-        """ρ(r²) of the chosen shape, and what `slope` needs."""
+        """ρ(r²) of the shape chosen for the sphere, and what `slope` needs."""
         if self.shape == "rbf":
             return np.exp(-0.5 * r2), None
         return SHAPES[self.shape].correlation(self, r2)
 
     def slope(self, memo: object, K: Array, *shape: float) -> tuple[Array, float]:
-        """dk/dr² of the chosen shape."""
+        """dk/dr² of the shape chosen for the sphere."""
         return (K, -0.5) if self.shape == "rbf" else SHAPES[self.shape].slope(self, memo, K)
 
     def distances_in(self, spread: Array) -> Array:
@@ -87,7 +87,7 @@ class Sphere(Stationary):
         return np.deg2rad(super().distances_in(spread)) * self.radius
 
     def check_inputs(self, X: Array, name: str) -> None:
-        """Latitudes are from −90 to 90: others are most often longitudes."""
+        """Raise InputError for latitudes outside −90 to 90, which are most often longitudes."""
         column = 0 if self.active_dims is None else int(self.active_dims[0])
         latitudes = np.asarray(X[:, column], dtype=float)
         bad = np.flatnonzero(np.abs(latitudes) > 90.0)
@@ -102,13 +102,13 @@ class Sphere(Stationary):
         inner = super()._prepare(self._embed(X))
 
         def evaluate(Z: Array | None) -> tuple[Array, Pullback]:
-            """K (n, m) and its pullback, at the parameters that it was prepared with."""
+            """The kernel matrix K (n, m) and its pullback, at the parameters when prepared."""
             K, pull = inner(None if Z is None else self._embed(Z))
 
             def pullback(
                 dL_dK: Array, wrt_second: bool = True
             ) -> tuple[Array, Array, Array | None]:
-                """dL/dθ, dL/dX and dL/dZ from dL/dK, through the embedding."""
+                """Reverse pass through the embedding: dL/dθ, dL/dX and dL/dZ from dL/dK."""
                 dL_dtheta, dU, dV = pull(dL_dK, wrt_second)
                 dL_dZ = None if Z is None or dV is None else self._pull_embedding(Z, dV)
                 return dL_dtheta, self._pull_embedding(X, dU), dL_dZ
@@ -118,13 +118,13 @@ class Sphere(Stationary):
         return evaluate
 
     def _embed(self, X: Array) -> Array:
-        """u(x), (n, 3)."""
+        """Points u(x), (n, 3), on the sphere from latitude and longitude."""
         phi, lam = np.deg2rad(X).T
         u = np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=1)
         return self.radius * u
 
     def _pull_embedding(self, X: Array, dU: Array) -> Array:
-        """dL/dX (n, 2) from dL/du (n, 3)."""
+        """Reverse pass of `_embed`: dL/dX (n, 2) of latitude and longitude from dL/du (n, 3)."""
         phi, lam = np.deg2rad(X).T
         zero = np.zeros_like(phi)
         north = np.stack([-np.sin(phi) * np.cos(lam), -np.sin(phi) * np.sin(lam), np.cos(phi)])

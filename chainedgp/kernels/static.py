@@ -11,7 +11,7 @@ from .base import Columns, Kernel, Pullback, PullbackDiag, constant_diag, positi
 
 
 class Static(Kernel):
-    """A kernel with one parameter, `variance` = k(x, x), and no gradient in the inputs."""
+    """A kernel that ignores the inputs: one parameter, `variance` = k(x, x), no gradient in X."""
 
     default_name: str = "static"
     roles = {"variance": Role.VARIANCE}
@@ -29,7 +29,7 @@ class Static(Kernel):
         self.link_parameter(self.variance)
 
     def _pullback(self, X: Array, Z: Array | None, identity: bool) -> Pullback:
-        """Reverse pass of variance · I (identity) or of one constant variance."""
+        """Reverse pass of a static kernel: variance · I (identity), or one constant variance."""
 
         def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
             total = np.trace(dL_dK) if identity else np.sum(dL_dK)
@@ -43,7 +43,7 @@ class Static(Kernel):
 
 
 class Bias(Static):
-    """A constant, k(x, z) = variance: a function that is one unknown level.
+    """A constant kernel, k(x, z) = variance: a function that is one unknown level.
 
     Parameters: input_dim, variance (positive), active_dims, name.
     """
@@ -58,7 +58,7 @@ class Bias(Static):
 
 
 class White(Static):
-    """Independent noise, K(X) = variance · I, and 0 between two sets of inputs (as in GPy).
+    """Independent noise as a kernel: K(X) = variance · I, 0 between two sets of inputs (as in GPy).
 
     Whether two rows are the same is a matter of the call, not of their values: K(X) has the noise
     on its diagonal, K(X, X) has none. Parameters: input_dim, variance (positive), active_dims,

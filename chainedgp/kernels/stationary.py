@@ -18,7 +18,7 @@ _work = Workspace()
 
 
 class Stationary(Kernel):
-    """k(x, z) = variance · ρ(r²), with r² = Σ_d (x_d − z_d)² / lengthscale_d².
+    """Stationary kernel k(x, z) = variance · ρ(r²), with r² = Σ_d (x_d − z_d)² / lengthscale_d².
 
     A new stationary kernel gives `correlation` (ρ of r²) and `slope` (dk/dr²), nothing else, or
     just `exponent`, c where ρ = exp(c r²). A class that writes `correlation` anew has neither the
@@ -40,9 +40,9 @@ class Stationary(Kernel):
 
     default_name: str = "stationary"
     roles = {"variance": Role.VARIANCE, "lengthscale": Role.LENGTHSCALE}
-    #: The c of a kernel with ρ = exp(c · r²): the product that makes distances then makes c · r².
+    #: The c of a kernel with ρ = exp(c · r²): the matrix product of distances then gives c · r².
     exponent: float | None = None
-    #: Larger r² count as this one. A kernel that is 0 to rounding beyond sets it, for speed.
+    #: Larger r² count as this one: a kernel that is 0 to rounding beyond it sets it, for speed.
     largest_r2: float = np.inf
     #: Whether ρ has a kink at r = 0, where its derivative in r² is infinite.
     kink: bool = False
@@ -50,7 +50,7 @@ class Stationary(Kernel):
     shape_names: tuple[str, ...] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Reset in a class with a ρ of its own what holds for its parent's ρ alone."""
+        """Reset in a kernel class with its own ρ what holds only for its parent's ρ."""
         super().__init_subclass__(**kwargs)
         if "correlation" in cls._written():
             cls.exponent = vars(cls).get("exponent")
@@ -75,7 +75,7 @@ class Stationary(Kernel):
         self.link_parameters(self.variance, self.lengthscale)
 
     def correlation(self, r2: Array, *shape: float) -> tuple[Array, object]:
-        """Give ρ(r²) (n, m), and whatever `slope` needs. May overwrite r2 (n, m)."""
+        """ρ(r²) (n, m) of a stationary kernel, and what `slope` needs. May overwrite r2 (n, m)."""
         raise NotImplementedError(f"{type(self).__name__} must implement correlation")
 
     def slope(self, memo: object, K: Array, *shape: float) -> tuple[Array, float]:
@@ -85,7 +85,7 @@ class Stationary(Kernel):
         return K, self.exponent
 
     def shape_slopes(self, memo: object, K: Array, *shape: float) -> tuple[Array, ...]:
-        """dk/dshape (n, m), one for each of `shape_names`."""
+        """Derivatives dk/dshape (n, m) of a stationary kernel, one for each of `shape_names`."""
         return ()
 
     def _prepare(self, X: Array) -> Evaluate:
@@ -134,7 +134,7 @@ class Stationary(Kernel):
 
 
 class RBF(Stationary):
-    """Squared exponential, k = variance · exp(−r²/2). Arguments: see `Stationary`."""
+    """Squared exponential kernel, k = variance · exp(−r²/2). Arguments: see `Stationary`."""
 
     default_name = "rbf"
     exponent = -0.5
@@ -142,7 +142,7 @@ class RBF(Stationary):
 
 
 class Matern12(Stationary):
-    """Exponential (Matérn ν = 1/2), k = variance · exp(−r). Arguments: see `Stationary`.
+    """Exponential kernel (Matérn ν = 1/2), k = variance · exp(−r). Arguments: see `Stationary`.
 
     The kink at r = 0 has no derivative in x; it contributes zero to gradients.
     """
@@ -152,13 +152,13 @@ class Matern12(Stationary):
     kink = True
 
     def correlation(self, r2: Array, *shape: float) -> tuple[Array, Array]:
-        """ρ = exp(−r); keeps r."""
+        """Matérn 1/2: ρ = exp(−r); keeps r for `slope`."""
         r = np.sqrt(r2, out=r2)
         rho = np.negative(r)
         return np.exp(rho, out=rho), r
 
     def slope(self, memo: Array, K: Array, *shape: float) -> tuple[Array, float]:
-        """dk/dr² = −k / (2r), and 0 at r = 0."""
+        """Matérn 1/2: dk/dr² = −k / (2r), and 0 at r = 0."""
         return np.divide(K, memo, out=np.zeros_like(K), where=memo > 0), -0.5
 
 
@@ -169,7 +169,7 @@ class Matern32(Stationary):
     largest_r2 = 8e4  # ρ is about exp(-490) here
 
     def correlation(self, r2: Array, *shape: float) -> tuple[Array, Array]:
-        """ρ = (1 + s) exp(−s); keeps 1 + s."""
+        """Matérn 3/2: ρ = (1 + s) exp(−s); keeps 1 + s for `slope`."""
         s = np.sqrt(r2, out=r2)
         s *= SQRT3
         rho = np.negative(s)
@@ -179,7 +179,7 @@ class Matern32(Stationary):
         return rho, s
 
     def slope(self, memo: Array, K: Array, *shape: float) -> tuple[Array, float]:
-        """dk/dr² = −3/2 variance · exp(−s) = −3/2 k / (1 + s): finite at r = 0."""
+        """Matérn 3/2: dk/dr² = −3/2 variance · exp(−s) = −3/2 k / (1 + s), finite at r = 0."""
         return K / memo, -1.5
 
 
@@ -190,7 +190,7 @@ class Matern52(Stationary):
     largest_r2 = 5e4  # ρ is about exp(-500) here
 
     def correlation(self, r2: Array, *shape: float) -> tuple[Array, tuple[Array, Array]]:
-        """ρ = (1 + s + s²/3) exp(−s); keeps 1 + s and the polynomial."""
+        """Matérn 5/2: ρ = (1 + s + s²/3) exp(−s); keeps 1 + s and the polynomial for `slope`."""
         polynomial = r2 * (5.0 / 3.0)
         s = np.sqrt(r2, out=r2)
         s *= SQRT5
@@ -202,14 +202,16 @@ class Matern52(Stationary):
         return rho, (s, polynomial)
 
     def slope(self, memo: tuple[Array, Array], K: Array, *shape: float) -> tuple[Array, float]:
-        """dk/dr² = −5/6 variance · (1 + s) exp(−s): finite at r = 0."""
+        """Matérn 5/2: dk/dr² = −5/6 variance · (1 + s) exp(−s), finite at r = 0."""
         S = K / memo[1]
         S *= memo[0]
         return S, -5.0 / 6.0
 
 
 class RationalQuadratic(Stationary):
-    """GPy's RatQuad, k = variance · (1 + r²/2)^(−power). Arguments: see `Stationary`.
+    """Rational quadratic kernel, GPy's RatQuad: k = variance · (1 + r²/2)^(−power).
+
+    Arguments are those of `Stationary` and `power`.
 
     The power is not divided out of r²: as it grows the lengthscale must grow like √power to keep
     the same shape. `power` is positive.
@@ -234,7 +236,7 @@ class RationalQuadratic(Stationary):
         self.link_parameter(self.power)
 
     def correlation(self, r2: Array, *shape: float) -> tuple[Array, tuple[Array, Array]]:
-        """ρ = t^(−power), t = 1 + r²/2; keeps t and log t."""
+        """Rational quadratic: ρ = t^(−power), t = 1 + r²/2; keeps t and log t for the slopes."""
         r2 *= 0.5
         log_t = np.log1p(r2)
         r2 += 1.0
@@ -242,9 +244,9 @@ class RationalQuadratic(Stationary):
         return np.exp(rho, out=rho), (r2, log_t)
 
     def slope(self, memo: tuple[Array, Array], K: Array, *shape: float) -> tuple[Array, float]:
-        """dk/dr² = −power/2 · k / t."""
+        """Rational quadratic: dk/dr² = −power/2 · k / t."""
         return K / memo[0], -0.5 * shape[0]
 
     def shape_slopes(self, memo: tuple[Array, Array], K: Array, *shape: float) -> tuple[Array]:
-        """dk/dpower = −k log t."""
+        """Rational quadratic: dk/dpower = −k log t."""
         return (-K * memo[1],)

@@ -1,4 +1,4 @@
-"""Effects: what drives the mean, the noise and every other parameter of the distribution."""
+"""Effects of inputs: what drives the mean, the noise and every other parameter of predictions."""
 
 from .frames import effects
 

@@ -29,19 +29,19 @@ from ...sampling.averaged import Averaged
 from .population import Population
 from .quantities import Quantity, at_latents, keywords_of, predicted
 
-DRAWS = 400  # Bands come from so many joint draws of the latents.
+DRAWS = 400  # Bands come from this many joint draws of the latents.
 
 
 @dataclass(frozen=True)
 class Dependence:
-    """A quantity averaged over rows along one input.
+    """Partial dependence: a predicted quantity averaged over rows along one input, with its band.
 
     Parameters
     ----------
-    values : (k, c) of the input's c columns.
-    mean : (k,).
+    values : (k, c) values of the input's c columns.
+    mean : (k,) averages of the quantity at these values.
     low, high : (k,) ends of the credible band, or None where the quantity has no band: the width
-        of an interval and the median already include what is not known.
+        of an interval and the median already contain the uncertainty of the latents.
     """
 
     values: Array
@@ -59,7 +59,7 @@ def partial_dependence(
     draws: int = DRAWS,
     rng: Seed = 0,
 ) -> Dependence:
-    """h̄ at values (k, c) of some columns, with a band of probability `level`."""
+    """Partial dependence h̄ at values (k, c) of some columns; its band has probability `level`."""
     curves = individual_curves(population, columns, values, quantity)
     mean = curves @ population.weights
     if quantity.given_latents is None:
@@ -85,9 +85,10 @@ def averaged_dependence(
     draws: int = DRAWS,
     rng: Seed = 0,
 ) -> Dependence:
-    """As `partial_dependence`, averaged over hyperparameters θ_k, each with its q, of weights π_k.
+    """Partial dependence averaged over hyperparameters θ_k, of weights π_k, each with its own q.
 
-    h̄ = Σ_k π_k h̄_k; the band is that of the mixture of the posteriors of the average.
+    As in `partial_dependence`, but h̄ = Σ_k π_k h̄_k; the band is that of the mixture of the
+    posteriors of the average.
     """
     if quantity.given_latents is None:
         raise InputError(f"over=… is for quantities with a band, which {quantity.name!r} has not.")
@@ -113,7 +114,7 @@ def averaged_dependence(
 def individual_curves(
     population: Population, columns: list[int], values: Array, quantity: Quantity
 ) -> Array:
-    """h(x_i(v)) for each value and row, (k, n)."""
+    """Individual effect curves: h(x_i(v)) for each value v and row i, (k, n)."""
     return np.stack([
         predicted(
             [quantity],
@@ -126,7 +127,7 @@ def individual_curves(
 
 
 def _sds(population: Population, columns: list[int], values: Array, j: int) -> Array:
-    """Standard deviation (k,) under q of the average of latent j over the rows, at each value."""
+    """Posterior sd (k,) of the average of latent j over the rows, at each value of the input."""
     predictor, w = population.predictor, population.weights
     prior = predictor.priors[j]
     q = predictor.family.by_latent(predictor.q, [len(p.Z) for p in predictor.priors])[j]
@@ -147,7 +148,7 @@ def _drawn(
     size: int,
     seed: int,
 ) -> Array:
-    """Draws (k, size) of the average of t(f) over the rows, at each value; the same v for all."""
+    """Draws (k, size) of the average of t(f) over the rows, at each value; all from the same v."""
     predictor = population.predictor
     keywords = keywords_of(predictor.likelihood, population.metadata)
     result = np.empty((len(values), size))
@@ -160,6 +161,6 @@ def _drawn(
 
 
 def _bands_of_draws(drawn: Array, ends: Array) -> Array:
-    """Quantiles (2, k) of draws (k, size)."""
+    """Ends (2, k) of effect bands: quantiles of draws (k, size)."""
     with np.errstate(invalid="ignore"):  # An average may be infinite.
         return np.quantile(drawn, ends, axis=1)

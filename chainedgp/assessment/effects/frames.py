@@ -1,4 +1,4 @@
-"""`m.effects(…)`: effects as data frames."""
+"""`m.effects(…)`: effects of the inputs on predictions as data frames."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ from .population import Groups, Population
 from .quantities import ON_REQUEST, Quantity, central, chosen, quantities
 
 KINDS = ("importance", "average", "individual", "parts")
-LEVEL = 0.95  # Bands, and the interval whose width is judged, have this probability.
-NUM = 40  # A curve has so many points.
+LEVEL = 0.95  # Bands, and the interval whose width is a quantity, have this probability.
+NUM = 40  # An effect curve has this many points by default.
 
 
 class Scene:
-    """What all effects of one call share: the rows to average over, and the quantities.
+    """What all effects of one call share: the rows to average over, and the quantities to predict.
 
-    Parameters are those of `ChainedGP.effects`, and whether rows are for a curve.
+    The parameters are those of `ChainedGP.effects`. curve : whether the rows are for a curve, which
+    takes more rows than importance.
     """
 
     def __init__(
@@ -51,10 +52,10 @@ class Scene:
         self.known = quantities(model.likelihood, self.level, self.population.metadata)
 
     def central(self) -> list[str]:
-        """Names of what stands for the target itself: its mean, median or probabilities.
+        """Names of the quantities that stand for the target: its mean, median or probabilities.
 
-        Of a likelihood that is known by its density alone the first latent, since moments are
-        integrals over y for each row.
+        A likelihood known by its density alone has its first latent instead, because moments would
+        be integrals over y for each row.
         """
         if self._by_density:
             return [self.model.likelihood.latents[0]]
@@ -68,7 +69,7 @@ class Scene:
         return not known and likelihood.target_support.num_classes is None
 
     def listed(self, of: str | Sequence[str] | None) -> list[Quantity]:
-        """The quantities asked for; None is all that are always defined, the central one first."""
+        """Quantities whose effects are asked for; None is all always defined, the central first."""
         if of is not None:
             return chosen(self.known, of)
         first = self.central()
@@ -84,14 +85,14 @@ class Scene:
         return chosen(self.known, [*several, *rest])
 
     def one(self, of: str | None) -> Quantity:
-        """The one quantity of a curve; None is the central one."""
+        """The one quantity that an effect curve shows; None is the central one."""
         names = self.central() if of is None else [of]
         if len(names) > 1:
             raise InputError(f"say which probability: of must be one of {', '.join(names)}.")
         return chosen(self.known, names)[0]
 
     def values(self, columns: list[int], values: Data | None, num: int) -> Array:
-        """Values (k, c) of some columns: as given, or those to show."""
+        """Values (k, c) of some columns at which to evaluate an effect: those given, or a grid."""
         if values is None:
             return self.population.shown_values(columns, num)
         read = self.population.read[columns[0]]
@@ -117,7 +118,7 @@ class Scene:
         rng: Seed = 0,
         over: Averaged | None = None,
     ) -> Dependence:
-        """Partial dependence with its band, at fitted hyperparameters or averaged over some."""
+        """Partial dependence with its band, at fitted hyperparameters or averaged over several."""
         rest = columns, at, quantity, self.level, draws, rng
         if over is None:
             return partial_dependence(self.population, *rest)
@@ -141,7 +142,7 @@ def effects(
     Y_metadata: Metadata = None,
     over: Averaged | None = None,
 ) -> Frame | Table:
-    """Effects as a data frame; see `ChainedGP.effects`."""
+    """Effects of inputs on predictions as a data frame; see `ChainedGP.effects`."""
     kind = one_of(kind or ("importance" if input is None else "average"), KINDS, "kind")
     if (input is None) != (kind in ("importance", "parts")):
         raise InputError(
@@ -176,14 +177,14 @@ def effects(
 
 
 def one_name(of: str | Sequence[str] | None) -> str | None:
-    """The name of the one quantity that a curve is of, or None."""
+    """Check that `of` is the name of one quantity, whose effect a curve shows, or None."""
     if of is not None and not isinstance(of, str):
         raise InputError(f"of must be the name of one quantity for a curve; got {of!r}.")
     return of
 
 
 def _importance(scene: Scene, of: str | Sequence[str] | None) -> Frame | Table:
-    """Shares of all inputs for several quantities, or all that is known of one, largest first."""
+    """Importance of all inputs: shares for several quantities, or all measures of one, sorted."""
     found = importance(scene.population, scene.listed(of))
     if not isinstance(of, str):
         shares = dict(zip(found.quantities, found.total.T, strict=True))
@@ -195,7 +196,7 @@ def _importance(scene: Scene, of: str | Sequence[str] | None) -> Frame | Table:
 
 
 def _parts(scene: Scene) -> Frame | Table:
-    """What each part of each latent's kernel contributes, over the rows."""
+    """How much each additive part of each latent's kernel contributes over the rows, as a frame."""
     population = scene.population
     table = contributions(population.predictor, population.X, population.weights)
     return as_frame(table)
@@ -204,7 +205,7 @@ def _parts(scene: Scene) -> Frame | Table:
 def as_frame(
     columns: Mapping[str, np.ndarray], index: Sequence[str] | None = None
 ) -> Frame | Table:
-    """Columns as a pandas DataFrame; where pandas is not installed as a `Table`."""
+    """Return columns as a pandas DataFrame, or as a `Table` where pandas is not installed."""
     try:
         import pandas
     except ImportError:

@@ -1,4 +1,4 @@
-"""How much each input drives each quantity, by redrawing it from the values that it has.
+"""Importance: how much each input drives each quantity, by redrawing it from its observed values.
 
 Let h(x) be a prediction. Column d, or a group of columns, of row i is replaced by each of its
 observed values v with its frequency p_v, all other columns as they are: h_vi, with weights w_i of
@@ -25,7 +25,7 @@ from ...linalg import Array
 from .population import Population
 from .quantities import Quantity, predicted
 
-MOST_VALUES = 24  # An input is redrawn from at most so many values.
+MOST_VALUES = 24  # An input is redrawn from at most this many values.
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Importance:
 
 
 def importance(population: Population, wanted: Sequence[Quantity]) -> Importance:
-    """How much each input of the population drives each of the wanted quantities."""
+    """The importance of each input of the population for each of the wanted quantities."""
     parts = np.stack(
         [_parts(population, columns, wanted) for columns in population.columns]
     )  # (inputs, 3, quantities)
@@ -58,7 +58,7 @@ def importance(population: Population, wanted: Sequence[Quantity]) -> Importance
 
 
 def _parts(population: Population, columns: list[int], wanted: Sequence[Quantity]) -> Array:
-    """total, alone and whole of each quantity, (3, k)."""
+    """The importance measures total, alone and whole of some columns for each quantity, (3, k)."""
     values, p = redraws(population.every[:, columns], population.shares)
     rows, w = [population.with_values(columns, value) for value in values], population.weights
     h = predicted(wanted, population.predictor, np.concatenate(rows), population.metadata)
@@ -68,26 +68,27 @@ def _parts(population: Population, columns: list[int], wanted: Sequence[Quantity
 
 
 def _variances(h: Array, p: Array, w: Array) -> Array:
-    """total, alone and whole (3, k) of a table (k, values, rows) with these probabilities."""
+    """total, alone and whole (3, k) of a table h (k, values, rows) of predictions, by p and w."""
     by_row = np.einsum("v,kvi->ki", p, h)
     by_value = np.einsum("i,kvi->kv", w, h)
     mean = by_row @ w
     total = np.einsum("v,i,kvi->k", p, w, (h - by_row[:, None]) ** 2)
     alone = (by_value - mean[:, None]) ** 2 @ p
     whole = np.einsum("v,i,kvi->k", p, w, (h - mean[:, None, None]) ** 2)
-    # A quantity that does not depend on the input differs by rounding alone.
+    # If a quantity does not depend on the input, its values differ only by rounding.
     rounding = 1e-20 * np.einsum("v,i,kvi->k", p, w, h**2)
     small = total <= rounding
     return np.stack([np.where(small, 0.0, total), np.where(small, 0.0, alone), whole])
 
 
 def redraws(values: Array, shares: Array) -> tuple[Array, Array]:
-    """Values (k, c) that columns (N, c) are redrawn from, and their probabilities (k,).
+    """Values (k, c) from which an input is redrawn for its importance, with probabilities (k,).
 
-    All that there are, with their shares, if they are few. Of more values of one column those in
-    the middle of cells, each of which holds at most 2/k of the rows and 2/k of the range, so that
-    both the bulk of a skewed column and values far out are there with what they weigh. Of
-    combinations of several columns some rows at random, with a fixed seed.
+    If the columns (N, c) have few different values, all of them are taken, with their shares. A
+    single column with more is cut into cells, each with at most 2/k of the rows and 2/k of the
+    range, and the value in the middle of each is taken, so that both the bulk of a skewed column
+    and values far out are there with what they weigh. Of several columns with many combinations
+    some rows are taken at random, with a fixed seed.
     """
     seen, which = np.unique(values, axis=0, return_inverse=True)
     p: Array = np.bincount(which.ravel(), shares, len(seen)).astype(float)

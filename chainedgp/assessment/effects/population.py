@@ -1,4 +1,4 @@
-"""The rows that effects are averaged over, and the values that an input has in them."""
+"""The population of rows that effects are averaged over, and the values its inputs have."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from ...predictive.inputs import (
 from ...predictive.predictor import Predictor
 
 ROWS, CURVE_ROWS = (200, 100, 25), (1000, 400, 50)
-"""Importance, and curves, of a likelihood with one, two or more latents are averages over so many
-rows, unless others are asked for: the more latents, the longer takes their integral for a row."""
-FEW_VALUES = 8  # A column with at most so many different values is shown as a category.
-POINTS_A_PERIOD = 4  # A curve with fewer points in a season shows another, slower one.
-ENDS = (0.01, 0.99)  # A curve runs between these quantiles of a column.
+"""Importance averages over at most ROWS rows, and curves over CURVE_ROWS, by default, for a
+likelihood with one, two, or three and more latents: an integral over more latents takes longer."""
+FEW_VALUES = 8  # A column with at most this many different values is shown as a category.
+POINTS_A_PERIOD = 4  # A curve with fewer points in a season would show another, slower season.
+ENDS = (0.01, 0.99)  # A curve runs between these quantiles of the column that it varies.
 Groups = Mapping[str, Sequence[int | str]] | None
 
 
 @dataclass(frozen=True)
 class Population:
-    """Rows that effects are averaged over, with what predicts at them.
+    """The rows that effects are averaged over, and the model's predictor at its current parameters.
 
     Parameters
     ----------
-    predictor : of the model, at its current parameters.
-    names : of the inputs, or groups of inputs.
-    columns : of each of these, indices.
-    input_names, read : of all D columns, and how each was read.
+    predictor : predicts at any rows, by the model's current parameters.
+    names : the names of the inputs, or groups of inputs, whose effects can be asked for.
+    columns : for each of these, the indices of its columns.
+    input_names, read : names of all D columns, and how each was read from the data.
     X, weights : the rows (n, D) of an average, and their shares (n,), which sum to 1.
-    numbers : (n,) of these rows among all.
+    numbers : (n,) the indices of these rows among all rows.
     every, shares : all rows (N, D), from which values of an input are redrawn, and their shares.
-    metadata : of all rows, one value each, such as a typical exposure.
+    metadata : values that all rows share, one each, such as a typical exposure.
     """
 
     predictor: Predictor
@@ -72,9 +72,10 @@ class Population:
         Y_metadata: Metadata = None,
         curve: bool = False,
     ) -> Population:
-        """The rows of a model, or X; at most `rows` of them, chosen at random with a fixed seed.
+        """Choose the rows for effects, of a model or of X; if many, at random with a fixed seed.
 
-        Rows count by their weights, if the model has any. curve : whether they are for a curve.
+        rows : the largest number of rows; None takes ROWS, or CURVE_ROWS if they are for a curve.
+        The rows count by their weights, if the model has any.
         """
         predictor, (names, columns) = model._predictor(), grouped(model, groups)
         metadata = metadata_at_rest(model, Y_metadata)
@@ -92,7 +93,7 @@ class Population:
         if rows < len(every):
             chosen = np.sort(np.random.default_rng(0).choice(len(every), rows, replace=False))
         kept = shares[chosen]
-        if not kept.sum() > 0.0:  # Nearly all weight lies in rows that were not chosen.
+        if not kept.sum() > 0.0:  # All weight lies in rows that were not chosen.
             chosen, kept = np.arange(len(every)), shares
         return cls(
             predictor,
@@ -109,7 +110,7 @@ class Population:
         )
 
     def place(self, model: FittedModel, input: int | str) -> int:
-        """Where an input, or a group by its name, is among `names`."""
+        """Index among `names` of an input, or a named group of inputs, whose effect is wanted."""
         if isinstance(input, str) and input in self.names:
             return self.names.index(input)
         column = column_index(model, input)
@@ -122,7 +123,7 @@ class Population:
         )
 
     def with_values(self, columns: Sequence[int], values: Array) -> Array:
-        """The rows X with these values (c,) in some columns."""
+        """The population's rows X with these values (c,) in some columns."""
         rows = self.X.copy()
         rows[:, list(columns)] = values
         return rows
@@ -145,7 +146,7 @@ class Population:
         return grid[:, None]
 
     def _warn_of_seasons(self, column: int, width: float, num: int) -> None:
-        """Say that a grid has too few points for a season: it would show a slower, false one."""
+        """Warn if a grid has too few points for a season: its curve would show a slower one."""
         parts = [part for prior in self.predictor.priors for part in prior.kernel.simple_parts]
         leaves = [p.leaves_with(Role.PERIOD) for p in parts if column in p.columns]
         periods = [float(leaf.values.min()) for found in leaves for leaf in found]
@@ -158,23 +159,23 @@ class Population:
             )
 
     def is_category(self, columns: Sequence[int]) -> bool:
-        """Whether columns have levels, or few different values: a figure shows them one by one."""
+        """Whether an input is shown value by value: it has levels, or few different values."""
         if len(columns) == 1 and isinstance(self.read[columns[0]], Category | Date | Duration):
             return isinstance(self.read[columns[0]], Category)
         return len(np.unique(self.every[:, list(columns)], axis=0)) <= FEW_VALUES
 
     def labels(self, columns: Sequence[int], values: Array) -> np.ndarray:
-        """Values (k, c) as a frame has them, (k,): numbers, dates, levels.
+        """Values (k, c) of an input as labels (k,) of its effects: numbers, dates or levels.
 
-        Of a group it is all values in words. Columns of 0 and 1, of which one is 1 at most, code
-        one category: there it is the name of the column that is 1.
+        A group of columns is labelled by all its values in words. If its columns are 0 or 1, and
+        at most one is 1, they code a category: the label is the name of the column that is 1.
         """
         if len(columns) == 1:
             return self.read[columns[0]].back(values[:, 0])
         return np.array([self._words(columns, row) for row in values])
 
     def _words(self, columns: Sequence[int], row: Array) -> str:
-        """The values (c,) of a group."""
+        """The values (c,) of a group of inputs, in words."""
         own = [self.input_names[d] for d in columns]
         if self._coded(columns) and np.isin(row, (0.0, 1.0)).all() and row.sum() <= 1.0:
             return own[int(np.argmax(row))] if row.any() else f"no {', '.join(own)}"
@@ -182,5 +183,5 @@ class Population:
         return ", ".join(f"{name} = {value}" for name, value in zip(own, shown, strict=True))
 
     def _coded(self, columns: Sequence[int]) -> bool:
-        """Whether 0 may say "no" in all of these columns: it is also a category's first level."""
+        """Whether 0 may mean "no" in all these columns: it is also the code of a first level."""
         return all(isinstance(self.read[d], Number | Boolean) for d in columns)

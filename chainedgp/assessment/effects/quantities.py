@@ -1,7 +1,7 @@
-"""What an input may drive: latents, parameters, the mean, the width of an interval, probabilities.
+"""The quantities that effects are about: latents, parameters, the mean, widths and probabilities.
 
-A quantity has a prediction for each row, and where it is an expectation E_q[t(f)] over the latents
-f, the function t itself: bands of an average over rows are then those of the average of t.
+A quantity has a prediction for each row. If that is an expectation E_q[t(f)] over the latents f, it
+also has the function t: the band of an average over rows is then that of the average of t.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from ...predictive.distribution import Predictive
 from ...predictive.predictor import Predictor
 
 OfLatents = Callable[..., Array]
-ON_REQUEST = ("median", "noise", "ignorance")  # Where all quantities are meant these are left out.
-NUMERIC = 500  # A moment that is an integral over y has so many values of the density.
+ON_REQUEST = ("median", "noise", "ignorance")  # These are shown only if asked for by name.
+NUMERIC = 500  # A moment by an integral over y evaluates about this many values of the density.
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """One number for each row, by name.
+    """A quantity that inputs may have an effect on: one predicted number for each row, by name.
 
     Parameters
     ----------
     name : as users call it.
-    predict : of a predictive distribution of n rows, (n,); None for a latent.
-    given_latents : t of the latents, arrays of any shape, and of keywords, where the prediction
-        is E_q[t(f)]; None where it is not an expectation, as the width of an interval.
+    predict : function of a predictive distribution of n rows that gives (n,); None for a latent.
+    given_latents : the function t of the latents, arrays of any shape, and of keywords, if the
+        prediction is E_q[t(f)]; None if it is no expectation, such as the width of an interval.
     latent : index of the latent that t is, if it is one.
-    cost : how many numbers t has to compute for each one that it gives.
+    cost : about how many numbers t computes for each number that it returns.
     """
 
     name: str
@@ -51,9 +51,9 @@ class Quantity:
 def quantities(
     likelihood: Likelihood, level: float, metadata: Mapping[str, Data]
 ) -> dict[str, Quantity]:
-    """All quantities of a likelihood by name; two that are the same are listed once.
+    """All quantities, by name, whose effects a likelihood can show; equal ones are listed once.
 
-    level : probability of the central interval that "width" is of. metadata : one value each.
+    level : probability of the central interval whose width is "width". metadata : one value each.
     """
     keywords = keywords_of(likelihood, metadata)
     if likelihood.target_support.num_classes:
@@ -73,20 +73,20 @@ def quantities(
 
 
 def keywords_of(likelihood: Likelihood, metadata: Mapping[str, Data]) -> Keywords:
-    """Keywords of the likelihood's methods: its parameters, and metadata that all rows share."""
+    """Keywords of a likelihood's methods, for effects: its parameters, and metadata of all rows."""
     given = {key: float(np.asarray(value)) for key, value in metadata.items()}
     return {**likelihood.parameter_values(), **given}
 
 
 def latent_quantities(likelihood: Likelihood) -> list[Quantity]:
-    """The latents alone."""
+    """The latents of a likelihood as quantities that inputs have effects on."""
     return [
         Quantity(name, None, partial(_latent, j), j) for j, name in enumerate(likelihood.latents)
     ]
 
 
 def chosen(known: dict[str, Quantity], of: str | Sequence[str]) -> list[Quantity]:
-    """Quantities by name; an error that lists them."""
+    """Pick quantities for effects by name; the error for an unknown name lists them."""
     names = [of] if isinstance(of, str) else list(of) if isinstance(of, Sequence) else []
     if not names or any(name not in known for name in names):
         raise InputError(f"of must be one of {', '.join(known)}; got {of!r}.")
@@ -94,7 +94,7 @@ def chosen(known: dict[str, Quantity], of: str | Sequence[str]) -> list[Quantity
 
 
 def central(known: dict[str, Quantity], predictive: Predictive) -> list[str]:
-    """What to judge by: probabilities of classes, else the mean where it exists or the median."""
+    """Names of quantities to judge effects by: class probabilities, the mean or else the median."""
     classes = [name for name in known if name.startswith("P(")]
     if classes:
         return classes[1:] if len(classes) == 2 else classes
@@ -107,7 +107,7 @@ def central(known: dict[str, Quantity], predictive: Predictive) -> list[str]:
 def predicted(
     wanted: Sequence[Quantity], predictor: Predictor, X: Array, metadata: Mapping[str, Data]
 ) -> Array:
-    """Predictions (k, n) of k quantities at the rows of X (n, D)."""
+    """Predictions (k, n) of k quantities at the rows of X (n, D), to compute effects from."""
     needs = [quantity.predict is not None for quantity in wanted]
     means = None if all(needs) else predictor.latents(X)[0]
     distribution = predictor.distribution(X, metadata) if any(needs) else None
@@ -121,7 +121,7 @@ def predicted(
 
 
 def at_latents(quantity: Quantity, latents: Sequence[Array], keywords: Keywords) -> Array:
-    """t(f) of latents of any shape, in pieces, so that memory stays bounded."""
+    """Evaluate a quantity t(f) at latents of any shape, in pieces, so that memory stays bounded."""
     if quantity.given_latents is None:
         raise InputError(f"{quantity.name} is no function of the latents.")
     flat = [f.ravel() for f in latents]
@@ -135,7 +135,7 @@ def at_latents(quantity: Quantity, latents: Sequence[Array], keywords: Keywords)
 
 
 def _of_classes(likelihood: Likelihood) -> list[Quantity]:
-    """Probabilities of all classes."""
+    """The probabilities of all classes as quantities that inputs have effects on."""
     names = class_names(likelihood)
 
     def predict(k: int, predictive: Predictive) -> Array:
@@ -151,7 +151,7 @@ def _of_classes(likelihood: Likelihood) -> list[Quantity]:
 
 
 def _of_numbers(likelihood: Likelihood, level: float, keywords: Keywords) -> list[Quantity]:
-    """Mean and median, width of the central interval, and the two parts of the variance."""
+    """Quantities of numeric targets: mean, median, interval width and two parts of the variance."""
 
     def width(predictive: Predictive) -> Array:
         low, high = predictive.interval(level)
@@ -170,7 +170,7 @@ def _of_numbers(likelihood: Likelihood, level: float, keywords: Keywords) -> lis
 
 
 def _parameter(likelihood: Likelihood, name: str, keywords: Keywords) -> Quantity:
-    """A natural parameter of the likelihood."""
+    """A natural parameter of the likelihood as a quantity that inputs have effects on."""
 
     def given(*latents: Array, **kw: Value) -> Array:
         value = likelihood.natural_parameters(*latents, **kw)[name]
@@ -185,7 +185,7 @@ def _latent(j: int, *latents: Array, **kw: Value) -> Array:
 
 
 def _add(named: dict[str, Quantity], quantity: Quantity, kind: str) -> None:
-    """Keep a quantity; one whose name is taken says what kind it is."""
+    """Add a quantity by its name; if the name is taken, the new one's name says its kind."""
     name = quantity.name if quantity.name not in named else f"{quantity.name} ({kind})"
     named[name] = replace(quantity, name=name)
 
@@ -194,12 +194,12 @@ def _add(named: dict[str, Quantity], quantity: Quantity, kind: str) -> None:
 
 
 def _probe(likelihood: Likelihood) -> Array:
-    """Some values of the b latents, (b, 5), at which two functions are told apart."""
+    """Random values (b, 5) of the b latents at which two quantities are compared for equality."""
     return np.random.default_rng(0).uniform(-1.0, 1.0, (len(likelihood.latents), 5))
 
 
 def _which_latent(likelihood: Likelihood, t: OfLatents, keywords: Keywords) -> int | None:
-    """Index of the latent that t is, or None."""
+    """Index of the latent that the quantity t equals at random latents, or None."""
     probe = _probe(likelihood)
     with np.errstate(all="ignore"):
         values = np.asarray(t(*probe, **keywords))

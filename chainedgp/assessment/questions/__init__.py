@@ -1,4 +1,4 @@
-"""What a careful statistician asks of a fit: one function for each question, one finding each."""
+"""The questions that `m.check()` asks of a fit: each is a function that returns one `Finding`."""
 
 from .data import scaling
 from .fit import convergence, negative_sites, quadrature

@@ -1,4 +1,4 @@
-"""The question about the data: are the numbers in X and Y badly scaled?"""
+"""The question of `m.check()` about the data: are the numbers in X and Y badly scaled?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .evidence import Evidence, Finding, worst
 
 
 def scaling(e: Evidence) -> Finding:
-    """Columns of X, and y, whose numbers are badly scaled."""
+    """Find columns of X, and targets, whose numbers are badly scaled for the computation."""
     X = e.problem.rows.inputs(e.some(10_000))
     names = e.input_names or range(X.shape[1])
     spread, size = X.std(axis=0), np.abs(X).max(axis=0)

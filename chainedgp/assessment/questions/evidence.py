@@ -1,4 +1,4 @@
-"""What the questions about a fit are answered from, and what an answer is."""
+"""What all questions of `m.check()` share: the evidence to answer from, the form of a finding."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from ..loo import LeftOut
 
 @dataclass(frozen=True)
 class Finding:
-    """The answer to one question.
+    """The answer to one question of `m.check()`.
 
     Attributes
     ----------
-    name : of the question, a key of `Check`.
+    name : the name of the question, by which `Check` is indexed.
     level : "ok", "look" or "problem".
     message : what was found, in words.
-    cause, remedy : where it may come from, what to do; emptied where all is well.
-    values : the numbers behind the words.
+    cause, remedy : where it may come from and what to do; both are empty if the level is "ok".
+    values : the numbers from which the message was made.
     """
 
     name: str
@@ -46,14 +46,15 @@ class Finding:
 
 
 class Evidence:
-    """A fitted model, and what several questions need of it, computed once.
+    """A fitted model with the quantities that several questions of `m.check()` need, computed once.
 
     Parameters
     ----------
     problem : the bound of the model.
     result : how its last fit ended; None if there was none.
-    input_names : of the columns of X, if they have names.
-    most : rows, at most, that are looked at one by one; `rng` draws them where there are more.
+    input_names : the names of the columns of X, or None.
+    most : largest number of rows that are looked at one by one; if there are more, `rng` draws
+        this many of them.
     """
 
     def __init__(
@@ -78,13 +79,13 @@ class Evidence:
             )
 
     def some(self, most: int) -> np.ndarray:
-        """At most so many of the rows, ascending."""
+        """Draw at most this many of the model's rows at random; their indices, ascending."""
         if self.N <= most:
             return np.arange(self.N)
         return np.sort(self.rng.choice(self.N, most, replace=False))
 
     def metadata(self, rows: np.ndarray) -> dict[str, Array]:
-        """Metadata of some rows, without weights."""
+        """Metadata of some of the model's rows, such as censoring, without the row weights."""
         return rows_of(self.left.rows.metadata, rows)
 
     @cached_property
@@ -94,7 +95,7 @@ class Evidence:
         return means, variances
 
     def left_out(self, rows: np.ndarray) -> Predictive:
-        """The predictive distribution of some rows, each without its own target."""
+        """The leave-one-out predictive distribution of some rows, each without its own target."""
         means, variances = (part[rows] for part in self._cavities)
         return Predictive(self.likelihood, means, variances, self.metadata(rows))
 
@@ -103,15 +104,15 @@ class Evidence:
         return where(rows, self.problem.rows.names)
 
     def pit(self, rows: np.ndarray) -> tuple[Array, Array]:
-        """Ends of the leave-one-out PIT of some rows."""
+        """Both ends, F(y⁻) and F(y), of the leave-one-out PIT of some rows, (n,) each."""
         return pit_ends(self.left_out(rows), self.y[rows])
 
 
 def graded(value: float, look: float, problem: float) -> str:
-    """The level of a number that is the worse the larger it is."""
+    """A finding's level: "problem" or "look" if its number is above that threshold, or "ok"."""
     return "problem" if value > problem else "look" if value > look else "ok"
 
 
 def worst(levels: list[str]) -> str:
-    """The worst of some levels."""
+    """The worst of the levels "ok", "look" and "problem" that a finding's parts have."""
     return max(levels, key=("ok", "look", "problem").index)

@@ -1,4 +1,4 @@
-"""Questions about the fit: has it converged, are its integrals right, do rows widen q?"""
+"""Questions of `m.check()` about the fit: convergence, quadrature, and sites that widen q."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .evidence import Evidence, Finding, graded, worst
 
 
 def convergence(e: Evidence) -> Finding:
-    """Gradient of the bound in the free hyperparameters, distance of q from its optimum."""
+    """Whether the fit converged: slopes in the hyperparameters, distance of q from its optimum."""
     e.problem.take_gradient()
     slopes = np.abs(e.problem.free_vector().slopes())
     steepest = float(slopes.max()) if slopes.size else 0.0
@@ -38,7 +38,7 @@ def convergence(e: Evidence) -> Finding:
 
 
 def quadrature(e: Evidence) -> Finding:
-    """Rows whose integral over q changes by more than 1e-6 with twice the nodes that it has."""
+    """Find rows whose E[log p] by quadrature changes by more than 1e-6 with twice the nodes."""
     lik, left, nodes = e.likelihood, e.left, e.problem.num_nodes
     kw = left.rows.keywords(e.rows, **lik.parameter_values())
     y, means, variances = e.y[e.rows], left.means[e.rows], left.variances[e.rows]
@@ -66,7 +66,7 @@ def quadrature(e: Evidence) -> Finding:
 
 
 def negative_sites(e: Evidence) -> Finding:
-    """Share of rows whose site has a negative precision: rows that make q wider."""
+    """Share of rows whose Gaussian site has a negative precision, which makes q wider."""
     precisions = e.problem.evaluator.family.precisions(e.left.sites)  # (b, N)
     shares = (precisions < 0.0).mean(axis=1)
     values = dict(zip(e.likelihood.latents, map(float, shares), strict=True))

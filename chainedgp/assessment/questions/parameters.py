@@ -1,4 +1,4 @@
-"""Questions about the parameters: do more inducing inputs help, does one run away?"""
+"""Questions of `m.check()` about parameters: do more inducing inputs help, does one run away?"""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ...posterior.evaluator import Evaluator
 from ...posterior.shards import Shard
 from .evidence import Evidence, Finding, graded
 
-DOUBLING_ROWS = 4000  # More inducing inputs are tried on at most so many rows.
-MOST_ADDED = 200  # At most so many inducing inputs are tried beside those of the model.
-PAIRS = (200, 2000)  # Prior correlations are taken between so many rows and so many others.
+DOUBLING_ROWS = 4000  # More inducing inputs are tried on this many rows at most.
+MOST_ADDED = 200  # At most this many inducing inputs are tried beside those of the model.
+PAIRS = (200, 2000)  # Prior correlations are computed between 200 rows and 2000 others at most.
 
 
 def inducing_inputs(e: Evidence) -> Finding:
-    """How much the bound gains when inducing inputs are doubled, hyperparameters as they are."""
+    """How much the bound gains when inducing inputs are doubled at the same hyperparameters."""
     rows, theta = e.some(DOUBLING_ROWS), e.problem.parts.theta()
     threads = e.problem.num_threads
     part = Shard(e.left.rows.take(rows), nodes=e.problem.num_nodes, num_threads=threads)
@@ -73,7 +73,7 @@ def inducing_inputs(e: Evidence) -> Finding:
 
 
 def hyperparameters(e: Evidence) -> Finding:
-    """Parameters at a bound or running away: latents without effect, or that follow single rows."""
+    """Find hyperparameters at a bound, and latents that are constant or follow single rows."""
     with np.errstate(over="ignore", invalid="ignore"):
         notes = [*_at_bounds(e.problem.parameters), *_latent_notes(e)]
     values = {"notes": tuple(message for message, _, _ in notes)}
@@ -87,7 +87,7 @@ def hyperparameters(e: Evidence) -> Finding:
 
 
 def _at_bounds(parameters: ParamzModel) -> list[tuple[str, str, str]]:
-    """Free parameters within a thousandth of the end of their interval."""
+    """Find free parameters within a thousandth of an end of the interval that constrains them."""
     notes = []
     for name, leaf in named_leaves(parameters).items():
         fixed = np.asarray(leaf.is_fixed).all()
@@ -108,13 +108,13 @@ def _at_bounds(parameters: ParamzModel) -> list[tuple[str, str, str]]:
 
 
 def _set_a_prior(latent: str, kernel: Kernel, role: Role) -> str:
-    """The remedy for a parameter that runs away, by the name that its kernel gives to it."""
+    """The advice to put a prior on the kernel's parameter of this role, by the parameter's name."""
     name = next((leaf.name for leaf in kernel.leaves_with(role)), role.value)
     return f'Put a prior on it: m.set_prior("kernels.{latent}.*{name}", …).'
 
 
 def _latent_notes(e: Evidence) -> list[tuple[str, str, str]]:
-    """What the prior correlation of rows, its variance and q say of each latent."""
+    """Find latents that are constant, that follow single rows, or whose prior variance ran away."""
     rows, lik, kernels = e.problem.rows, e.likelihood, e.problem.parts.kernels
     notes, (few, many) = [], (e.some(PAIRS[0]), e.some(PAIRS[1]))
     kw = e.left.rows.keywords(many, **lik.parameter_values())
@@ -155,5 +155,5 @@ def _latent_notes(e: Evidence) -> list[tuple[str, str, str]]:
 
 
 def _usual_scales(lik: Likelihood, y: Array, values: Array, kw: Mapping[str, Any]) -> Array:
-    """Standard deviations (b,) that latents usually have: that of y for a location, else 1."""
+    """Prior standard deviations (b,) usual for latents: that of y for a location, else 1."""
     return np.where(is_location(lik, y, values, kw), y.std(), 1.0)

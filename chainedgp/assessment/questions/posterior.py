@@ -1,4 +1,4 @@
-"""The question about q: how far is it from the posterior that it stands for?"""
+"""The question of `m.check()` about q: how far is it from the exact posterior?"""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from ...sampling.pareto import smoothed_weights
 from ...sampling.tempering import tempered_draws
 from .evidence import Evidence, Finding, graded, worst
 
-# Up to this Pareto k weights of draws from q tell standard deviations to some percent; above the
-# second they say nothing about the posterior.
+# Importance weights of draws from q give posterior standard deviations to some percent if their
+# Pareto k is at most GOOD_K; above HIGH_K they say nothing about the posterior.
 GOOD_K, HIGH_K = 0.5, 0.7
-# At most MOST_DRAWS draws of q are weighted, and so many that they and the rows make at most PAIRS
-# pairs, of each of which log p is evaluated once: some seconds at most. Fewer than FEWEST will not
-# do: with more rows the question is not asked.
+# At most MOST_DRAWS draws of q are weighted. The number of draws times the number of rows is at
+# most PAIRS, because log p is evaluated once for each pair: some seconds at most. Fewer than FEWEST
+# draws would say too little: with so many rows the question is not asked.
 MOST_DRAWS, FEWEST, PAIRS = 4000, 100, 2_000_000
-# Where weights fail, draws are led from the prior to the posterior, which takes about MOVES
-# evaluations of each: at most so many pairs in all, in at most so many dimensions.
+# If the weights fail, TEMPERED draws, and no fewer than TEMPERED_FEWEST, are led from the prior to
+# the posterior, which takes about MOVES evaluations of each. It is done if that needs at most
+# TEMPERED_PAIRS evaluations of log p at a row, and q has at most this many dimensions.
 TEMPERED, TEMPERED_FEWEST, MOVES, TEMPERED_PAIRS, DIMENSIONS = 300, 60, 250, 10_000_000, 600
-STORED = 10_000_000  # The projections of all rows have at most so many numbers.
-SOME_ROWS = 200  # At so many rows, at most, q is compared with the posterior.
+STORED = 10_000_000  # The question is not asked if rows times all inducing inputs exceed this.
+SOME_ROWS = 200  # q is compared with the posterior at this many rows at most.
 
 
 def posterior(e: Evidence) -> Finding:
-    """Means and sds of the latents under q against those of draws from the posterior of q's model.
+    """Compare the latents under q with draws from the exact posterior at the same hyperparameters.
 
-    The posterior is that at the current hyperparameters, p̂(v) of `sampling.density`. Draws of q are
-    weighted by p̂/q, the largest weights smoothed (PSIS). The shape k of their tail says whether
-    that is enough; if not, draws come from `sampling.tempering`.
+    The posterior is p̂(v) of `sampling.density`. Draws of q are weighted by p̂/q, with the largest
+    weights smoothed (PSIS). The shape k of their tail says whether that is enough; if not, the
+    draws are those of `sampling.tempering`.
     """
     draws = min(MOST_DRAWS, PAIRS // e.N)
     if draws < FEWEST or e.N * sum(e.problem.parts.sizes) > STORED:
@@ -52,7 +53,7 @@ def posterior(e: Evidence) -> Finding:
 
 
 def _tempered(e: Evidence, density: LogJoint, S: Array) -> Array | None:
-    """Draws of the posterior that do not start from q; None where they cost too much."""
+    """Draw from the exact posterior by tempering, not starting from q; None if too costly."""
     size = min(TEMPERED, TEMPERED_PAIRS // (MOVES * e.N))
     if size < TEMPERED_FEWEST or len(S) > DIMENSIONS:
         return None
@@ -60,7 +61,7 @@ def _tempered(e: Evidence, density: LogJoint, S: Array) -> Array | None:
 
 
 def _moments(density: LogJoint, V: Array, weights: Array, rows: np.ndarray) -> tuple[Array, Array]:
-    """Means and sds (b, n) of the latents at some rows, of weighted draws V (D, S)."""
+    """Posterior means and sds (b, n) of latents at some rows, from weighted draws V (D, S) of v."""
     f = density.latents(V, rows)
     mean = f @ weights
     between = ((f - mean[..., None]) ** 2) @ weights
@@ -70,7 +71,7 @@ def _moments(density: LogJoint, V: Array, weights: Array, rows: np.ndarray) -> t
 def _compared(
     e: Evidence, rows: np.ndarray, moments: tuple[Array, Array], how: str, k: float
 ) -> Finding:
-    """What the moments (b, n) of the posterior say about those of q."""
+    """Compare means and sds (b, n) of the exact posterior with those of q, and say it in words."""
     mean, sd = moments
     q_mean, q_V = e.left.means[rows].T, e.left.variances[rows].T  # A covariance has its diagonal.
     q_sd = np.sqrt(q_V if q_V.ndim == 2 else np.einsum("jjn->jn", q_V))
@@ -96,7 +97,7 @@ def _compared(
 
 
 def _unknown(e: Evidence, k: float) -> Finding:
-    """Where q is not the posterior, and how far it is would cost too much to find out."""
+    """Report that q is not the posterior where finding out how far it is would cost too much."""
     e.capped.append(
         f"posterior: {e.N} rows are too many to find the standard deviations that q should have"
     )

@@ -1,4 +1,4 @@
-"""Questions about rows left out: which are influential, calibrated, far out, without noise?"""
+"""Questions of `m.check()` about rows: influence, calibration, outliers, noise that vanishes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ...predictive.distribution import Predictive
 from ..loo import influence
 from .evidence import Evidence, Finding, graded
 
-DRAWS = 2000  # The Pareto k of a row is found from so many draws from q.
+DRAWS = 2000  # The Pareto k of a row is found from this many draws from q.
 HIGH_K = 0.7  # Importance weights are not to be trusted where Pareto k is above this.
 # The PIT is counted in BINS bins over at most PIT_ROWS rows: a cdf may take many milliseconds.
 BINS, PIT_ROWS = 10, 200
-MOST_OUTLIERS = 20  # At most so many rows, the least likely ones, are looked at as outliers.
+MOST_OUTLIERS = 20  # Only this many rows, the least likely ones, are examined as outliers.
 # A row is an outlier if fewer rows than this, of all rows of the data, are expected as far out.
 OUTLIER = 1e-3
 # A row has no noise if its density times the spread of the targets is above the exponential of
@@ -24,7 +24,7 @@ SHARP = np.log(1e3)
 
 
 def pareto_k(e: Evidence) -> Finding:
-    """Rows of so much influence that leaving them out changes the posterior much."""
+    """Find rows of large influence on the fit, by the Pareto k of leaving each of them out."""
     k = influence(e.left, e.rows, e.rng, DRAWS)
     high = np.flatnonzero(k > HIGH_K)
     high = high[np.argsort(-k[high], kind="stable")]
@@ -56,7 +56,7 @@ def pareto_k(e: Evidence) -> Finding:
 
 
 def calibration(e: Evidence) -> Finding:
-    """Whether the leave-one-out PIT is uniform, by χ² over ten bins."""
+    """Whether the leave-one-out PIT is uniform, by a χ² test over ten bins."""
     if not e.likelihood.target_support.ordered:
         return Finding("calibration", "ok", "Not asked: classes have no order.")
     rows = e.rows
@@ -94,7 +94,7 @@ def calibration(e: Evidence) -> Finding:
 
 
 def outliers(e: Evidence) -> Finding:
-    """Rows that the model, fitted without them, holds for all but impossible."""
+    """Find outliers: rows that the model, fitted without them, holds for all but impossible."""
     if not e.likelihood.target_support.ordered:
         return Finding("outliers", "ok", "Not asked: classes have no order.")
     log_p = e.left_out(e.rows).logpdf(e.y[e.rows][:, None])[:, 0]
@@ -139,7 +139,7 @@ def _heavier(likelihood: Likelihood) -> str:
 
 
 def noise(e: Evidence) -> Finding:
-    """Whether a continuous density is so sharp at its rows that the noise vanishes there."""
+    """Find rows of a continuous target where the density is so sharp that the noise vanishes."""
     lik, y = e.likelihood, e.y[e.rows]
     metadata = e.metadata(e.rows)
     seen = ~np.isin(y, lik.atoms) & (metadata.get("censored", np.zeros(len(y))) == 0)
