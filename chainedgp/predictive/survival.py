@@ -1,4 +1,4 @@
-"""Curves of an event time under the predictive mixture, with credible bands over q."""
+"""Survival curves of an event time under the predictive mixture, with credible bands over q."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from .mixtures import GaussianLatents
 from .nodes import log_expectation
 
 PANELS = 14
-"""An integral over time has so many panels, which halve: [0, h/2¹³], …, [h/4, h/2], [h/2, h]."""
+"""An integral of a survival curve has so many panels, which halve towards 0: [0, h/2¹³], …,
+[h/4, h/2], [h/2, h]."""
 
 Bands = tuple[float, float]
 Estimate = np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -37,14 +38,17 @@ class SurvivalCurves(PredictiveLaw):
     _over_entries: Any
 
     def sf(self, t: np.ndarray, bands: Bands | None = None) -> Estimate:
-        """S(t) = P(T > t), (n, k) for a grid (k,); bands are for survival likelihoods alone."""
+        """The predictive survival curve S(t) = P(T > t), (n, k); bands need a survival likelihood.
+
+        A grid (k,) serves all rows.
+        """
         if bands is None and not self._likelihood.event_times:
             return 1.0 - self.cdf(t)
         self._check_survival("sf")
         return self._with_bands(np.exp(self._log_sf(t)), self._conditional_sf, t, bands)
 
     def cumulative_hazard(self, t: np.ndarray, bands: Bands | None = None) -> Estimate:
-        """H(t) = −log S(t), (n, k)."""
+        """The predictive cumulative hazard H(t) = −log S(t), (n, k)."""
         self._check_survival("cumulative_hazard")
         return self._with_bands(
             -self._log_sf(t) + 0.0,
@@ -54,7 +58,7 @@ class SurvivalCurves(PredictiveLaw):
         )
 
     def hazard(self, t: np.ndarray, bands: Bands | None = None) -> Estimate:
-        """h(t) = p(t)/S(t) = −d log S(t)/dt, (n, k)."""
+        """The predictive hazard h(t) = p(t)/S(t) = −d log S(t)/dt, (n, k)."""
         self._check_survival("hazard")
 
         def conditional(t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
@@ -65,7 +69,7 @@ class SurvivalCurves(PredictiveLaw):
         return self._with_bands(estimate, conditional, t, bands)
 
     def median(self, bands: Bands | None = None) -> Estimate:
-        """The time with S(t) = ½, (n, 1)."""
+        """The predictive median survival time, with S(t) = ½, (n, 1)."""
         self._check_survival("median")
 
         def conditional(_: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
@@ -74,7 +78,7 @@ class SurvivalCurves(PredictiveLaw):
         return self._with_bands(self.ppf(0.5), conditional, np.ones(1), bands)
 
     def restricted_mean(self, horizon: float, bands: Bands | None = None) -> Estimate:
-        """E[min(T, h)] = ∫₀ʰ S(t) dt, (n, 1), for a horizon h > 0."""
+        """The restricted mean survival time E[min(T, h)] = ∫₀ʰ S(t) dt, (n, 1), h > 0."""
         self._check_survival("restricted_mean")
         if not (np.ndim(horizon) == 0 and 0.0 < float(horizon) < np.inf):
             raise InputError(f"horizon must be a positive number; got {horizon!r}.")
@@ -102,7 +106,10 @@ class SurvivalCurves(PredictiveLaw):
         return np.exp(self._event.log_survival(t, rows, latents))
 
     def _log_sf(self, t: np.ndarray) -> np.ndarray:
-        """log E[S(t | f)], (n, k); 0 below 0, and at 0 unless some events are at 0."""
+        """The log of the predictive survival curve, log E[S(t | f)], (n, k).
+
+        It is 0 below 0, and at 0 unless some events are at 0.
+        """
         t = self._as_targets(t, "t")
 
         def log_sf(t: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -119,7 +126,7 @@ class SurvivalCurves(PredictiveLaw):
     def _with_bands(
         self, estimate: np.ndarray, conditional: Curve, t: np.ndarray, bands: Bands | None
     ) -> Estimate:
-        """The estimate (n, k), or with it the percentiles of conditional(t, rows, latents)."""
+        """A survival curve (n, k), or with it the percentiles of conditional(t, rows, latents)."""
         if bands is None:
             return estimate
         levels = as_percent(bands, "bands")
@@ -140,7 +147,10 @@ class SurvivalCurves(PredictiveLaw):
 
 
 def _panels(horizon: float, jumps: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss–Legendre nodes and weights of ∫₀ʰ on panels that halve towards 0, parted at jumps."""
+    """Nodes and weights of the restricted mean ∫₀ʰ S dt on panels that halve towards 0.
+
+    They are parted at jumps.
+    """
     x, w = np.polynomial.legendre.leggauss(8)
     edges = horizon * np.concatenate([[0.0], 2.0 ** np.arange(1 - PANELS, 1.0)])
     edges = np.union1d(edges, [t for t in jumps if 0.0 < t < horizon])
