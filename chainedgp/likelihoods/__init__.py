@@ -1,4 +1,4 @@
-"""Noise models. `Likelihood` is the contract; a new one needs its latents and its log-density."""
+"""Likelihoods p(y | f), the noise models; `Likelihood` is the contract that a new one fulfils."""
 
 from .angles import VonMises
 from .beta import Beta, BetaMeanPrecision

@@ -1,4 +1,4 @@
-"""Angles: the von Mises distribution, with a direction and a concentration that vary."""
+"""The likelihood of angles: von Mises noise, whose direction and concentration vary."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ class VonMises(OneForm, Likelihood):
 
     latents = ("direction", "log_concentration")
     support = ANGLES
-    coupled = False  # The information of f and g is diagonal: correlations gain 0.01 nats.
+    coupled = False  # The Fisher information is diagonal: correlations add 0.01 nats to the bound.
     node_limits = (0.09, 0.22, 0.42, 0.85, 1.5, 2.4, 3.2)
 
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
-        """−2κ sin²((y − f)/2) − log(2π e^{−κ} I₀(κ))."""
+        """The von Mises log-density −2κ sin²((y − f)/2) − log(2π e^{−κ} I₀(κ))."""
         k = np.exp(np.minimum(g, 700.0))
         return -2.0 * k * np.sin(0.5 * (y - f)) ** 2 - LOG_2PI - circular.log_i0e(k)[0]
 
     def dlog_density(self, y: Array, f: Array, g: Array) -> Arrays:
-        """κ sin(y − f) and κ (cos(y − f) − I₁(κ)/I₀(κ))."""
+        """Slopes of the von Mises log-density: κ sin(y − f), κ (cos(y − f) − I₁(κ)/I₀(κ))."""
         k = np.exp(np.minimum(g, 700.0))
         off = np.subtract(y, f)
         return k * np.sin(off), -2.0 * k * np.sin(0.5 * off) ** 2 - circular.log_i0e(k)[1]
 
     def _form(self, y: Array, q: Latents, nodes: int) -> Form:
-        """E[log p], closed but for `nodes` Gauss–Hermite nodes of g in E log I₀."""
+        """E[log p] of an angle, closed but for `nodes` Gauss–Hermite nodes of g in E log I₀."""
         (m_f, m_g), (v_f, v_g) = q.means, q.variances
         rest, drest, dv_rest = reduced.expected_of_exp(circular.log_i0e, m_g, v_g, nodes)
         with np.errstate(over="ignore"):
@@ -72,20 +72,24 @@ class VonMises(OneForm, Likelihood):
         return Form(value, (sine, main - drest), (-0.5 * cosine, 0.5 * main - dv_rest), (sine,))
 
     def node_score(self, y: Array, means: Array, variances: Array) -> Array:
-        """v_g: f is integrated exactly."""
+        """The spread of an angle's log κ, v_g, decides on nodes: f is integrated exactly."""
         return variances[:, 1]
 
     def joint_node_score(self, y: Array, means: Array, covariances: Array) -> Array:
-        """v_g: what has nodes is a function of g alone."""
+        """The spread v_g of an angle's log κ, of which alone the part with nodes is a function."""
         return covariances[:, 1, 1]
 
     def cdf(self, y: Array, f: Array, g: Array) -> Array:
-        """P(−π ≤ Y ≤ y)."""
+        """The cdf of an angle counted from −π on, P(−π ≤ Y ≤ y)."""
         k, centre = np.exp(np.minimum(g, 700.0)), circular.wrapped(f)
         return np.clip(_turns(y - centre, k) - _turns(-np.pi - centre, k), 0.0, 1.0)
 
     def quantile_slopes(self, y: Array, f: Array, g: Array) -> Arrays:
-        """1 − p(−π)/p(y) in f, since the lower end stays; −(∂F(y) − ∂F(−π))/p(y) in g."""
+        """How an angle y at a fixed cdf moves: 1 − p(−π)/p(y) with f, for the end −π stays.
+
+        With g it moves by −(∂F(y) − ∂F(−π))/p(y), where ∂ are derivatives in g of the cdf
+        that is centred on the direction.
+        """
         k, centre = np.exp(np.minimum(g, 700.0)), circular.wrapped(f)
         log_p, end = self.log_density(y, f, g), self.log_density(np.asarray(-np.pi), f, g)
         with np.errstate(over="ignore"):
@@ -93,7 +97,7 @@ class VonMises(OneForm, Likelihood):
             return -np.expm1(end - log_p), -moved * np.exp(np.minimum(-log_p, 700.0))
 
     def ppf(self, q: Array, f: Array, g: Array) -> Array:
-        """The angle y with P(−π ≤ Y ≤ y) = q."""
+        """The quantile of an angle counted from −π on: the y with P(−π ≤ Y ≤ y) = q."""
         k, centre = np.exp(np.minimum(g, 700.0)), circular.wrapped(f)
         turns = np.asarray(q, dtype=float) + _turns(-np.pi - centre, k)
         whole = np.floor(turns)
@@ -104,22 +108,22 @@ class VonMises(OneForm, Likelihood):
     def sample(
         self, rng: np.random.Generator, f: Array, g: Array, size: int | None = None
     ) -> Array:
-        """Draws of numpy."""
+        """Draws of von Mises angles, by numpy's generator."""
         shape = self._draw_shape(size, (f, g), {})
         k = np.exp(np.clip(g, -700.0, 700.0))
         drawn = rng.vonmises(np.zeros(()), np.minimum(k, 1e15), size=shape)
         return np.clip(circular.wrapped(circular.wrapped(f) + drawn), -np.pi, np.pi)
 
     def conditional_mean(self, f: Array, g: Array) -> Array:
-        """The mean of the number y, from −π to π: not the direction."""
+        """The mean of an angle as a number y from −π to π: not the direction."""
         return circular.linear_moments(circular.wrapped(f), np.exp(np.minimum(g, 700.0)))[0]
 
     def conditional_variance(self, f: Array, g: Array) -> Array:
-        """The variance of the number y, from −π to π."""
+        """The variance of an angle as a number y from −π to π."""
         return circular.linear_moments(circular.wrapped(f), np.exp(np.minimum(g, 700.0)))[1]
 
     def natural_parameters(self, f: Array, g: Array) -> dict[str, Array]:
-        """The direction f, the concentration κ and the resultant length I₁(κ)/I₀(κ)."""
+        """An angle's direction f, concentration κ and resultant length I₁(κ)/I₀(κ)."""
         k = np.exp(np.minimum(g, 700.0))
         return {
             "direction": np.asarray(f),
@@ -128,14 +132,14 @@ class VonMises(OneForm, Likelihood):
         }
 
     def initial_latents(self, y: Array) -> Array:
-        """The direction of the mean vector, and κ from its length."""
+        """Start of an angle's fit: the direction of the mean vector, and κ from its length."""
         mean = np.mean(np.exp(1j * y))
         return np.array([float(np.angle(mean)), _log_concentration(float(np.abs(mean)))])
 
     def initial_functions(self, X: Array, y: Array) -> Array | None:
-        """A direction that follows the angles without jumps, and a constant κ.
+        """Start of an angle's fit: a direction that follows the angles, and a constant κ.
 
-        None where it stays within half a turn, in which constants are a good start.
+        None where the direction stays within half a turn, for which constants are a good start.
         """
         found = winding_direction(X, y)
         if found is None or np.ptp(found[0]) < np.pi:
@@ -145,14 +149,17 @@ class VonMises(OneForm, Likelihood):
 
 
 def _log_concentration(length: float) -> float:
-    """log κ from the resultant length (Banerjee et al. 2005), at least log 0.1."""
+    """log κ of a von Mises distribution from the resultant length, at least log 0.1.
+
+    (Banerjee et al. 2005)
+    """
     length = min(length, 1.0 - 1e-6)
     k = length * (2.0 - length**2) / (1.0 - length**2)
     return float(np.log(max(k, 0.1)))
 
 
 def _turns(angle: Array, k: Array) -> Array:
-    """The centred cdf of any angle: 1 more with each turn."""
+    """The cdf of an angle about its direction, for any number: it is 1 more with each turn."""
     return _turned(angle, k)[0]
 
 

@@ -1,4 +1,4 @@
-"""Beta noise on the unit interval: by its two shapes, or by mean and precision."""
+"""Beta likelihoods of targets in the unit interval: by two shapes, or by mean and precision."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Beta(OneForm, Family):
     """
 
     latents = ("log_alpha", "log_beta")
-    coupled = True  # Without correlations deviations are 0.65 of the posterior's, some 0.51.
+    coupled = True  # Standard deviations of a mean-field q are 0.65 of the posterior's, some 0.51.
     trends = True
     support = "unit"
     scipy_name = "beta"
@@ -39,21 +39,21 @@ class Beta(OneForm, Family):
         return np.exp(f), np.exp(g)
 
     def cdf(self, y: Array, f: Array, g: Array) -> Array:
-        """P(Y ≤ y | f, g)."""
+        """The cdf of the Beta distribution, P(Y ≤ y | f, g)."""
         with np.errstate(all="ignore"):
             return special.beta_cdf(y, *self._arguments(f, g))
 
     def log_tails(self, y: Array, f: Array, g: Array) -> tuple[Array, Array]:
-        """Logarithms of the cdf of y, and of that of 1 − y with the shapes exchanged."""
+        """Logarithms of the Beta cdf of y, and of that of 1 − y with the shapes exchanged."""
         with np.errstate(divide="ignore"):
             return np.log(self.cdf(y, f, g)), np.log(self.cdf(1.0 - y, g, f))
 
     def ppf(self, q: Array, f: Array, g: Array) -> Array:
-        """Quantiles of the distribution; a shape that overflows counts as the largest number."""
+        """Quantiles of the Beta distribution; a shape that overflows is the largest number."""
         return betaincinv(*(np.exp(np.clip(x, -700.0, 700.0)) for x in (f, g)), q)
 
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
-        """As in the class docstring."""
+        """The Beta log-density, as in the class docstring."""
         alpha, beta = np.exp(f), np.exp(g)
         up, down = special.softplus_pair(np.subtract(g, f))
         log_y, log_1y = np.log(y), np.log1p(-y)
@@ -63,7 +63,7 @@ class Beta(OneForm, Family):
         return main + rest - (log_y + log_1y + special.HALF_LOG_2PI)
 
     def dlog_density(self, y: Array, f: Array, g: Array) -> Arrays:
-        """∂ log p / ∂f = α (ψ(α+β) − ψ(α) + log y), and the same in g with 1 − y."""
+        """Slopes of the Beta log-density: ∂f = α (ψ(α+β) − ψ(α) + log y), in g with 1 − y."""
         alpha, beta = np.exp(f), np.exp(g)
         up, down = special.softplus_pair(np.subtract(g, f))
         share = expit(np.subtract(f, g))
@@ -74,7 +74,7 @@ class Beta(OneForm, Family):
         return df - special.stirling_remainder(alpha)[1], dg - special.stirling_remainder(beta)[1]
 
     def _form(self, y: Array, q: Latents, nodes: int) -> Form:
-        """E[log p], `nodes` per dimension for ρ alone."""
+        """E[log p] of the Beta likelihood: closed, but for ρ with `nodes` per dimension."""
         (means, variances, V), c = q, q.covariance(0, 1)
         (m_f, m_g), total = means, variances.sum(axis=0) - 2.0 * c  # var(g − f)
         logs = np.log(y), np.log1p(-y)
@@ -108,11 +108,11 @@ class Beta(OneForm, Family):
         return Form(value, dmeans, dvariances, (dc,))
 
     def joint_node_score(self, y: Array, means: Array, covariances: Array) -> Array:
-        """The variance that a function of α + β counts, at least the largest."""
+        """The variance that decides on Beta's nodes: of α + β, or the largest of all."""
         return reduced.widest_of_sum(covariances)
 
     def initial_latents(self, y: Array) -> Array:
-        """The shapes with the mean and variance of y."""
+        """Start of a Beta likelihood: the shapes with the mean and variance of y."""
         mean = float(np.mean(y))
         variance = max(float(np.var(y)), 1e-6 * mean * (1.0 - mean))
         total = max(mean * (1.0 - mean) / variance - 1.0, 0.1)
@@ -129,29 +129,29 @@ class BetaMeanPrecision(Family):
     support = "unit"
     scipy_name = "beta"
     node_limits = (0.05, 0.2)
-    coupled = False  # Without correlations no standard deviation is below 0.89 of the posterior's.
+    coupled = False  # Standard deviations of a mean-field q are at least 0.89 of the posterior's.
 
     def _arguments(self, f: Array, g: Array) -> Arrays:
         return np.exp(g + log_expit(f)), np.exp(g + log_expit(np.negative(f)))
 
     def cdf(self, y: Array, f: Array, g: Array) -> Array:
-        """P(Y ≤ y | f, g)."""
+        """The cdf of the Beta distribution by mean and precision, P(Y ≤ y | f, g)."""
         return _BETA.cdf(y, g + log_expit(f), g + log_expit(np.negative(f)))
 
     def log_tails(self, y: Array, f: Array, g: Array) -> tuple[Array, Array]:
-        """Those of `Beta` at the two shapes."""
+        """Logarithms of cdf and 1 − cdf, those of `Beta` at the two shapes."""
         return _BETA.log_tails(y, g + log_expit(f), g + log_expit(np.negative(f)))
 
     def ppf(self, q: Array, f: Array, g: Array) -> Array:
-        """Quantiles of the distribution."""
+        """Quantiles of the Beta distribution by mean and precision."""
         return _BETA.ppf(q, g + log_expit(f), g + log_expit(np.negative(f)))
 
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
-        """The density of `Beta` at the two shapes."""
+        """The log-density of `Beta` at the two shapes."""
         return _BETA.log_density(y, g + log_expit(f), g + log_expit(np.negative(f)))
 
     def dlog_density(self, y: Array, f: Array, g: Array) -> Arrays:
-        """By the chain rule: (1−μ) ∂_α − μ ∂_β and ∂_α + ∂_β."""
+        """Slopes of `Beta` by mean and precision: (1−μ) ∂_α − μ ∂_β and ∂_α + ∂_β."""
         da, db = _BETA.dlog_density(y, g + log_expit(f), g + log_expit(np.negative(f)))
         return expit(np.negative(f)) * da - expit(f) * db, da + db
 

@@ -1,4 +1,4 @@
-"""Positive targets that are normal, or Student-t, after a Box–Cox power: growth charts."""
+"""Likelihoods of growth charts: positive y, normal or Student-t after a Box–Cox power."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ POWER = Constant("power", "real", 0.5)
 
 
 class _BoxCox(_Shaped):
-    """z = ((y/μ)^λ − 1)/(λ σ) has a symmetric law F, given that y > 0: |λ| σ z > −1 on one side.
+    """Positive y of which z = ((y/μ)^λ − 1)/(λ σ) has a symmetric law F, cut where y > 0 ends.
+
+    As y > 0, |λ| σ z > −1 on one side. With x = log(y/μ) and b = 1/(σ|λ|), log p = λ x − log y
+    − log σ + log F′(z) − log F(b). A subclass gives the law.
 
     With x = log(y/μ) and b = 1/(σ|λ|), log p = λ x − log y − log σ + log F′(z) − log F(b). A
     subclass gives the law.
@@ -29,11 +32,11 @@ class _BoxCox(_Shaped):
     support = "positive"
 
     def _law(self, quantities: Arrays) -> _NormalLaw | _StudentTLaw:
-        """The law of z, from all quantities."""
+        """The law F of the Box–Cox transformed target z, from all quantities."""
         raise NotImplementedError
 
     def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
-        """As in the class docstring; −inf for y ≤ 0."""
+        """The Box–Cox log-density, as in the class docstring; −inf for y ≤ 0."""
         value = super().log_density(y, *latents, **kw)
         return np.where(np.less_equal(y, 0.0), -np.inf, value)
 
@@ -42,22 +45,23 @@ class _BoxCox(_Shaped):
         return self._log_beside(y, *quantities) - self._law(quantities).log_cdf(_end(g, power))
 
     def _log_beside(self, y: Array, *quantities: Array) -> Array:
-        """The log-density without log F(b)."""
+        """The Box–Cox log-density without the constant log F(b) of its truncation."""
         f, g, power = quantities[:3]
         log_y = np.log(np.maximum(y, TINY))
         x = log_y - f
         return power * x - log_y - g + self._law(quantities).log_density(x, power * x, g)
 
     def _slopes(self, y: Array, *quantities: Array) -> Arrays:
-        """Those without F(b), minus those of log F(b)."""
+        """Slopes of the Box–Cox log-density: those without F(b), minus those of log F(b)."""
         beside, end = self._slopes_beside(y, *quantities), self._slopes_of_end(*quantities)
         first = [d - e for d, e in zip(beside[1:], end, strict=True)]
         return beside[0], *first
 
     def _slopes_beside(self, y: Array, *quantities: Array) -> Arrays:
-        """With w = λ x and T = −z ∂ log F′/∂z, those of the log-density without log F(b):
+        """Slopes of the Box–Cox log-density without its truncation log F(b).
 
-        ∂f: −λ + T/(x (1 − e^{−w})/w),  ∂log σ: −1 + T,  ∂λ: x − T x (1/(1 − e^{−w}) − 1/w).
+        With w = λ x and T = −z ∂ log F′/∂z they are ∂f: −λ + T/(x (1 − e^{−w})/w), ∂log σ:
+        −1 + T, ∂λ: x − T x (1/(1 − e^{−w}) − 1/w), then those of the law.
         """
         f, g, power = quantities[:3]
         law, x = self._law(quantities), np.log(np.maximum(y, TINY)) - f
@@ -68,7 +72,10 @@ class _BoxCox(_Shaped):
         return with_f - power, pull - 1.0, dpower, *law.slopes(x, w, g)
 
     def _slopes_of_end(self, *quantities: Array) -> Arrays:
-        """Those of log F(b) in log σ, λ and what else the law has: −b F′(b)/F(b), that over λ, …"""
+        """Slopes of the truncation log F(b) of a Box–Cox target in log σ, λ and the law.
+
+        In log σ it is −b F′(b)/F(b), in λ that over λ, then those in what else the law has.
+        """
         g, power = quantities[1:3]
         law, b = self._law(quantities), _end(g, power)
         end = b * law.ratio(b)
@@ -76,7 +83,7 @@ class _BoxCox(_Shaped):
         return -end, np.where(end == 0.0, 0.0, -end / power), *law.slopes_of_end(b)
 
     def cdf(self, y: Array, *latents: Array, **kw: Value) -> Array:
-        """(F(z) − F(−b))/F(b) for λ > 0, F(z)/F(b) else; F(b) = 1 − F(−b)."""
+        """The Box–Cox cdf, (F(z) − F(−b))/F(b) for λ > 0, F(z)/F(b) else; F(b) = 1 − F(−b)."""
         quantities = self._all(latents, kw)
         f, g, power = quantities[:3]
         law = self._law(tuple(quantities))
@@ -87,7 +94,7 @@ class _BoxCox(_Shaped):
             return np.where(np.less_equal(y, 0.0), 0.0, np.clip(part / (1.0 - end), 0.0, 1.0))
 
     def log_tails(self, y: Array, *latents: Array, **kw: Value) -> tuple[Array, Array]:
-        """Logarithms of the cdf and of 1 − cdf; one of them is a difference."""
+        """Logarithms of the Box–Cox cdf and of 1 − cdf; one of them is a difference."""
         quantities = self._all(latents, kw)
         f, g, power = quantities[:3]
         law = self._law(tuple(quantities))
@@ -103,7 +110,7 @@ class _BoxCox(_Shaped):
         return sides[0], sides[1]
 
     def ppf(self, q: Array, *latents: Array, **kw: Value) -> Array:
-        """Quantiles, μ (1 + λ σ z)^{1/λ}, z those of F between its ends."""
+        """Box–Cox quantiles, μ (1 + λ σ z)^{1/λ}, z those of F between its ends."""
         quantities = self._all(latents, kw)
         f, g, power = quantities[:3]
         law = self._law(tuple(quantities))
@@ -119,7 +126,7 @@ class _BoxCox(_Shaped):
             return np.exp(f + np.where(w <= -1.0, np.where(power > 0.0, -np.inf, np.inf), grown))
 
     def initial_latents(self, y: Array, **kw: Value) -> Array:
-        """The logarithm of the median, and of the spread of z that the quartiles ask for."""
+        """Start of a Box–Cox fit: the log of the median, and of the spread by the quartiles."""
         start = {key: _start(self.constants[key]) for key in self.latents[2:]}
         power = float(self._all(tuple(np.array([0.0, 0.0, *start.values()])), kw)[2])
         low, middle, high = np.log(np.quantile(y, (0.25, 0.5, 0.75)))
@@ -130,7 +137,7 @@ class _BoxCox(_Shaped):
 
 
 def _start(constant: Constant) -> float:
-    """Where a latent in the place of a constant starts."""
+    """The start of a Box–Cox shape that is a latent and not a learnt constant."""
     return constant.start if constant.domain == "real" else float(np.log(constant.start))
 
 
@@ -162,7 +169,7 @@ class BoxCoxNormal(OneForm, _BoxCox):
         super().__init__(name, {"power": power})
         if self.own_expectation:
             self.quadrature_latent = "log_cv"
-            # Without correlations no standard deviation is below 0.92 of the posterior's.
+            # Standard deviations of a mean-field q are at least 0.92 of the posterior's.
             self.coupled = False
 
     def _law(self, quantities: Arrays) -> _NormalLaw:
@@ -170,34 +177,39 @@ class BoxCoxNormal(OneForm, _BoxCox):
 
     @property
     def own_expectation(self) -> bool:
-        """Whether the expectation is closed: it is where the power is a constant."""
+        """Whether E[log p] of `BoxCoxNormal` is closed: it is where the power is a constant."""
         return len(self.latents) == 2
 
     @property
     def own_joint_expectation(self) -> bool:
-        """As `own_expectation`, where latents are correlated."""
+        """Whether E[log p] of `BoxCoxNormal` is closed where latents are correlated."""
         return self.own_expectation
 
     def _averages(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
     ) -> Averages:
-        """The form where the power is a constant, else quadrature."""
+        """E[log p] of `BoxCoxNormal`: the form where the power is a constant, else quadrature."""
         if not self.own_expectation:
             return self._quadrature(y, means, variances, nodes=nodes, **kw)
         return super()._averages(y, means, variances, nodes=nodes, **kw)
 
     def node_score(self, y: Array, means: Array, variances: Array, **kw: Value) -> Array:
-        """v_g, and 0 where 1/(σ|λ|) is so large that Φ of it is 1."""
+        """The spread that decides on nodes of `BoxCoxNormal`: v_g, 0 without a truncation.
+
+        It is 0 where 1/(σ|λ|) is so large that Φ of it is 1.
+        """
         m_g, v_g = means[:, 1], variances[:, 1]
         end = _end(m_g + 5.0 * np.sqrt(v_g), np.asarray(kw["power"]))
         return np.where(end > 9.0, 0.0, v_g)
 
     def joint_node_score(self, y: Array, means: Array, covariances: Array, **kw: Value) -> Array:
-        """As `node_score`: what has nodes is a function of g alone."""
+        """As `node_score`: what has nodes, the truncation, is a function of g alone."""
         return self.node_score(y, means, np.diagonal(covariances, axis1=1, axis2=2), **kw)
 
     def _form(self, y: Array, q: Latents, nodes: int, power: float) -> Form:
-        """E[z²] = E[e^{−2g}] E[(e^{λx} − 1)²]/λ², closed; nodes for log Φ(1/(σ|λ|)).
+        """E[log p] of `BoxCoxNormal`, closed but for nodes in log Φ(1/(σ|λ|)).
+
+        It has E[z²] = E[e^{−2g}] E[(e^{λx} − 1)²]/λ².
 
         With x ~ N(m, v), m moved by 2 cov(f, g), and a = λ t, t = m + λ v/2, the second factor is
         ((e^a − 1)/λ)² + e^{2a} (e^{λ² v} − 1)/λ², in which nothing cancels.
@@ -253,7 +265,10 @@ class BoxCoxT(_BoxCox):
     def _quadrature(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
     ) -> Averages:
-        """As in `Expected`; log F(b), which costs most, has nodes in g alone where λ is a constant.
+        """E[log p] of `BoxCoxT` by quadrature, with log F(b) in g alone where λ is a constant.
+
+        log F(b), which costs most, then has nodes in one dimension, as many as the rest has
+        in g, so that the errors of both are alike.
 
         The number of nodes in g is the same, so that errors are too.
         """
@@ -277,7 +292,10 @@ class BoxCoxT(_BoxCox):
         return value, dmeans, dvariances, dtheta
 
     def node_score(self, y: Array, means: Array, variances: Array, **kw: Value) -> Array:
-        """The larger of v_g and v_f in squares of the width σ; errors grow as z² far out."""
+        """The spread that decides on nodes of `BoxCoxT`: the larger of v_g and v_f/σ².
+
+        Errors grow as z² far out.
+        """
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         x = np.log(y) - m_f
         with np.errstate(over="ignore"):
@@ -287,25 +305,25 @@ class BoxCoxT(_BoxCox):
 
 
 class _NormalLaw:
-    """The standard normal law of z = x (e^w − 1)/w e^{−g}."""
+    """The standard normal law of a Box–Cox transformed target z = x (e^w − 1)/w e^{−g}."""
 
     def log_density(self, x: Array, w: Array, g: Array) -> Array:
         return -0.5 * _z(x, w, g) ** 2 - HALF_LOG_2PI
 
     def pull(self, x: Array, w: Array, g: Array) -> Array:
-        """−z ∂ log F′/∂z = z²."""
+        """−z ∂ log F′/∂z of the normal law of a Box–Cox target, z²."""
         return _z(x, w, g) ** 2
 
     def ratio(self, b: Array) -> Array:
-        """F′(b)/F(b)."""
+        """F′(b)/F(b) of the normal law of a Box–Cox target, at its truncation b."""
         return np.exp(-0.5 * b * b - HALF_LOG_2PI - log_ndtr(b))
 
     def slopes(self, x: Array, w: Array, g: Array) -> Arrays:
-        """It has no parameters."""
+        """No slopes: the normal law of a Box–Cox target has no parameters."""
         return ()
 
     def slopes_of_end(self, b: Array) -> Arrays:
-        """It has no parameters."""
+        """No slopes of log F(b): the normal law of a Box–Cox target has no parameters."""
         return ()
 
     def log_cdf(self, z: Array) -> Array:
@@ -319,13 +337,13 @@ class _NormalLaw:
 
 
 class _StudentTLaw:
-    """The Student-t law of z with ν degrees of freedom."""
+    """The Student-t law of a Box–Cox transformed target z, with ν degrees of freedom."""
 
     def __init__(self, nu: Array) -> None:
         self.nu = nu
 
     def _log_ratio(self, x: Array, w: Array, g: Array) -> Array:
-        """log(z²/ν), right where z itself overflows."""
+        """log(z²/ν) of a Box–Cox target z, right where z itself overflows."""
         log_z = np.log(np.abs(x)) + np.where(w > 30.0, w - np.log(np.abs(w)), np.log(exprel(w))) - g
         return 2.0 * log_z - np.log(self.nu)
 
@@ -334,23 +352,23 @@ class _StudentTLaw:
         return special.student_t_constant(self.nu)[0] - 0.5 * (self.nu + 1.0) * tail
 
     def pull(self, x: Array, w: Array, g: Array) -> Array:
-        """−z ∂ log F′/∂z = (ν + 1) z²/(ν + z²)."""
+        """−z ∂ log F′/∂z of the Student-t law of a Box–Cox target, (ν + 1) z²/(ν + z²)."""
         return (self.nu + 1.0) * expit(self._log_ratio(x, w, g))
 
     def ratio(self, b: Array) -> Array:
-        """F′(b)/F(b)."""
+        """F′(b)/F(b) of the Student-t law of a Box–Cox target, at its truncation b."""
         tail = special.student_t_tail(b, np.zeros(()), self.nu)
         log_p = special.student_t_constant(self.nu)[0] - 0.5 * (self.nu + 1.0) * tail
         return np.exp(log_p) / stdtr(self.nu, b)
 
     def slopes(self, x: Array, w: Array, g: Array) -> Arrays:
-        """The derivative of log F′(z) in log ν."""
+        """The derivative in log ν of log F′(z), the Student-t density of a Box–Cox target."""
         nu, ratio = self.nu, self._log_ratio(x, w, g)
         slope = special.student_t_constant(nu)[1] - 0.5 * nu * np.logaddexp(0.0, ratio)
         return (slope + 0.5 * (nu + 1.0) * expit(ratio),)
 
     def slopes_of_end(self, b: Array) -> Arrays:
-        """The derivative of log F(b) in log ν, for which there is no formula: differences."""
+        """The derivative in log ν of the truncation log F(b), by differences: none is known."""
         nu, step = self.nu, 0.03
         end = sum(
             c * np.log(stdtr(nu * np.exp(k * step), b) / stdtr(nu * np.exp(-k * step), b))
@@ -369,13 +387,13 @@ class _StudentTLaw:
 
 
 def _z(x: Array, w: Array, g: Array) -> Array:
-    """z = x (e^w − 1)/w e^{−g}, so far that z² is finite."""
+    """The Box–Cox transformed target z = x (e^w − 1)/w e^{−g}, kept so small that z² is finite."""
     inverse = np.exp(np.minimum(-np.asarray(g), 600.0))
     return np.clip(x * exprel(np.minimum(w, 700.0)) * inverse, -FARTHEST, FARTHEST)
 
 
 def _end(g: Array, power: Array) -> Array:
-    """b = 1/(σ|λ|), infinite at λ = 0."""
+    """The end b = 1/(σ|λ|) that y > 0 sets to a Box–Cox transformed target, infinite at λ = 0."""
     return np.exp(np.minimum(-np.asarray(g), 600.0)) / np.maximum(np.abs(power), 1e-40)
 
 
@@ -387,7 +405,7 @@ def _log_slope(w: Array) -> Array:
 
 
 def _expected_end(m_g: Array, v_g: Array, power: float, nodes: int) -> tuple[Array, ...]:
-    """E log Φ(e^{−g}/|λ|), its derivatives in m_g and v_g, and minus that in λ."""
+    """E log Φ(e^{−g}/|λ|), of a Box–Cox truncation, its slopes in m_g, v_g, and minus that in λ."""
     if power == 0.0:
         return tuple(np.zeros((4, m_g.size)))
     g, w, dw = reduced.nodes_of(m_g, v_g, nodes)

@@ -1,4 +1,4 @@
-"""Classes: two, two with noise that varies, unordered and ordered."""
+"""Likelihoods of classes: two, two with a noise that varies, unordered and ordered ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..expectations.forms import OneForm
 from .contract import Array, Arrays, Averages, Likelihood, packed
 from .family import Family
 
-FAR = 1e9  # This stands for the infinite ends of the first and the last ordered class.
+FAR = 1e9  # This cutpoint stands for the infinite ends of the first and the last ordered class.
 
 
 class Bernoulli(Family):
@@ -33,28 +33,28 @@ class Bernoulli(Family):
         return (expit(f),)
 
     def log_density(self, y: Array, f: Array) -> Array:
-        """−log(1 + e^{−sf})."""
+        """The log-probability of a binary target, −log(1 + e^{−sf})."""
         return log_expit((2.0 * y - 1.0) * f)
 
     def dlog_density(self, y: Array, f: Array) -> Arrays:
-        """Slope s logistic(−sf)."""
+        """The slope of a Bernoulli log-probability, s logistic(−sf)."""
         sign = 2.0 * y - 1.0
         return (sign * expit(-sign * f),)
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, **kw: Value
     ) -> Averages:
-        """−E log(1 + e^{−sf}), exact for every variance."""
+        """E[log p] of a binary target, −E log(1 + e^{−sf}), exact for every variance."""
         sign = 2.0 * y - 1.0
         value, slope, bend = expected_softplus(-sign * means[:, 0], variances[:, 0])
         return packed(-value, (sign * slope,), (-bend,))
 
     def conditional_variance(self, f: Array) -> Array:
-        """The product p (1 − p), exact to rounding where it is small too."""
+        """The variance p (1 − p) of a binary target, exact to rounding where it is small too."""
         return expit(f) * expit(np.negative(f))
 
     def initial_latents(self, y: Array) -> Array:
-        """The logit of the share of ones, finite if all are alike."""
+        """Start of a Bernoulli fit: the logit of the share of ones, finite if all are alike."""
         return np.array([logit((np.sum(y) + 0.5) / (len(y) + 1.0))])
 
 
@@ -68,35 +68,39 @@ class HetProbit(Family):
     support = "binary"
     scipy_name = "bernoulli"
     node_limits = (0.0, 0.2)
-    coupled = True  # Without correlations means are off by up to 0.3 sd, with them by 0.1.
+    coupled = True  # Means of a mean-field q are off by up to 0.3 sd, those of a joint q by 0.1.
 
     def _arguments(self, f: Array, g: Array) -> Arrays:
         return (ndtr(f * np.exp(-0.5 * np.asarray(g))),)
 
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
-        """The logarithm of Φ(z)."""
+        """The log-probability of a class under `HetProbit`, log Φ(z)."""
         return log_ndtr((2.0 * y - 1.0) * f * np.exp(-0.5 * np.asarray(g)))
 
     def dlog_density(self, y: Array, f: Array, g: Array) -> Arrays:
-        """(φ/Φ)(z) dz/df and −½ z (φ/Φ)(z)."""
+        """Slopes of a probit log-probability, (φ/Φ)(z) dz/df and −½ z (φ/Φ)(z)."""
         scale = (2.0 * y - 1.0) * np.exp(-0.5 * np.asarray(g))
         z = scale * f
         ratio = np.sqrt(2.0 / np.pi) / erfcx(z * -np.sqrt(0.5))
         return scale * ratio, -0.5 * z * ratio
 
     def node_score(self, y: Array, means: Array, variances: Array) -> Array:
-        """The variance of f over that of the noise, plus v_g, which counts more at large z."""
+        """The spread that decides on the nodes of a probit class.
+
+        It is the variance of f over that of the noise, plus v_g, which counts more at large
+        z.
+        """
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         precision = np.exp(np.minimum(v_g - m_g, 700.0))
         return v_f * precision + v_g * (1.0 + 0.1 * m_f**2 * precision)
 
     def initial_latents(self, y: Array) -> Array:
-        """The share of ones, at variance 1."""
+        """Start of a probit fit: the share of ones, at variance 1."""
         return np.array([ndtri((np.sum(y) + 0.5) / (len(y) + 1.0)), 0.0])
 
 
 class _Classes(Likelihood):
-    """A likelihood of classes 0 … K − 1, which follows from its K probabilities."""
+    """A likelihood of classes 0 … K − 1, given by K class probabilities."""
 
     support = "categories"
     num_categories = 0
@@ -110,7 +114,7 @@ class _Classes(Likelihood):
         return (str(self.num_categories),)
 
     def _probabilities(self, latents: Arrays, kw: Keywords) -> Array:
-        """Probabilities of the classes, (K, *shape)."""
+        """Probabilities of the K classes given the latents, (K, *shape)."""
         each: Any = np.arange(float(self.num_categories))
         return np.exp(np.stack([self.log_density(k, *latents, **kw) for k in each]))
 
@@ -142,37 +146,38 @@ class Softmax(OneForm, _Classes):
         self._init(num_classes, "num_classes")
         self.num_classes = self.num_categories
         self.latents = tuple(f"logit_{k + 1}" for k in range(self.num_classes))
-        # Without correlations deviations are 0.6 of the posterior's, some 0.48. From four classes
-        # on, the grid of correlated logits takes longer than the fast sum of independent ones.
+        # Standard deviations of a mean-field q are 0.6 of the posterior's, some 0.48. From four
+        # classes on, the grid of correlated logits takes longer than the fast sum of independent
+        # ones.
         self.coupled = self.num_classes <= 3
         super().__init__(name)
 
     def log_density(self, y: Array, *latents: Array) -> Array:
-        """f_{y+1} − log Σ e^{f_j}; −inf for a class that does not exist."""
+        """The log-probability of a class, f_{y+1} − log Σ e^{f_j}; −inf for an unknown class."""
         log_total = special.log_total(latents)[0]
         known = np.isin(y, np.arange(self.num_classes))
         seen = sum(np.where(y == k, f, 0.0) for k, f in enumerate(latents))
         return seen - np.where(known, log_total, np.inf)
 
     def dlog_density(self, y: Array, *latents: Array) -> Arrays:
-        """1 − p_k for the class seen, −p_k for the others."""
+        """Slopes of a softmax log-probability: 1 − p_k for the class seen, −p_k for the others."""
         return tuple((y == k) - p for k, p in enumerate(special.log_total(latents)[1]))
 
     def _averages(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
     ) -> Averages:
-        """m_{y+1} − E log Σ e^{f_j}, the sum over a grid of `nodes` per dimension."""
+        """E[log p] of a softmax class, m_{y+1} − E log Σ e^{f_j}, with `nodes` per dimension."""
         seen = np.equal.outer(np.arange(self.num_classes), y)  # (K, n)
         value, dmeans, dvariances = reduced.expected_log_sum_exp(means, variances, nodes)
         value, none = (seen * means.T).sum(axis=0) - value, np.empty((len(y), 0))
         return value, (seen - dmeans).T, np.moveaxis(-dvariances, -1, 0), none
 
     def joint_node_score(self, y: Array, means: Array, covariances: Array) -> Array:
-        """The variance that decides on the nodes of log Σ e^{f_j}."""
+        """The variance that decides on nodes of log Σ e^{f_j}, for correlated softmax logits."""
         return reduced.log_sum_score(covariances)
 
     def initial_latents(self, y: Array) -> Array:
-        """Logarithms of the shares of the classes."""
+        """Start of softmax logits: logarithms of the shares of the classes."""
         return np.log(self._shares(y))
 
 
@@ -198,30 +203,33 @@ class Ordinal(_Classes):
         return {"cutpoint": 0.0, **gaps}, {"cutpoint": "real"}
 
     def _ends(self, y: Array, cuts: dict[str, float]) -> Arrays:
-        """The class as an index, its ends l and u, and u − l."""
+        """An ordered class as an index, the cutpoints l and u at its ends, and u − l."""
         steps = [cuts[key] for key in self.parameter_keys]
         edges, widths = np.array([-FAR, *np.cumsum(steps), FAR]), np.array([FAR, *steps[1:], FAR])
         k = np.clip(y, 0, self.num_categories - 1).astype(int)
         return k, edges[k], edges[k + 1], widths[k]
 
     def log_density(self, y: Array, f: Array, **cuts: float) -> Array:
-        """As in the class docstring; −inf for a class that does not exist."""
+        """The log-probability of an ordered class, as in the class docstring.
+
+        It is −inf for a class that does not exist.
+        """
         k, low, high, width = self._ends(y, cuts)
         value = log_expit(high - f) + log_expit(f - low) + special.log1mexp(-width)
         return np.where(y == k, value, -np.inf)
 
     def dlog_density(self, y: Array, f: Array, **cuts: float) -> Arrays:
-        """logistic(l − f) − logistic(f − u)."""
+        """The slope of an ordered class's log-probability, logistic(l − f) − logistic(f − u)."""
         _, low, high, _ = self._ends(y, cuts)
         return (expit(low - f) - expit(f - high),)
 
     def dlog_density_dtheta(self, y: Array, f: Array, **cuts: float) -> Arrays:
-        """Derivatives in the first cutpoint and in the gaps."""
+        """Slopes of an ordered class's log-probability in the first cutpoint and the gaps."""
         k, low, high, width = self._ends(y, cuts)
         return self._slopes(k, expit(f - high), expit(low - f), width)
 
     def _slopes(self, k: Array, above: Array, below: Array, width: Array) -> Arrays:
-        """Slopes in θ: the i-th parameter moves all cutpoints from c_i on and widens one class."""
+        """Slopes of an ordered class in θ_i, which moves cutpoints from c_i on, widens a class."""
         last = self.num_categories - 1
         own, above, below = np.exp(-width) / -np.expm1(-width), (k < last) * above, (k > 0) * below
         steps = range(1, last + 1)
@@ -230,7 +238,7 @@ class Ordinal(_Classes):
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **cuts: float
     ) -> Averages:
-        """E[log p]: closed, `nodes` unused."""
+        """E[log p] of an ordered class: closed, `nodes` unused."""
         k, low, high, width = self._ends(y, cuts)
         one, above, bend = expected_softplus(means[:, 0] - high, variances[:, 0])
         two, below, other = expected_softplus(low - means[:, 0], variances[:, 0])
@@ -239,7 +247,7 @@ class Ordinal(_Classes):
         return packed(value, (below - above,), (-(bend + other),), dtheta)
 
     def initial_parameters(self, y: Array, **kw: Value) -> dict[str, float]:
-        """Cutpoints with the shares of the classes at a score of 0, if none was given."""
+        """Starts of cutpoints: shares of the ordered classes at a score of 0, if none was given."""
         cuts = logit(np.cumsum(self._shares(y))[:-1])
         starts = map(float, [cuts[0], *np.diff(cuts)])
         return dict(zip(self.parameter_keys, starts, strict=True)) if self._open else {}

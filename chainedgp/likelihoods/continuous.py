@@ -1,4 +1,4 @@
-"""Continuous noise: Laplace on the line, with even sides or not, gamma on the half line."""
+"""Continuous likelihoods: Laplace on the line, with even sides or not, gamma on the half line."""
 
 from __future__ import annotations
 
@@ -26,22 +26,25 @@ class HetLaplace(OneForm, Family):
     latents = ("location", "log_scale")
     exact_expectation = True
     scipy_name = "laplace"
-    coupled = False  # Without correlations no standard deviation is below 0.93 of the posterior's.
+    coupled = False  # Standard deviations of a mean-field q are at least 0.93 of the posterior's.
 
     def _arguments(self, f: Array, g: Array) -> Arrays:
         return f, np.exp(g)
 
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
-        """The log of Laplace(y; f, e^g)."""
+        """The log-density of Laplace noise, log Laplace(y; f, e^g)."""
         return -np.log(2.0) - g - np.abs(y - f) * np.exp(-g)
 
     def dlog_density(self, y: Array, f: Array, g: Array) -> Arrays:
-        """±e^{−g}, by the side on which y is (0 at the kink), and |y − f| e^{−g} − 1."""
+        """Slopes of the Laplace log-density: ±e^{−g}, 0 at the kink, and |y − f| e^{−g} − 1."""
         inverse = np.exp(np.negative(g))
         return np.sign(y - f) * inverse, np.abs(y - f) * inverse - 1.0
 
     def _form(self, y: Array, q: Latents, nodes: int) -> Form:
-        """−log 2 − m_g − e^{−m_g + v_g/2} E|y − f + c|, c = cov(f, g): closed."""
+        """E[log p] of Laplace noise: closed.
+
+        −log 2 − m_g − e^{−m_g + v_g/2} E|y − f + c|, c = cov(f, g).
+        """
         (m_f, m_g), (v_f, v_g) = q.means, q.variances
         sd = np.sqrt(np.maximum(v_f, VARIANCE_FLOOR))
         residual = y - m_f + q.covariance(0, 1)
@@ -55,14 +58,17 @@ class HetLaplace(OneForm, Family):
         return Form(value, (slope, size - 1.0), dvariances, (-slope,))
 
     def log_tails(self, y: Array, f: Array, g: Array) -> tuple[Array, Array]:
-        """−log 2 − |z| in the tail where y is, else log(1 − e^{−|z|}/2); z = (y − f) e^{−g}."""
+        """Log-tails of Laplace noise: −log 2 − |z| where y is, else log(1 − e^{−|z|}/2).
+
+        z = (y − f) e^{−g}.
+        """
         z = (y - f) * np.exp(np.negative(g))
         far = -np.log(2.0) - np.abs(z)
         rest = np.log1p(-np.exp(far))
         return np.where(z < 0.0, far, rest), np.where(z < 0.0, rest, far)
 
     def quantile_slopes(self, y: Array, f: Array, g: Array) -> Arrays:
-        """y = f + e^g z moves by 1 with f, by y − f with g."""
+        """A Laplace quantile y = f + e^g z moves by 1 with f, by y − f with g."""
         return np.ones(()), y - f
 
 
@@ -102,22 +108,25 @@ class AsymmetricLaplace(OneForm, Family):
         )
 
     def _side(self, u: Array) -> Array:
-        """τ for u ≥ 0 and τ − 1 below: the slope of the check function, of which this is one."""
+        """τ for u ≥ 0 and τ − 1 below: the slope of the check function of quantile regression."""
         return np.where(np.less(u, 0.0), self.quantile - 1.0, self.quantile)
 
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
-        """As in the class docstring."""
+        """The asymmetric Laplace log-density, as in the class docstring."""
         u = np.subtract(y, f)
         return self._log_peak - g - u * self._side(u) * np.exp(np.minimum(np.negative(g), 700.0))
 
     def dlog_density(self, y: Array, f: Array, g: Array) -> Arrays:
-        """(τ − [y < f]) e^{−g} and ρ_τ(y − f) e^{−g} − 1."""
+        """Asymmetric Laplace slopes, (τ − [y < f]) e^{−g} and ρ_τ(y − f) e^{−g} − 1."""
         u = np.subtract(y, f)
         slope = self._side(u) * np.exp(np.minimum(np.negative(g), 700.0))
         return slope, u * slope - 1.0
 
     def _form(self, y: Array, q: Latents, nodes: int) -> Form:
-        """log τ(1−τ) − m_g − e^{−m_g + v_g/2} E ρ_τ(y − f + c), c = cov(f, g): closed."""
+        """E[log p] of quantile regression: closed.
+
+        log τ(1−τ) − m_g − e^{−m_g + v_g/2} E ρ_τ(y − f + c), c = cov(f, g).
+        """
         (m_f, m_g), (v_f, v_g) = q.means, q.variances
         sd = np.sqrt(np.maximum(v_f, VARIANCE_FLOOR))
         residual = y - m_f + q.covariance(0, 1)
@@ -135,17 +144,20 @@ class AsymmetricLaplace(OneForm, Family):
         return float(np.log(self.quantile) + np.log1p(-self.quantile))
 
     def initial_latents(self, y: Array) -> Array:
-        """The quantile of y, and the scale that suits it: the mean of the check function."""
+        """Start of quantile regression: the quantile of y, and a scale.
+
+        The scale is the mean of the check function.
+        """
         f = float(np.quantile(y, self.quantile))
         u = y - f
         return np.array([f, np.log(float(np.mean(u * self._side(u))) or 1.0)])
 
     def natural_parameters(self, f: Array, g: Array) -> dict[str, Array]:
-        """The quantile itself, and the scale."""
+        """The quantile that is regressed, and the scale of the asymmetric Laplace."""
         return {"quantile": np.asarray(f), "scale": np.exp(g)}
 
     def quantile_slopes(self, y: Array, f: Array, g: Array) -> Arrays:
-        """y = f + e^g z moves by 1 with f, by y − f with g."""
+        """An asymmetric Laplace quantile y = f + e^g z moves by 1 with f, y − f with g."""
         return np.ones(()), y - f
 
 
@@ -160,27 +172,27 @@ class HetGamma(OneForm, Family):
     latents = ("log_mean", "log_shape")
     support = "positive"
     scipy_name = "gamma"
-    coupled = False  # Without correlations no standard deviation is below 0.95 of the posterior's.
+    coupled = False  # Standard deviations of a mean-field q are at least 0.95 of the posterior's.
     node_limits = (0.35, 1.0, 1.85, 3.7, 6.6, 10.5, 15.0)
 
     def _arguments(self, f: Array, g: Array) -> tuple[Any, ...]:
         return np.exp(g), 0.0, np.exp(np.subtract(f, g))
 
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
-        """As in the class docstring."""
+        """The gamma log-density, as in the class docstring."""
         alpha, u = np.exp(g), np.log(y) - f
         main = alpha * (u - np.expm1(u)) - special.stirling_remainder(alpha)[0]
         return main + 0.5 * g - (np.log(y) + HALF_LOG_2PI)
 
     def dlog_density(self, y: Array, f: Array, g: Array) -> Arrays:
-        """α (e^u − 1) and α (1 + u − e^u) + ½ − α ρ′(α)."""
+        """Slopes of the gamma log-density: α (e^u − 1) and α (1 + u − e^u) + ½ − α ρ′(α)."""
         alpha, u = np.exp(g), np.log(y) - f
         excess = np.expm1(u)
         slope = special.stirling_remainder(alpha)[1]
         return alpha * excess, alpha * (u - excess) + (0.5 - slope)
 
     def _form(self, y: Array, q: Latents, nodes: int) -> Form:
-        """E[α (1 + u − e^u)] closed, `nodes` Gauss–Hermite nodes for E[ρ(α)].
+        """E[log p] of gamma noise: E[α (1 + u − e^u)] closed, `nodes` for E[ρ(α)].
 
         The factor α moves the mean of u by −cov(f, g).
         """
@@ -195,16 +207,16 @@ class HetGamma(OneForm, Family):
         return Form(value, (df, main + 0.5 - dm_g), (dv_f, 0.5 * main - dv_g), (df,))
 
     def log_tails(self, y: Array, f: Array, g: Array) -> tuple[Array, Array]:
-        """Logarithms of the incomplete gamma functions at α y e^{−f}."""
+        """Log-tails of gamma noise: incomplete gamma functions at α y e^{−f}."""
         with np.errstate(over="ignore", divide="ignore"):
             alpha = np.exp(np.minimum(g, 700.0))
             x = y * np.exp(np.minimum(np.subtract(g, f), 700.0))
             return np.log(gammainc(alpha, x)), np.log(gammaincc(alpha, x))
 
     def node_score(self, y: Array, means: Array, variances: Array) -> Array:
-        """v_g: f is integrated exactly."""
+        """The spread of a gamma log-shape, v_g, decides on nodes: f is integrated exactly."""
         return variances[:, 1]
 
     def joint_node_score(self, y: Array, means: Array, covariances: Array) -> Array:
-        """v_g: what has nodes is a function of g alone."""
+        """The spread v_g of a gamma log-shape, of which alone the part with nodes is a function."""
         return covariances[:, 1, 1]

@@ -40,7 +40,7 @@ _RESERVED = frozenset(dir(Parameterized("reserved"))) | {"weights", "nodes", "y"
 
 
 class Distribution(Protocol):
-    """What is used of a frozen distribution of scipy.stats."""
+    """What the library uses of a frozen distribution of scipy.stats."""
 
     mean: Callable[[], Array]
     var: Callable[[], Array]
@@ -188,11 +188,17 @@ class Likelihood(Part, Expected):
         raise NotImplementedError(f"{type(self).__name__} must define log_density(y, *latents).")
 
     def dlog_density(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """∂ log p / ∂f_j, b arrays of the shape of `log_density`. Default: differences."""
+        """Slopes of the log-density in each latent, ∂ log p / ∂f_j.
+
+        They are b arrays of the shape of `log_density`. Default: finite differences.
+        """
         return differences(lambda *f: self.log_density(y, *f, **kw), latents, 1e-4)
 
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """∂ log p / ∂θ_k, p arrays in the order of the parameters. Default: differences."""
+        """Slopes of the log-density in each parameter, ∂ log p / ∂θ_k.
+
+        They are p arrays in the order of the parameters. Default: finite differences.
+        """
         return tuple(
             difference(
                 lambda t, key=key: self.log_density(y, *latents, **{**kw, key: t}),
@@ -203,7 +209,10 @@ class Likelihood(Part, Expected):
         )
 
     def d2log_density(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """∂² log p / ∂f_j², b arrays. Default: differences of `dlog_density`."""
+        """Second derivatives of the log-density in each latent, ∂² log p / ∂f_j², b arrays.
+
+        Default: finite differences of `dlog_density`.
+        """
         return differences(lambda *f: self.dlog_density(y, *f, **kw), latents, 1e-3, True)
 
     # ---- the distribution of y given the latents -------------------------------------------------
@@ -217,7 +226,9 @@ class Likelihood(Part, Expected):
         return None
 
     def conditional_mean(self, *latents: Array, **kw: Value) -> Array:
-        """E[y | latents], broadcast shape; inf where it does not exist.
+        """The mean of a target given the latents, E[y | latents]; inf where it does not exist.
+
+        Broadcast shape.
 
         Default: that of `distribution`, else an integral of the density.
         """
@@ -227,7 +238,9 @@ class Likelihood(Part, Expected):
         return from_density.tabulate(self, latents, kw).moments()[0]
 
     def conditional_variance(self, *latents: Array, **kw: Value) -> Array:
-        """var[y | latents], broadcast shape; inf where it does not exist.
+        """The variance of a target given the latents; inf where it does not exist.
+
+        Broadcast shape.
 
         Default: that of `distribution`, else an integral of the density.
         """
@@ -237,7 +250,7 @@ class Likelihood(Part, Expected):
         return from_density.tabulate(self, latents, kw).moments()[1]
 
     def cdf(self, y: Array, *latents: Array, **kw: Value) -> Array:
-        """P(Y ≤ y | latents), broadcast shape.
+        """The cdf of a target given the latents, P(Y ≤ y | latents), broadcast shape.
 
         Default: that of `distribution`, else an integral or sum of the density.
         """
@@ -247,7 +260,9 @@ class Likelihood(Part, Expected):
         return from_density.tabulate(self, latents, kw).cdf(y)
 
     def ppf(self, q: Array, *latents: Array, **kw: Value) -> Array:
-        """The smallest y with cdf(y) ≥ q, broadcast shape.
+        """The quantile of a target given the latents: the smallest y with cdf(y) ≥ q.
+
+        Broadcast shape.
 
         Default: that of `distribution`, else the inverse of the numeric cdf.
         """
@@ -259,7 +274,9 @@ class Likelihood(Part, Expected):
     def sample(
         self, rng: np.random.Generator, *latents: Array, size: int | None = None, **kw: Value
     ) -> Array:
-        """Draws from p(y | latents): the broadcast shape, or (size, *shape).
+        """Draws of targets given the latents, from p(y | latents).
+
+        They have the broadcast shape, or (size, *shape).
 
         Default: those of `distribution`, else quantiles of uniform numbers.
         """
@@ -276,12 +293,12 @@ class Likelihood(Part, Expected):
     def _quantiles_at_random(
         self, rng: np.random.Generator, *latents: Array, size: int | None = None, **kw: Value
     ) -> Array:
-        """`sample` by `ppf`."""
+        """Draws of targets as quantiles (`ppf`) of uniform random numbers."""
         shape = self._draw_shape(size, latents, kw)
         return self._inside(self.ppf(rng.uniform(size=shape), *latents, **kw))
 
     def _inside(self, draws: Array) -> Array:
-        """The draws; those rounded to an end that is no target become the number next to it."""
+        """Draws of targets; those rounded to an end that is no target become the next number."""
         support = self.target_support
         for end, inwards in zip(support.ends, (np.inf, -np.inf), strict=True):
             if support.continuous and np.isfinite(end) and not support.holds(np.array(end)):
@@ -290,28 +307,36 @@ class Likelihood(Part, Expected):
 
     @staticmethod
     def _draw_shape(size: int | None, latents: Iterable[Array], kw: Keywords) -> tuple[int, ...]:
-        """Shape of `sample`: that of latents and metadata together, preceded by `size`."""
+        """Shape of draws of targets: that of latents and metadata together, preceded by `size`."""
         arrays = [*latents, *(value for value in kw.values() if value is not None)]
         shape = np.broadcast_shapes(*(np.shape(a) for a in arrays))
         return shape if size is None else (size, *shape)
 
     def log_survival(self, t: Array, *latents: Array, **kw: Value) -> Array:
-        """log P(Y > t | latents), broadcast shape. A class that defines it has event times."""
+        """The log-survival of a likelihood, log P(Y > t | latents), broadcast shape.
+
+        A class that defines it has event times.
+        """
         with np.errstate(divide="ignore"):
             return np.log1p(-self.cdf(t, *latents, **kw))
 
     def log_cdf(self, t: Array, *latents: Array, **kw: Value) -> Array:
-        """log P(Y ≤ t | latents), broadcast shape."""
+        """The logarithm of a likelihood's cdf, log P(Y ≤ t | latents), broadcast shape."""
         with np.errstate(divide="ignore"):
             return np.log(self.cdf(t, *latents, **kw))
 
     def log_hazard(self, t: Array, *latents: Array, **kw: Value) -> Array:
-        """log p(t | latents) − log P(Y > t | latents), broadcast shape."""
+        """The log-hazard of a likelihood, log p(t | latents) − log P(Y > t | latents).
+
+        Broadcast shape.
+        """
         log_p = self.log_density(t, *latents, **of_event(kw))
         return special.minus(log_p, self.log_survival(t, *latents, **kw))
 
     def log_tails(self, y: Array, *latents: Array, **kw: Value) -> tuple[Array, Array]:
-        """log P(Y ≤ y | latents) and log P(Y > y | latents), each right in its own tail.
+        """Both log-tails of a target given the latents: log P(Y ≤ y) and log P(Y > y).
+
+        Each is right in its own tail, where the other rounds to 0.
 
         Default: those of `distribution` or of an event time, else logarithms of cdf and 1 − cdf.
         """
@@ -321,21 +346,25 @@ class Likelihood(Part, Expected):
         return self.log_cdf(y, *latents, **kw), self.log_survival(y, *latents, **kw)
 
     def quantile_slopes(self, y: Array, *latents: Array, **kw: Value) -> Arrays | None:
-        """∂y/∂f_j at a fixed probability F(y | latents), −(∂F/∂f_j)/p(y): b arrays that broadcast.
+        """How a quantile y moves with each latent, ∂y/∂f_j at a fixed F(y | latents).
+
+        They are −(∂F/∂f_j)/p(y): b arrays that broadcast.
 
         Default: None, they are not known.
         """
         return None
 
     def normal_scale_mixture(self, **kw: Value) -> float | None:
-        """The number a if y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a); infinity: there is no λ.
+        """The number a if y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a); infinity for a normal y.
 
         Default: None, y is no such thing. Latents are f and g; f is then integrated exactly.
         """
         return None
 
     def normal_in_first(self, *rest: Array, **kw: Value) -> tuple[Array, Array] | None:
-        """(a, s) if y | f, rest ~ N(a f, s), f the first latent, a and s of the shape of the rest.
+        """(a, s) if y is normal in the first latent: y | f, rest ~ N(a f, s), f the first.
+
+        a and s have the shape of the rest.
 
         Default: None, y is no such thing. Predictions then integrate f exactly.
         """
@@ -345,36 +374,36 @@ class Likelihood(Part, Expected):
 
     @property
     def has_distribution(self) -> bool:
-        """Whether `distribution` is given."""
+        """Whether a likelihood gives `distribution`, its distribution of scipy.stats."""
         return type(self).distribution is not Likelihood.distribution
 
     @property
     def has_moments(self) -> bool:
-        """Whether moments are given; else each is an integral over hundreds of targets."""
+        """Whether a likelihood gives moments; else each is an integral over hundreds of targets."""
         given = type(self).conditional_mean is not Likelihood.conditional_mean
         return given or self.has_distribution
 
     @property
     def has_cdf(self) -> bool:
-        """Whether the cdf is given; else each value is an integral over hundreds of targets."""
+        """Whether a likelihood gives its cdf; else each value is an integral over many targets."""
         return type(self).cdf is not Likelihood.cdf or self.has_distribution
 
     @property
     def has_draws(self) -> bool:
-        """Whether draws, or quantiles, are given; else each is the root of an integral."""
+        """Whether a likelihood gives draws or quantiles; else each is the root of an integral."""
         given = type(self).sample is not Likelihood.sample or type(self).ppf is not Likelihood.ppf
         return given or self.has_distribution
 
     @property
     def event_times(self) -> bool:
-        """Whether targets are times of an event, of which `log_survival` is given."""
+        """Whether targets of a likelihood are times of an event: it gives `log_survival`."""
         return type(self).log_survival is not Likelihood.log_survival
 
     # ---- targets ---------------------------------------------------------------------------------
 
     @property
     def target_support(self) -> Support:
-        """What a target may be, as an object: that which `support` declares."""
+        """The support of a likelihood as an object: what its targets may be."""
         return as_support(self.support, self.num_categories, type(self).__name__)
 
     @cached_property
@@ -387,7 +416,7 @@ class Likelihood(Part, Expected):
         self.target_support.check(y, type(self).__name__)
 
     def impossible(self, y: Array, **metadata: Array) -> tuple[Booleans, str]:
-        """Rows (n,) of booleans that contradict their metadata, and how; default: none.
+        """Rows (n,) of booleans whose targets contradict their metadata, and how; default: none.
 
         The words continue a message that begins "3 of 20 rows": "have more successes than trials".
         """
@@ -411,15 +440,21 @@ class Likelihood(Part, Expected):
     # ---- starts ----------------------------------------------------------------------------------
 
     def initial_latents(self, y: Array, **kw: Value) -> Array:
-        """Constants (b,) to start the latents from. Default: maximum likelihood of constants."""
+        """Constants (b,) from which a fit starts the latents.
+
+        Default: maximum likelihood of constants.
+        """
         return from_density.constant_fit(self, y, kw)
 
     def initial_parameters(self, y: Array, **kw: Value) -> dict[str, float]:
-        """Data-driven starts of parameters the user left open. Default: none."""
+        """Starts from the data for parameters of a likelihood that the user left open.
+
+        Default: none.
+        """
         return {}
 
     def initial_functions(self, X: Array, y: Array, **kw: Value) -> Array | None:
-        """Values (b, n) of the latents at n rows, from which a fit is tried too. Default: None.
+        """Values (b, n) of the latents at the rows, from which a fit is tried too. Default: None.
 
         For a bound with local optima among functions, which the best constants do not tell apart.
 
@@ -458,7 +493,7 @@ class Likelihood(Part, Expected):
     # ---- names of latents, parameters and metadata -----------------------------------------------
 
     def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:
-        """Start values and domains of the parameters; a wrapper gives its own."""
+        """Start values and domains of a likelihood's parameters; a wrapper gives its own."""
         return self._declared, self._domains
 
     def _check_names(self, declared: Iterable[str]) -> None:
@@ -482,7 +517,7 @@ class Likelihood(Part, Expected):
             )
 
     def _metadata(self) -> dict[str, bool]:
-        """Metadata names, and whether each is required."""
+        """Names of the metadata that a likelihood takes, and whether each is required."""
         signature = inspect.signature(self.log_density)
         return {
             name: p.default is p.empty
@@ -496,7 +531,7 @@ class Likelihood(Part, Expected):
         return tuple(self._metadata())
 
     def check_metadata(self, names: Iterable[str]) -> None:
-        """Raise InputError if a name is unknown, or a required one is missing."""
+        """Raise InputError if a name of Y_metadata is unknown, or a required one is missing."""
         known, names = self._metadata(), list(names)
         for name in names:
             if name not in known:
@@ -512,11 +547,11 @@ class Likelihood(Part, Expected):
 
     @property
     def parameter_keys(self) -> tuple[str, ...]:
-        """Names of the own parameters, in the order of `param_array`."""
+        """Names of a likelihood's own parameters, in the order of `param_array`."""
         return tuple(self._declarations()[0])
 
     def parameter_values(self) -> dict[str, float]:
-        """Current values of the parameters as plain floats, the keywords of every method."""
+        """Current values of a likelihood's parameters as plain floats, keywords of its methods."""
         return {key: float(getattr(self, key).values[0]) for key in self.parameter_keys}
 
     def _domain(self, key: str) -> str:
@@ -524,7 +559,7 @@ class Likelihood(Part, Expected):
 
 
 def _meant_by(name: str, known: Iterable[str]) -> str:
-    """What stands here for metadata that other libraries have; no words where that is not known."""
+    """Advice on Y_metadata that other libraries have; no words where the name is not known."""
     for own, (others, words) in OTHER_METADATA.items():
         if own in known and name.lower() in others:
             return f" {words.format(name=name)}"
@@ -540,11 +575,11 @@ OTHER_METADATA = {
     "exposure": (("offset", "log_exposure"), "Of a log-offset give {{'exposure': exp({name})}}."),
     "trials": (("n", "size", "count", "num_trials"), "Give {{'trials': {name}}}."),
 }
-"""What others call metadata, by our name for them: their names, and what to do."""
+"""By our name of metadata: the names that other libraries give them, and what a user should do."""
 
 
 def _where_it_exists(value: Array) -> Array:
-    """A moment as floats, infinite where scipy.stats gives NaN because it does not exist."""
+    """A moment or draws as floats, infinite where scipy.stats gives NaN: they do not exist."""
     value = np.asarray(value, dtype=float)
     return np.where(np.isnan(value), np.inf, value)
 

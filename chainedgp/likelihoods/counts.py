@@ -1,4 +1,4 @@
-"""Counts: one rate, a sum of two, a spread of its own, or a number of trials."""
+"""Likelihoods of counts: one rate, a sum of two, a spread of its own, or a number of trials."""
 
 from __future__ import annotations
 
@@ -34,17 +34,20 @@ class Poisson(Family):
         return (np.minimum(self.conditional_mean(*latents, exposure=exposure), MAX_RATE),)
 
     def log_density(self, y: Array, f: Array, *, exposure: Value = 1.0) -> Array:
-        """The log of Poisson(y; exposure e^f)."""
+        """The log-probability of a Poisson count of rate exposure e^f."""
         return y * f - exposure * np.exp(f) + (xlogy(y, exposure) - gammaln(y + 1.0))
 
     def dlog_density(self, y: Array, f: Array, *, exposure: Value = 1.0) -> Arrays:
-        """Slope y − exposure e^f."""
+        """The slope of the Poisson log-probability, y − exposure e^f."""
         return (y - exposure * np.exp(f),)
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, exposure: Value = 1.0
     ) -> Averages:
-        """E[log p] = y (m + log exposure) − exposure e^{m + v/2} − log y!, closed; see base."""
+        """E[log p] of a Poisson count: closed.
+
+        y (m + log exposure) − exposure e^{m + v/2} − log y!
+        """
         m = means[:, 0]
         with np.errstate(over="ignore"):
             rate = exposure * np.exp(m + 0.5 * variances[:, 0])
@@ -52,24 +55,27 @@ class Poisson(Family):
         return packed(value, (y - rate,), (-0.5 * rate,))
 
     def conditional_mean(self, *latents: Array, exposure: Value = 1.0) -> Array:
-        """The rate, exposure times the sum of e^f over the latents."""
+        """The Poisson rate, exposure times the sum of e^f over the latents."""
         with np.errstate(over="ignore"):
             return exposure * sum((np.exp(f) for f in latents[1:]), np.exp(latents[0]))
 
     conditional_variance = conditional_mean  # type: ignore[assignment]
 
     def cdf(self, y: Array, *latents: Array, exposure: Value = 1.0) -> Array:
-        """P(Y ≤ ⌊y⌋), a regularised gamma function; 0 below 0."""
+        """The Poisson cdf P(Y ≤ ⌊y⌋), a regularised gamma function; 0 below 0."""
         rate = self.conditional_mean(*latents, exposure=exposure)
         return np.where(np.less(y, 0.0), 0.0, pdtr(np.maximum(np.floor(y), 0.0), rate))
 
     def ppf(self, q: Array, *latents: Array, exposure: Value = 1.0) -> Array:
-        """The smallest count whose cdf is at least q."""
+        """Poisson quantiles: the smallest count whose cdf is at least q."""
         rate = self.conditional_mean(*latents, exposure=exposure)
         return special.poisson_ppf(np.asarray(q), rate)
 
     def initial_latents(self, y: Array, *, exposure: Value = 1.0) -> Array:
-        """The log of the overall rate, in equal parts, finite if all counts are zero."""
+        """Start of a Poisson fit: the log of the overall rate, in equal parts over latents.
+
+        It is finite if all counts are zero.
+        """
         rate = (np.sum(y) + 0.5) / np.sum(exposure + np.zeros(len(y)))
         return np.full(len(self.latents), np.log(rate / len(self.latents)))
 
@@ -86,22 +92,28 @@ class AdditivePoisson(OneForm, Poisson):
     """
 
     latents: tuple[str, ...] = ("log_rate_1", "log_rate_2")
-    coupled = True  # Without correlations they are 0.3 to 0.6 of the posterior's, some 0.22.
+    coupled = True  # The sds of a mean-field q are 0.3 to 0.6 of the posterior's, some 0.22.
     symmetric = True
 
     def log_density(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
-        """The log-density log p(y | f, g), in the broadcast shape of y, f and g."""
+        """The log-probability of a count that is a sum of two Poisson rates."""
         log_rate = f + special.softplus(np.subtract(g, f))
         rate = self.conditional_mean(f, g, exposure=exposure)
         return y * log_rate - rate + (xlogy(y, exposure) - gammaln(y + 1.0))
 
     def dlog_density(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Arrays:
-        """∂ log p / ∂f = y e^f/(e^f + e^g) − E e^f, and the same in g."""
+        """Slopes of the sum of two Poisson rates.
+
+        ∂ log p / ∂f = y e^f/(e^f + e^g) − E e^f, and the same in g.
+        """
         share = expit(np.subtract(f, g))
         return y * share - exposure * np.exp(f), y * expit(np.subtract(g, f)) - exposure * np.exp(g)
 
     def _form(self, y: Array, q: Latents, nodes: int, exposure: Value = 1.0) -> Form:
-        """y (m_f + E softplus(g − f)) − Σ exposure e^{m + v/2}, var(g − f) = v_f + v_g − 2c."""
+        """E[log p] of a sum of two Poisson rates: closed.
+
+        y (m_f + E softplus(g − f)) − Σ exposure e^{m + v/2}, var(g − f) = v_f + v_g − 2c.
+        """
         (m_f, m_g), (v_f, v_g) = q.means, q.variances
         term, slope, bend = expected_softplus(m_g - m_f, v_f + v_g - 2.0 * q.covariance(0, 1))
         rates = exposure * np.exp(q.means + 0.5 * q.variances)  # (2, n)
@@ -110,7 +122,7 @@ class AdditivePoisson(OneForm, Poisson):
         return Form(value, dmeans, bend - 0.5 * rates, (-2.0 * bend,))
 
     def natural_parameters(self, f: Array, g: Array, *, exposure: Value = 1.0) -> dict[str, Array]:
-        """The two rates (per unit of exposure) and their sum."""
+        """The two Poisson rates (per unit of exposure) and their sum."""
         return {"rate_1": np.exp(f), "rate_2": np.exp(g), "rate": np.exp(f) + np.exp(g)}
 
 
@@ -127,25 +139,32 @@ class NegativeBinomial(Family):
     positive_metadata = ("exposure",)
     scipy_name = "nbinom"
     node_limits = (0.1, 0.5)
-    coupled = False  # Without correlations no standard deviation is below 0.96 of the posterior's.
+    coupled = False  # Standard deviations of a mean-field q are at least 0.96 of the posterior's.
 
     def _arguments(self, f: Array, g: Array, *, exposure: Value = 1.0) -> Arrays:
-        g = np.clip(g, -18.0, 600.0)  # below it is Poisson, but p = r/(r + μ) would lose digits
+        # Below g = −18 counts are nearly Poisson, and p = r/(r + μ) would lose digits.
+        g = np.clip(g, -18.0, 600.0)
         return np.exp(-g), np.maximum(expit(-(f + np.log(exposure) + g)), 1e-300)
 
     def cdf(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
-        """P(Y ≤ ⌊y⌋) = I_p(r, ⌊y⌋ + 1), p = r/(r + μ), a regularised beta function; 0 below 0."""
+        """The negative binomial cdf P(Y ≤ ⌊y⌋) = I_p(r, ⌊y⌋ + 1), p = r/(r + μ).
+
+        I is a regularised beta function; the cdf is 0 below 0.
+        """
         r, p = self._arguments(f, g, exposure=exposure)
         return np.where(np.less(y, 0.0), 0.0, betainc(r, np.maximum(np.floor(y), 0.0) + 1.0, p))
 
     def ppf(self, q: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
-        """Quantiles; above a mean of 1e15 in proportion to it, as scipy's may never end."""
+        """Negative binomial quantiles; above a mean of 1e15 in proportion to it.
+
+        Those of scipy may never end there.
+        """
         a = f + np.log(exposure)
         capped = np.minimum(a, np.log(1e15))
         return super().ppf(q, capped, g) * np.exp(np.minimum(a - capped, 600.0))
 
     def log_density(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
-        """As in the class docstring; −inf for y < 0."""
+        """The negative binomial log-probability, as in the class docstring; −inf for y < 0."""
         g = np.clip(g, -600.0, 600.0)
         r, a, below = np.exp(-g), f + np.log(exposure), np.less(y, 0.0)
         y = np.maximum(y, 0.0)
@@ -154,7 +173,7 @@ class NegativeBinomial(Family):
         return np.where(below, -np.inf, y * a - (r + y) * special.softplus(a + g) + alone)
 
     def dlog_density(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Arrays:
-        """y − (r + y) logistic(a + g), and the derivative in g."""
+        """Slopes of the negative binomial: y − (r + y) logistic(a + g), and that in g."""
         g = np.clip(g, -600.0, 600.0)
         r, t = np.exp(-g), f + np.log(exposure) + g
         slope = y * expit(-t) - r * expit(t)
@@ -163,7 +182,10 @@ class NegativeBinomial(Family):
         return slope, slope + r * special.softplus(t) + alone
 
     def natural_parameters(self, f: Array, g: Array, *, exposure: Value = 1.0) -> dict[str, Array]:
-        """The mean exposure · e^f, that of the exposure which is given, and the dispersion e^g."""
+        """The negative binomial mean exposure · e^f, and the dispersion e^g.
+
+        The mean is that of the exposure which is given.
+        """
         with np.errstate(over="ignore"):
             return {"mean": exposure * np.exp(f), "dispersion": np.exp(g)}
 
@@ -183,19 +205,22 @@ class Binomial(Family):
         return np.asarray(trials, dtype=int), expit(f)
 
     def log_density(self, y: Array, f: Array, *, trials: Value) -> Array:
-        """As in the class docstring; −inf for y > trials."""
+        """The binomial log-probability, as in the class docstring; −inf for y > trials."""
         value = y * log_expit(f) + (trials - y) * log_expit(np.negative(f))
         choose = -np.log1p(trials) - betaln(trials - y + 1.0, y + 1.0)
         return np.where(y <= trials, value + choose, -np.inf)
 
     def dlog_density(self, y: Array, f: Array, *, trials: Value) -> Arrays:
-        """Slope y − trials · p."""
+        """The slope of the binomial log-probability, y − trials · p."""
         return (y * expit(np.negative(f)) - (trials - y) * expit(f),)
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, trials: Value
     ) -> Averages:
-        """E[log p] = y m − trials E softplus(f) + log C: closed, `nodes` unused."""
+        """E[log p] of a binomial count: closed, `nodes` unused.
+
+        y m − trials E softplus(f) + log C
+        """
         value, slope, bend = expected_softplus(means[:, 0], variances[:, 0])
         value = self.log_density(y, np.zeros(1), trials=trials) + trials * (np.log(2.0) - value)
         value += y * means[:, 0]
@@ -209,7 +234,7 @@ class Binomial(Family):
         return y > trials, "have more successes Y than trials"
 
     def initial_latents(self, y: Array, *, trials: Value) -> Array:
-        """The logit of the share of successes."""
+        """Start of a binomial fit: the logit of the share of successes."""
         return logit([(np.sum(y) + 0.5) / (np.sum(trials + np.zeros(len(y))) + 1.0)])
 
 
@@ -232,7 +257,7 @@ class BetaBinomial(Family):
     impossible = Binomial.impossible  # type: ignore[assignment]
 
     def _shapes(self, f: Array, g: Array) -> Arrays:
-        """α, β and φ."""
+        """The shapes α, β and the precision φ of a beta-binomial."""
         g = np.clip(g, -600.0, 600.0)
         shapes = (np.exp(g + log_expit(side)) for side in (f, np.negative(f)))
         return *(np.maximum(shape, 1e-300) for shape in shapes), np.exp(g)
@@ -242,7 +267,10 @@ class BetaBinomial(Family):
         return np.asarray(trials, dtype=int), *self._shapes(f, np.minimum(g, np.log(1e9)))[:2]
 
     def log_density(self, y: Array, f: Array, g: Array, *, trials: Value) -> Array:
-        """As in the class docstring; −inf for y < 0 and for y > trials."""
+        """The beta-binomial log-probability, as in the class docstring.
+
+        It is −inf for y < 0 and for y > trials.
+        """
         alpha, beta, phi = self._shapes(f, g)
         outside, y = np.less(y, 0.0) | np.greater(y, trials), np.maximum(y, 0.0)
         rest = np.maximum(trials - y, 0.0)
@@ -253,7 +281,9 @@ class BetaBinomial(Family):
         return np.where(outside, -np.inf, binomial + spread + choose)
 
     def _log_below(self, k: Array, f: Array, g: Array, trials: Value) -> Array:
-        """log P(Y ≤ k) of whole numbers k < trials: log p(k) and a sum of products of ratios.
+        """The beta-binomial log P(Y ≤ k) of whole numbers k < trials, a sum from k downwards.
+
+        It is log p(k) and the logarithm of a sum of products of ratios.
 
         p(j−1)/p(j) = j (n−j+β)/((n−j+1) (j−1+α)), downwards from k; nothing cancels.
         """
@@ -266,13 +296,16 @@ class BetaBinomial(Family):
             ratio = j * (n - j + b) / ((n - j + 1.0) * np.maximum(j - 1.0 + a, 1e-300))
             term = term * np.minimum(ratio, 1e300)
             total, j = total + term, np.maximum(j - 1.0, 0.0)
-            if np.any(large := total > 1e4):  # The sum may rise from a tail to all there is.
+            if np.any(large := total > 1e4):  # The sum may rise from a far tail to all the mass.
                 size = np.where(large, total, 1.0)
                 shift, term, total = shift + np.log(size), term / size, total / size
         return np.minimum(shift + np.log(total), 0.0)
 
     def log_tails(self, y: Array, f: Array, g: Array, *, trials: Value) -> tuple[Array, Array]:
-        """log P(Y ≤ ⌊y⌋) and log P(Y > ⌊y⌋); the larger follows from the smaller."""
+        """Beta-binomial log-tails log P(Y ≤ ⌊y⌋) and log P(Y > ⌊y⌋).
+
+        The larger follows from the smaller.
+        """
         k = np.clip(np.floor(y), 0.0, np.subtract(trials, 1.0))
         below = self._log_below(k, f, g, trials)
         # Upwards is downwards for failures: there are at most n − k − 1 of them.
@@ -286,7 +319,11 @@ class BetaBinomial(Family):
         return lower, np.where(none, 0.0, np.where(full, -np.inf, upper))
 
     def cdf(self, y: Array, f: Array, g: Array, *, trials: Value) -> Array:
-        """P(Y ≤ ⌊y⌋): to the mean a sum over smaller counts, then 1 minus one over larger ones."""
+        """The beta-binomial cdf P(Y ≤ ⌊y⌋), from a sum over counts on the shorter side.
+
+        Up to the mean it is a sum over smaller counts, beyond it 1 minus one over larger
+        ones.
+        """
         k = np.clip(np.floor(y), 0.0, np.subtract(trials, 1.0))
         lower = k <= trials * expit(f)
         k, sign = np.where(lower, k, trials - k - 1.0), np.where(lower, 1.0, -1.0)
@@ -295,7 +332,7 @@ class BetaBinomial(Family):
         return np.where(np.less(y, 0.0), 0.0, np.where(np.greater_equal(y, trials), 1.0, value))
 
     def ppf(self, q: Array, f: Array, g: Array, *, trials: Value) -> Array:
-        """The smallest count whose cdf is at least q, by bisection."""
+        """Beta-binomial quantiles: the smallest count whose cdf is at least q, by bisection."""
         shape = np.broadcast_shapes(*(np.shape(x) for x in (q, f, g, trials)))
         low, high = np.full(shape, -1.0), np.broadcast_to(trials, shape).astype(float)
         while np.any(high - low > 1.0):
@@ -305,7 +342,10 @@ class BetaBinomial(Family):
         return high
 
     def dlog_density(self, y: Array, f: Array, g: Array, *, trials: Value) -> Arrays:
-        """By the chain rule from α, β, φ, with the slopes a ∂T(a, k)/∂a."""
+        """Slopes of the beta-binomial by the chain rule from α, β, φ.
+
+        The slopes in these are a ∂T(a, k)/∂a.
+        """
         alpha, beta, phi = self._shapes(f, g)
         rest, mu, other = np.maximum(trials - y, 0.0), expit(f), expit(np.negative(f))
         up, down = special.rising_excess(alpha, y)[1], special.rising_excess(beta, rest)[1]
@@ -313,7 +353,9 @@ class BetaBinomial(Family):
         return slope, up + down - special.rising_excess(phi, trials)[1]
 
     def initial_latents(self, y: Array, *, trials: Value) -> Array:
-        """The share of successes, and the precision that the spread of the rows' shares asks for.
+        """Start of a beta-binomial fit: the share of successes, and a precision.
+
+        The precision is what the spread of the rows' shares asks for.
 
         E[(y − nμ)²] = nμ(1−μ) (1 + (n−1) ρ) with ρ = 1/(1 + φ).
         """

@@ -1,4 +1,4 @@
-"""A density called on a few rows: what is wrong with the arrays that it returned, in words."""
+"""Checks of a likelihood's density on a few rows: what is wrong with the arrays it returned."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from .contract import Likelihood
 from .declarations import check_signatures
 from .observation import of_event
 
-# Where q reaches, in standard deviations, as far as the farthest nodes of a quadrature.
+# The density is tried at these latents, in standard deviations of q from its mean: the ends are as
+# far out as the farthest nodes of a quadrature.
 REACH = (-7.5, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 7.5)
-# Below this, in units of max(1, |y|), a latent is moderate: nothing overflows in a density that is
-# written with care. NaN beyond it only says that a step was too long.
+# A latent below this, in units of max(1, |y|), is moderate: nothing overflows in a density that is
+# written with care. NaN at larger latents only says that a step of the optimiser was too long.
 MODERATE = 30.0
 
 
 class DensityError(InputError):
-    """A method of a likelihood returned NaN, at some row and latents."""
+    """A method of a likelihood returned NaN at some row and latents."""
 
     def __init__(self, method: str, row: int, where: str) -> None:
         super().__init__(method, row, where)
@@ -40,7 +41,7 @@ class DensityError(InputError):
 
 @contextmanager
 def row_numbers(rows: Selection) -> Iterator[None]:
-    """A DensityError inside it counts some of the rows; outside it counts all of them."""
+    """Context in which a `DensityError` counts some rows; outside of it counts all rows."""
     try:
         yield
     except DensityError as error:
@@ -51,7 +52,7 @@ def row_numbers(rows: Selection) -> Iterator[None]:
 def check_not_nan(
     likelihood: Likelihood, y: Array, means: Array, variances: Array, kw: Keywords
 ) -> None:
-    """Raise DensityError where the density or a derivative of it is NaN at moderate latents.
+    """Raise `DensityError` where the density or a derivative of it is NaN at moderate latents.
 
     y (n,), means (n, b), variances (n, b) or covariances (n, b, b) : of rows whose expectation is
         NaN.
@@ -79,7 +80,10 @@ def check_not_nan(
 
 
 def array_fault(value: object, shape: tuple[int, ...], exact: bool = True) -> str | None:
-    """Why value is not a float64 array of the shape (or one that broadcasts to it), or None."""
+    """Why a value that a density returned is no float64 array of the shape, in words, or None.
+
+    With `exact` False it may also broadcast to the shape.
+    """
     if not isinstance(value, np.ndarray | np.float64):
         return f"returns a {type(value).__name__}, not a numpy array of float64"
     if value.dtype != np.float64:
@@ -100,7 +104,7 @@ def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 
 
 def check_density(likelihood: Likelihood, rows: Rows) -> None:
-    """Call `log_density` and its derivatives on a few rows, at a small grid of latents near 0.
+    """Call `log_density` and its derivatives on a few rows before a fit, at latents near 0.
 
     Raises InputError that names method and fault, where a fit would end in an obscure error.
     `testing.check_likelihood` checks far more.

@@ -1,4 +1,4 @@
-"""Derivatives by finite differences, for densities whose author gives none."""
+"""Derivatives of densities by finite differences, for likelihoods whose author gives none."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ import numpy as np
 
 from ..data.types import Value
 
-SHORTEST = 1e-14  # The step of a difference is not shortened below this.
+SHORTEST = 1e-14  # A step of a finite difference that is this short is not shortened any more.
 
 
 At = TypeVar("At", float, np.ndarray, Value)
 
 
 def difference(function: Callable[[At], np.ndarray], x: At, step: Value) -> np.ndarray:
-    """dfunction/dx by the central difference of fourth order, error about step⁴/30·f⁽⁵⁾.
+    """The derivative of a density by a central difference of fourth order, error step⁴/30·f⁽⁵⁾.
+
+    It is 0 where the function is not finite (−inf: outside the support). The step grows with
+    |x| only as far as rounding of x asks for. It is divided by 100 where it proves too long, as
+    for the location of targets that vary by less: differences over one and two steps then
+    disagree.
 
     0 where the function is not finite (−inf: outside the support). The step grows with |x| only
     as far as rounding of x asks for. It is divided by 100 where it proves too long, as for the
@@ -40,7 +45,11 @@ def differences(
     step: float,
     own: bool = False,
 ) -> tuple[np.ndarray, ...]:
-    """`difference` of function(*arguments) in each argument; own: of its j-th part in the j-th."""
+    """Derivatives of a density in each of its latents by finite differences.
+
+    own: the function returns one array for each argument, and that of the j-th is
+    differentiated in the j-th argument alone.
+    """
 
     def along(j: int) -> np.ndarray:
         def moved(x: np.ndarray) -> np.ndarray:

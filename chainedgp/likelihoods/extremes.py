@@ -1,4 +1,4 @@
-"""Extremes: the largest value of a block (GEV) and excesses over a threshold (generalised Pareto).
+"""Likelihoods of extremes: block maxima (GEV) and excesses over a threshold (Pareto).
 
 Both have the reduced variate w of `expectations.extremes`, which is exact up to a probability of
 1 − e^{−14} and then goes on smoothly, so that no latent makes a target impossible.
@@ -22,53 +22,55 @@ from .contract import Array, Arrays, Averages, Likelihood
 from .support import Above
 
 CAP = extremes.BOTTOM
-"""Below w = −CAP, −log F = e^{−w} of an extreme value goes on as a straight line in w."""
+"""Below a reduced variate of w = −CAP, −log F = e^{−w} of a GEV goes on as a straight line in w."""
 FIRST, LAST = -0.1, 0.2
-"""A shape starts between these: that of all targets together mixes places with others."""
+"""A fit starts the shape ξ between these. The shape of all targets taken together is not to be
+trusted further: it mixes places whose location and scale differ."""
 SHAPE_PRIOR = Normal(0.0, 0.25)
-"""Shapes of measured extremes are between −½ and ½ nearly always: few targets say little of one."""
+"""The default prior of ξ: shapes of measured extremes are between −½ and ½ nearly always, and few
+targets say little of theirs."""
 
 
 class _Extreme(Likelihood):
-    """y = location + e^g z(w) with w a standard variable and z(w) of shape ξ."""
+    """A likelihood of extremes: y = location + e^g z(w), w a standard variable, z of shape ξ."""
 
     shaped: ClassVar[bool] = False
-    """Whether the last latent is that of the shape; else the shape is a parameter."""
+    """Whether the last latent is that of the shape ξ; else the shape is a parameter."""
 
     def _place(self, latents: Arrays) -> tuple[Any, Arrays]:
-        """The location, and the latents other than it."""
+        """The location of an extreme, and the latents other than it."""
         raise NotImplementedError
 
     def _standard(self, w: Array) -> tuple[Array, Array]:
-        """log p(w) and its derivative."""
+        """log p(w) of the standard variable of extremes, and its derivative."""
         raise NotImplementedError
 
     def _tails(self, w: Array) -> tuple[Array, Array]:
-        """log P(W ≤ w) and log P(W > w)."""
+        """Log-tails of the standard variable of extremes, log P(W ≤ w) and log P(W > w)."""
         raise NotImplementedError
 
     def _quantile(self, q: Array) -> Array:
-        """The w with P(W ≤ w) = q."""
+        """The quantile of the standard variable of extremes, the w with P(W ≤ w) = q."""
         raise NotImplementedError
 
     def _moments(self, xi: Array) -> tuple[Array, Array]:
-        """Mean and variance of z."""
+        """Mean and variance of the standardised extreme z."""
         raise NotImplementedError
 
     def _law(self, latents: Arrays, kw: Keywords) -> tuple[Any, Array, Array, Array]:
-        """Location, log-scale g, shape ξ, and dξ/dh of its latent (1 where it is a parameter)."""
+        """Location, log-scale g, shape ξ of an extreme, dξ/dh of its latent (1 for a parameter)."""
         location, (g, *rest) = self._place(latents)
         xi, slope = extremes.linked_shape(rest[0]) if self.shaped else (kw["shape"], 1.0)
         return location, np.asarray(g), np.asarray(xi, dtype=float), np.asarray(slope)
 
     def _variate(self, y: Array, latents: Arrays, kw: Keywords) -> extremes.Variate:
-        """The variate of y."""
+        """The reduced variate w of extremes y."""
         location, g, xi, _ = self._law(latents, kw)
         with np.errstate(over="ignore"):
             return extremes.variate((y - location) * np.exp(-np.clip(g, -700.0, 700.0)), xi)
 
     def _all(self, y: Array, latents: Arrays, kw: Keywords) -> Iterator[Array]:
-        """log p, its derivatives in the latents, then that in a constant ξ; each when asked for.
+        """log p of an extreme, its slopes in latents, then in a constant ξ; each when asked for.
 
         With P = ∂ log p/∂z they are −P e^{−g} in a location, −1 − zP in g, ∂ log p/∂ξ · dξ/dh in h.
         """
@@ -87,21 +89,21 @@ class _Extreme(Likelihood):
         yield (pull * dw + dlog_s) * slope
 
     def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
-        """−g + log p(w) + log dw/dz."""
+        """The log-density of extremes, −g + log p(w) + log dw/dz."""
         return next(self._all(y, latents, kw))
 
     def dlog_density(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """Derivatives in location, g and the latent of ξ, as far as they are latents."""
+        """Slopes of extremes in location, g and the latent of ξ, as far as they are latents."""
         return tuple(islice(self._all(y, latents, kw), 1, 1 + len(self.latents)))
 
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """The derivative in a constant ξ."""
+        """The slope of the log-density of extremes in a constant shape ξ."""
         return tuple(islice(self._all(y, latents, kw), 1 + len(self.latents), None))
 
     def _quadrature(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
     ) -> Averages:
-        """The quadrature engine, with the density and its derivatives from one variate."""
+        """E[log p] of extremes by quadrature; density and slopes come from one variate."""
         kept: list[Array] = []
 
         def log_p(rows: slice, *latents: Array) -> Array:
@@ -119,21 +121,25 @@ class _Extreme(Likelihood):
         return "location" in self.latents
 
     def cdf(self, y: Array, *latents: Array, **kw: Value) -> Array:
-        """P(W ≤ w(y))."""
+        """The cdf of extremes, P(W ≤ w(y))."""
         return np.exp(self.log_tails(y, *latents, **kw)[0])
 
     def log_tails(self, y: Array, *latents: Array, **kw: Value) -> tuple[Array, Array]:
-        """log P(W ≤ w(y)) and log P(W > w(y))."""
+        """Log-tails of extremes, log P(W ≤ w(y)) and log P(W > w(y))."""
         return self._tails(self._variate(y, latents, kw).w)
 
     def ppf(self, q: Array, *latents: Array, **kw: Value) -> Array:
-        """Quantiles, location + e^g z(w) at the quantile w."""
+        """Quantiles of extremes, location + e^g z(w) at the quantile w."""
         location, g, xi, _ = self._law(latents, kw)
         z = extremes.quantile(self._quantile(np.asarray(q, dtype=float)), xi)
         return location + special.scaled(g, z)
 
     def quantile_slopes(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """1 in a location, y − location in g, and −e^g (∂w/∂h)/(∂w/∂z) in the latent of ξ."""
+        """How a quantile y of extremes moves with each latent.
+
+        By 1 with a location, y − location with g, and −e^g (∂w/∂h)/(∂w/∂z) with the latent
+        of ξ.
+        """
         location, g, _, slope = self._law(latents, kw)
         slopes = [np.ones(())] if self._located else []
         slopes.append(y - location)
@@ -145,17 +151,17 @@ class _Extreme(Likelihood):
         return tuple(slopes)
 
     def conditional_mean(self, *latents: Array, **kw: Value) -> Array:
-        """Location + e^g E[z]."""
+        """The mean of an extreme, location + e^g E[z]."""
         location, g, xi, _ = self._law(latents, kw)
         return location + special.scaled(g, self._moments(xi)[0])
 
     def conditional_variance(self, *latents: Array, **kw: Value) -> Array:
-        """e^{2g} var[z], infinite for a shape of ½ or more."""
+        """The variance of an extreme, e^{2g} var[z]; infinite for a shape of ½ or more."""
         location, g, xi, _ = self._law(latents, kw)
         return special.scaled(2.0 * g, self._moments(xi)[1]) + np.zeros_like(location)
 
     def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
-        """The location, the scale e^g and, where it is a latent, the shape ξ."""
+        """Location and scale e^g of extremes and, where it is a latent, the shape ξ."""
         location, g, xi, _ = self._law(latents, kw)
         named = {"location": np.asarray(location)} if self._located else {}
         shape = {"shape": xi} if self.shaped else {}
@@ -163,9 +169,9 @@ class _Extreme(Likelihood):
 
 
 class _Maximum(_Extreme):
-    """w is a Gumbel variable, P(W ≤ w) = exp(−e^{−w})."""
+    """Block maxima: w is a Gumbel variable, P(W ≤ w) = exp(−e^{−w})."""
 
-    coupled = True  # Without correlations the sd of the log-scale is 0.85 of the posterior's.
+    coupled = True  # The sd of the log-scale under a mean-field q is 0.85 of the posterior's.
 
     def _place(self, latents: Arrays) -> tuple[Any, Arrays]:
         return latents[0], latents[1:]
@@ -227,11 +233,11 @@ class GEV(_Maximum):
         super().__init__(name, **({} if shape is None else {"shape": shape}))
 
     def initial_latents(self, y: Array, *, shape: float) -> Array:
-        """Location and log-scale by L-moments at the shape."""
+        """Start of a GEV fit: location and log-scale by L-moments at the shape."""
         return np.array(_gev_start(y, shape))
 
     def initial_parameters(self, y: Array, *, shape: float) -> dict[str, float]:
-        """The shape by L-moments, between −0.1 and 0.2, if no value was given."""
+        """Start of the GEV shape by L-moments, from −0.1 to 0.2, if no value was given."""
         return {"shape": _gev_shape(y)} if self._open else {}
 
 
@@ -251,15 +257,15 @@ class GEVShape(_Maximum):
     shaped = True
 
     def initial_latents(self, y: Array) -> Array:
-        """Location, log-scale and shape by L-moments."""
+        """Start of a GEV fit with a latent shape: all three by L-moments."""
         xi = _gev_shape(y)
         return np.array([*_gev_start(y, xi), extremes.shape_latent(xi)])
 
 
 class _Excess(_Extreme):
-    """w is a standard exponential variable; the location is a known threshold."""
+    """Excesses: w is a standard exponential variable; the location is a known threshold."""
 
-    coupled = True  # Correlations of scale and shape gain up to 0.8 nats with 500 rows.
+    coupled = True  # Correlations of scale and shape add up to 0.8 nats to a bound of 500 rows.
 
     def _set_threshold(self, threshold: float) -> None:
         if isinstance(threshold, bool) or not isinstance(threshold, int | float | np.number):
@@ -277,7 +283,10 @@ class _Excess(_Extreme):
         return self.threshold, latents
 
     def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
-        """−g + log p(w) + log dw/dz; −inf at the threshold and below."""
+        """The log-density of an excess, −g + log p(w) + log dw/dz.
+
+        It is −inf at the threshold and below.
+        """
         value = super().log_density(y, *latents, **kw)
         return np.where(np.less_equal(y, self.threshold), -np.inf, value)
 
@@ -334,11 +343,11 @@ class GeneralisedPareto(_Excess):
         super().__init__(name, **({} if shape is None else {"shape": shape}))
 
     def initial_latents(self, y: Array, *, shape: float) -> Array:
-        """The scale from the mean excess, (1 − ξ) times it."""
+        """Start of a Pareto fit: the scale is (1 − ξ) times the mean excess."""
         return np.array([_excess_start(y - self.threshold, shape)])
 
     def initial_parameters(self, y: Array, *, shape: float) -> dict[str, float]:
-        """The shape by L-moments, between −0.1 and 0.2, if no value was given."""
+        """Start of the Pareto shape by L-moments, from −0.1 to 0.2, if none was given."""
         return {"shape": _excess_shape(y - self.threshold)} if self._open else {}
 
 
@@ -362,7 +371,7 @@ class GeneralisedParetoShape(_Excess):
         super().__init__(name)
 
     def initial_latents(self, y: Array) -> Array:
-        """Scale and shape by L-moments."""
+        """Start of a Pareto fit with a latent shape: both by L-moments."""
         xi = _excess_shape(y - self.threshold)
         return np.array([_excess_start(y - self.threshold, xi), extremes.shape_latent(xi)])
 
@@ -381,13 +390,16 @@ def _l_moments(y: Array) -> tuple[float, float, float]:
 
 
 def _gev_shape(y: Array) -> float:
-    """ξ by L-skewness (Hosking, Wallis and Wood 1985), kept between FIRST and LAST."""
+    """The GEV shape ξ by L-skewness, kept between FIRST and LAST.
+
+    (Hosking, Wallis and Wood 1985)
+    """
     c = 2.0 / (3.0 + _l_moments(y)[2]) - np.log(2.0) / np.log(3.0)
     return float(np.clip(-(7.8590 * c + 2.9554 * c * c), FIRST, LAST))
 
 
 def _gev_start(y: Array, shape: float) -> tuple[float, float]:
-    """Location and log-scale whose L-moments at shape ξ are those of y.
+    """Location and log-scale of a GEV whose L-moments at shape ξ are those of y.
 
     Of z they are the mean, and (2^ξ − 1) Γ(1 − ξ)/ξ, which is log 2 for ξ = 0.
     """
@@ -399,11 +411,11 @@ def _gev_start(y: Array, shape: float) -> tuple[float, float]:
 
 
 def _excess_shape(excess: Array) -> float:
-    """ξ = 2 − λ₁/λ₂ by L-moments, kept between FIRST and LAST."""
+    """The generalised Pareto shape ξ = 2 − λ₁/λ₂ by L-moments, kept between FIRST and LAST."""
     first, second, _ = _l_moments(excess)
     return float(np.clip(2.0 - first / second, FIRST, LAST))
 
 
 def _excess_start(excess: Array, shape: float) -> float:
-    """The log-scale from the mean excess, scale/(1 − ξ)."""
+    """The generalised Pareto log-scale from the mean excess, which is scale/(1 − ξ)."""
     return float(np.log(max(float(np.mean(excess)), 1e-300) * (1.0 - min(float(shape), 0.9))))

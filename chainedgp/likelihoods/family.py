@@ -1,4 +1,4 @@
-"""Likelihoods that scipy.stats has, their parameters by links of the latents."""
+"""Likelihoods that are distributions of scipy.stats, their parameters links of the latents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..data.types import Value
 from .contract import Array, Distribution, Likelihood
 
 LINKS = (("logit_", expit), ("logit", expit), ("log_", np.exp))
-"""How the name of a latent begins, and the link from the latent to what a user knows."""
+"""How the name of a latent begins, and the link from the latent to the quantity a user knows."""
 
 
 class Family(Likelihood):
@@ -25,13 +25,13 @@ class Family(Likelihood):
     _arguments: ClassVar[Callable[..., tuple[Any, ...]]]
 
     def distribution(self, *latents: Array, **kw: Value) -> Distribution:
-        """The distribution of scipy.stats."""
+        """The distribution of scipy.stats that a likelihood is, at given latents."""
         from scipy import stats  # slow to import
 
         return getattr(stats, self.scipy_name)(*self._arguments(*latents, **kw))
 
     def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
-        """The latents without their links: log_scale g is scale e^g, logit_mean is mean."""
+        """The latents without the links in their names: log_scale g is scale e^g."""
         named = {}
         for name, f in zip(self.latents, latents, strict=True):
             match = ((p, link) for p, link in LINKS if name.startswith(p))

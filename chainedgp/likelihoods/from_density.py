@@ -1,6 +1,6 @@
-"""What follows from a log-density alone: cdf, quantiles, moments, starting values.
+"""Default cdf, quantiles, moments and starts of a likelihood, by integrals of its density.
 
-These are the defaults of `Likelihood`. A likelihood is known here only through its methods.
+A likelihood is known here only through its methods.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ PANELS = 56
 EDGES = np.linspace(-LAST_T, LAST_T, PANELS + 1)
 GL_NODES, GL_WEIGHTS = np.polynomial.legendre.leggauss(10)
 SHORT = 100.0
-"""A range of u below this is covered by one sinh in t; a second one compresses longer ranges."""
+"""A range of u shorter than this is covered by one sinh in t, u = c + s sinh(a t); a second sinh
+compresses longer ranges."""
 MAX_COUNTS = 2**14
 """Sums over counts have at most so many terms, around the mode where the counts are larger."""
 
@@ -40,10 +41,12 @@ def tabulate(
     near: np.ndarray | None = None,
     panels: int = PANELS,
 ) -> Tabulated | WithAtoms:
-    """The conditional distribution p(y | latents) as a table, shape S = that of the latents.
+    """Table of the distribution p(y | latents) of a likelihood that gives a log-density alone.
+
+    Its shape S is that of the latents.
 
     near : targets (S) at which the density is not 0, where they are known.
-    panels : of an integral; a density that changes steeply needs more.
+    panels : number of panels of an integral; a density that changes steeply needs more.
     """
     arrays = [np.asarray(f, dtype=np.float64) for f in latents]
     kw = of_event(kw)
@@ -75,26 +78,29 @@ def tabulate(
 
 
 class Tabulated:
-    """A distribution of y for each element of shape S."""
+    """A distribution of y tabulated from its density, one for each element of shape S."""
 
     total: np.ndarray
     """Integral or sum of the density, S: 1 for a density that is normalised."""
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance, S; inf where the integral does not converge."""
+        """Mean and variance of a tabulated density, S; inf where the integral does not converge."""
         raise NotImplementedError
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
-        """P(Y ≤ y), y broadcasting against S."""
+        """The cdf of a tabulated density, P(Y ≤ y), y broadcasting against S."""
         raise NotImplementedError
 
     def ppf(self, q: np.ndarray) -> np.ndarray:
-        """Quantiles, q broadcasting against S."""
+        """Quantiles of a tabulated density, q broadcasting against S."""
         raise NotImplementedError
 
 
 class Discrete(Tabulated):
-    """Probabilities of `size` consecutive integers from `first`.
+    """A table of the probabilities of `size` consecutive integers from `first` on.
+
+    Without a size there are as many, from 0 on, as hold the mass, at most 2¹⁴; where these do
+    not hold half of it, the window is moved to the mode.
 
     Without a size there are as many, from 0 on, as hold the mass, at most 2¹⁴; where these do not
     hold half of it, the window is moved to the mode.
@@ -121,26 +127,26 @@ class Discrete(Tabulated):
         self.total = self.p.sum(axis=0)
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance, S."""
+        """Mean and variance of tabulated probabilities of counts, S."""
         p = self.p / self.total
         mean = (p * self.y).sum(axis=0)
         return mean, (p * (self.y - mean) ** 2).sum(axis=0)
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
-        """P(Y ≤ y), y broadcasting against S."""
+        """The cdf of tabulated probabilities of counts, P(Y ≤ y), y broadcasting against S."""
         index = np.floor(y) - self.first
         table = np.cumsum(self.p, axis=0) / self.total
         inside = np.clip(index, 0, len(table) - 1).astype(int)
         return np.where(index < 0, 0.0, _take(table, inside))
 
     def ppf(self, q: np.ndarray) -> np.ndarray:
-        """The smallest integer with cdf ≥ q, q broadcasting against S."""
+        """Quantiles of tabulated counts: the smallest with cdf ≥ q, q broadcasting against S."""
         table = np.cumsum(self.p, axis=0) / self.total
         return self.first + np.minimum(_search(table, q * (1.0 - 1e-15)), len(table) - 1)
 
 
 class Continuous(Tabulated):
-    """Integrals of a density on a `Continuum`.
+    """A table of the integrals of a density on a `Continuum`, by panels of Gauss–Legendre.
 
     y = T(u) maps the line to the support, and u = c + s sinh(π/2 sinh t) with c the mode and s the
     width in u; or u = c + s sinh(a t), which has nodes enough for modes at both ends of an
@@ -172,7 +178,7 @@ class Continuous(Tabulated):
         self.edges_cdf = np.concatenate([np.zeros((1, *below.shape[1:])), below])
 
     def _place(self, shape: tuple[int, ...], hints: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Mode and width in u, S."""
+        """Mode and width in u of a density to be tabulated, S."""
         reach = self.support.reach
         centre = _mode(self._log_q, shape, -reach, reach, hints)
         return centre, _width(self._log_q, centre, reach)
@@ -181,30 +187,33 @@ class Continuous(Tabulated):
         return self.support.to_y(np.clip(u, *self.support.evaluated))
 
     def _log_q(self, u: np.ndarray) -> np.ndarray:
-        """The log-density of u = T⁻¹(y), −inf where y is not representable."""
+        """The log-density of u = T⁻¹(y) under the map of the support, −inf where y overflows."""
         return self.support.log_density_of_u(self.log_p, u)
 
     def _inner(self, t: np.ndarray) -> np.ndarray:
-        """π/2 sinh t, or a t."""
+        """The argument of the outer sinh in the map from t to u: π/2 sinh t, or a t."""
         return 0.5 * np.pi * np.sinh(t) if self.pace is None else self.pace * t
 
     def _u(self, t: np.ndarray) -> np.ndarray:
         return self.centre + self.scale * np.sinh(self._inner(t))
 
     def _log_density(self, t: np.ndarray) -> np.ndarray:
-        """The log-density of t."""
+        """The log-density of t, the variable of the panels in which a density is integrated."""
         slope = 0.5 * np.pi * np.cosh(t) if self.pace is None else self.pace
         jacobian = slope * np.cosh(self._inner(t)) * self.scale
         with np.errstate(all="ignore"):
             return self._log_q(self._u(t)) + np.log(jacobian)
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance, S; inf where the ends of the range still contribute."""
+        """Mean and variance of a tabulated density, S; inf where ends of the range contribute."""
         mean = self._moment(0.0, 1)
         return mean, self._moment(np.where(np.isfinite(mean), mean, 0.0), 2)
 
     def _moment(self, centre: Any, power: int) -> np.ndarray:
-        """∫ (y − centre)^power p dy, in log space as y alone may overflow when squared."""
+        """The moment ∫ (y − centre)^power p dy of a tabulated density.
+
+        It is taken in log space, as y alone may overflow when squared.
+        """
         u = self._u(self.t)
         y = self._y(u) - centre
         with np.errstate(all="ignore"):
@@ -215,7 +224,7 @@ class Continuous(Tabulated):
         return np.where(diverges, np.inf, (np.sign(y) ** power * size).sum(axis=(0, 1)))
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
-        """P(Y ≤ y), y broadcasting against S."""
+        """The cdf of a tabulated density, P(Y ≤ y), y broadcasting against S."""
         y = np.asarray(y, dtype=np.float64)
         with np.errstate(all="ignore"):
             u = self.support.from_y(np.clip(y, *self.support.ends))
@@ -226,18 +235,18 @@ class Continuous(Tabulated):
         return self._cdf_in_panel(t, panel) / self.total
 
     def _cdf_in_panel(self, t: np.ndarray, panel: np.ndarray) -> np.ndarray:
-        """∫ up to t, which lies in `panel`: the panels below and a partial one."""
+        """The integral of a density up to t in `panel`: the panels below and a part of one."""
         half = 0.5 * (t - self.edges[panel])
         nodes = GL_NODES.reshape((-1,) + (1,) * half.ndim)
         inner = np.exp(self._log_density(self.edges[panel] + half * (1.0 + nodes)))
         return _take(self.edges_cdf, panel) + half * np.tensordot(GL_WEIGHTS, inner, axes=1)
 
     def _density_in_panel(self, t: np.ndarray, panel: np.ndarray) -> np.ndarray:
-        """The density of t, which lies in `panel`."""
+        """The density of t, the variable of the panels, for a t that lies in `panel`."""
         return np.exp(self._log_density(t))
 
     def ppf(self, q: np.ndarray) -> np.ndarray:
-        """Quantiles, q broadcasting against S."""
+        """Quantiles of a tabulated density, q broadcasting against S."""
         target = np.asarray(q, dtype=np.float64) * self.total
         panel = np.clip(_search(self.edges_cdf, target) - 1, 0, len(self.edges) - 2)
         low, high = self.edges[panel], self.edges[panel + 1]
@@ -260,7 +269,7 @@ class Continuous(Tabulated):
 def _continuous(
     log_p: Callable, shape: tuple[int, ...], support: Continuum, hints: np.ndarray, panels: int
 ) -> Continuous:
-    """The table of a density, taken between its own ends where it has some."""
+    """The table of a density on a continuum, taken between its own ends where it has some."""
     table = Continuous(log_p, shape, support, hints, panels)
     with np.errstate(all="ignore"):
         ends = ends_of(table._log_q, table.centre, support)
@@ -272,7 +281,10 @@ def _continuous(
 
 
 def _take(table: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """table[index] along the first axis, index broadcasting against the others."""
+    """Entries table[index] of tabulated integrals along the first axis.
+
+    index broadcasts against the other axes.
+    """
     shape = np.broadcast_shapes(table.shape[1:], np.shape(index))
     table = table.reshape((len(table),) + (1,) * (len(shape) + 1 - table.ndim) + table.shape[1:])
     table = np.broadcast_to(table, (len(table), *shape))
@@ -280,7 +292,7 @@ def _take(table: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def _search(table: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Number of entries of the increasing table (k, *S) that are < q, by bisection."""
+    """Number of entries of an increasing table (k, *S) of cdfs that are < q, by bisection."""
     shape = np.broadcast_shapes(table.shape[1:], np.shape(q))
     low = np.zeros(shape, dtype=int)
     high = np.full(shape, len(table))
@@ -299,7 +311,9 @@ def _mode(
     high: float,
     hints: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The argmax of a unimodal log_q in [low, high], S, by zooming a grid that is dense near 0.
+    """The mode of a density to be tabulated, in [low, high], S, by zooming a grid dense near 0.
+
+    log_q is taken for unimodal.
 
     hints (k, *S): further points of the first grid, for densities that vanish on all others.
     """
@@ -322,7 +336,10 @@ def _mode(
 
 
 def _width(log_q: Callable, centre: np.ndarray, reach: float) -> np.ndarray:
-    """Distance from the mode at which log_q has fallen by about 1, the smaller of the two sides."""
+    """Width of a density to be tabulated: the distance at which log_q falls by about 1.
+
+    It is that on the steeper side of the mode.
+    """
     steps = np.geomspace(1e-9, reach, 161).reshape((-1,) + (1,) * centre.ndim)
     peak = log_q(centre)
     with np.errstate(all="ignore"):
@@ -334,7 +351,9 @@ def _width(log_q: Callable, centre: np.ndarray, reach: float) -> np.ndarray:
 def constant_fit(
     likelihood: Likelihood, y: np.ndarray, kw: Keywords, start: np.ndarray | None = None
 ) -> np.ndarray:
-    """Constants (b,) near the maximum of Σ log p(y_i | c) − Σ (c_j − c⁰_j)²/200, always finite.
+    """Constants (b,) that maximise the likelihood of all rows, from which a fit may start.
+
+    They are near the maximum of Σ log p(y_i | c) − Σ (c_j − c⁰_j)²/200, and always finite.
 
     c⁰ is `start`, or the best of a few values per latent taken from the spread of y; at most 1,000
     rows are used. The weak pull towards c⁰ keeps unbounded cases (all targets equal) finite.
@@ -379,7 +398,7 @@ def constant_fit(
 
 
 def _candidates(y: np.ndarray) -> tuple[float, ...]:
-    """Values that a latent of a likelihood of unknown shape may take: locations, log-scales."""
+    """Values from which a latent of an unknown likelihood may start: locations, log-scales."""
     spread = np.log(np.std(y) or 1e-6)
     level = np.log(np.mean(np.abs(y)) or 1e-6)
     return (0.0, float(np.median(y)), float(np.mean(y)), spread, 2.0 * spread, level, -level)

@@ -1,4 +1,4 @@
-"""Gaussian noise, with a variance that varies or not, and a signal whose size varies."""
+"""Gaussian likelihoods: a variance that varies or not, and a signal whose size varies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class HetGaussian(OneForm, Family):
     """
 
     latents = ("mean", "log_variance")
-    coupled = False  # Without correlations no standard deviation is below 0.88 of the posterior's.
+    coupled = False  # Standard deviations of a mean-field q are at least 0.88 of the posterior's.
     exact_expectation = True
     scipy_name = "norm"
 
@@ -28,16 +28,19 @@ class HetGaussian(OneForm, Family):
         return f, np.exp(0.5 * np.asarray(g))
 
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
-        """The log of N(y; f, e^g)."""
+        """The Gaussian log-density, log N(y; f, e^g)."""
         return -HALF_LOG_2PI - 0.5 * g - 0.5 * (y - f) ** 2 * np.exp(-g)
 
     def dlog_density(self, y: Array, f: Array, g: Array) -> Arrays:
-        """(y − f) e^{−g} and ½ (y − f)² e^{−g} − ½."""
+        """Slopes of the Gaussian log-density: (y − f) e^{−g} and ½ (y − f)² e^{−g} − ½."""
         slope = (y - f) * np.exp(-g)
         return slope, 0.5 * (y - f) * slope - 0.5
 
     def _form(self, y: Array, q: Latents, nodes: int) -> Form:
-        """−½ log 2π − ½ m_g − ½ ((y − m_f + c)² + v_f) e^{−m_g + v_g/2}, c = cov(f, g): closed."""
+        """E[log p] of Gaussian noise whose variance varies: closed.
+
+        −½ log 2π − ½ m_g − ½ ((y − m_f + c)² + v_f) e^{−m_g + v_g/2}, c = cov(f, g).
+        """
         (m_f, m_g), (v_f, v_g) = q.means, q.variances
         with np.errstate(over="ignore"):
             precision = np.exp(0.5 * v_g - m_g)  # E[e^{−g}], which moves the mean of f by −c
@@ -48,36 +51,39 @@ class HetGaussian(OneForm, Family):
         return Form(value, (slope, half - 0.5), (-0.5 * precision, -0.5 * half), (-slope,))
 
     def conditional_mean(self, f: Array, g: Array) -> Array:
-        """The latent f."""
+        """The mean of Gaussian noise, the latent f."""
         return f + 0.0 * g
 
     def conditional_variance(self, f: Array, g: Array) -> Array:
-        """e^g."""
+        """The variance of Gaussian noise, e^g."""
         return np.exp(g) + 0.0 * f
 
     def cdf(self, y: Array, f: Array, g: Array) -> Array:
-        """Φ((y − f) e^{−g/2})."""
+        """The Gaussian cdf, Φ((y − f) e^{−g/2})."""
         return ndtr((y - f) * np.exp(-0.5 * g))
 
     def log_tails(self, y: Array, f: Array, g: Array) -> tuple[Array, Array]:
-        """log Φ(±z), z = (y − f) e^{−g/2}."""
+        """Log-tails of Gaussian noise, log Φ(±z), z = (y − f) e^{−g/2}."""
         z = (y - f) * np.exp(-0.5 * np.asarray(g))
         return log_ndtr(z), log_ndtr(-z)
 
     def quantile_slopes(self, y: Array, f: Array, g: Array) -> Arrays:
-        """y = f + e^{g/2} z moves by 1 with f, by (y − f)/2 with g."""
+        """A Gaussian quantile y = f + e^{g/2} z moves by 1 with f, by (y − f)/2 with g."""
         return np.ones(()), 0.5 * (y - f)
 
     def ppf(self, q: Array, f: Array, g: Array) -> Array:
-        """Quantiles f + e^{g/2} Φ⁻¹(q)."""
+        """Gaussian quantiles, f + e^{g/2} Φ⁻¹(q)."""
         return f + np.exp(0.5 * g) * ndtri(q)
 
     def normal_scale_mixture(self) -> float:
-        """y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a) with a = ∞: predictions integrate f exactly."""
+        """Gaussian noise is a scale mixture with a = ∞: predictions integrate f exactly.
+
+        y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a).
+        """
         return np.inf
 
     def initial_latents(self, y: Array) -> Array:
-        """Sample mean and log variance."""
+        """Start of a Gaussian fit: sample mean and log variance."""
         return np.array([np.mean(y), np.log(np.var(y) or 1.0)])
 
 
@@ -99,23 +105,28 @@ class SignalNoiseGaussian(OneForm, Family):
     latents = ("signal", "log_signal_scale", "log_variance")
     exact_expectation = True
     scipy_name = "norm"
-    coupled = True  # Without correlations they are 0.4 and 0.3 of the posterior's, some 0.12.
+    coupled = True  # The sds of a mean-field q are 0.4 and 0.3 of the posterior's, some 0.12.
 
     def _arguments(self, f: Array, s: Array, g: Array) -> Arrays:
         return np.exp(s) * f, np.exp(0.5 * np.asarray(g))
 
     def log_density(self, y: Array, f: Array, s: Array, g: Array) -> Array:
-        """The log of N(y; e^s f, e^g)."""
+        """The Gaussian log-density of a signal whose size varies, log N(y; e^s f, e^g)."""
         return -HALF_LOG_2PI - 0.5 * g - 0.5 * (y - np.exp(s) * f) ** 2 * np.exp(-g)
 
     def dlog_density(self, y: Array, f: Array, s: Array, g: Array) -> Arrays:
-        """r e^s, r e^s f and ½ (y − e^s f) r − ½, with r = (y − e^s f) e^{−g}."""
+        """Slopes of `SignalNoiseGaussian`: r e^s, r e^s f and ½ (y − e^s f) r − ½.
+
+        r = (y − e^s f) e^{−g}.
+        """
         scale = np.exp(s)
         slope, dg = HetGaussian.dlog_density(self, y, scale * f, g)
         return slope * scale, slope * scale * f, dg
 
     def _form(self, y: Array, q: Latents, nodes: int) -> Form:
-        """−½ log 2π − ½ m_g − ½ E[(y − e^s f)² e^{−g}]: closed.
+        """E[log p] of `SignalNoiseGaussian`: closed.
+
+        −½ log 2π − ½ m_g − ½ E[(y − e^s f)² e^{−g}].
 
         E[e^{−g} h(f, s)] = e^{−m_g + v_g/2} E[h] with means moved by −cov(f, g) and −cov(s, g); the
         factors e^s and e^{2s} then move the mean of f by c and 2c, c = cov(f, s).
@@ -138,19 +149,28 @@ class SignalNoiseGaussian(OneForm, Family):
         return Form(value, (slope, pull, half - 0.5), dvariances, (slope - lean, -slope, -pull))
 
     def log_tails(self, y: Array, f: Array, s: Array, g: Array) -> tuple[Array, Array]:
-        """log Φ(±z), z = (y − e^s f) e^{−g/2}."""
+        """Log-tails of `SignalNoiseGaussian`, log Φ(±z), z = (y − e^s f) e^{−g/2}."""
         return HetGaussian.log_tails(self, y, np.exp(s) * f, g)
 
     def quantile_slopes(self, y: Array, f: Array, s: Array, g: Array) -> Arrays:
-        """y = e^s f + e^{g/2} z moves by e^s with f, by e^s f with s, by (y − e^s f)/2 with g."""
+        """How a quantile y = e^s f + e^{g/2} z of a Gaussian signal moves with each latent.
+
+        By e^s with f, by e^s f with s, by (y − e^s f)/2 with g.
+        """
         scale = np.exp(s)
         return scale, scale * f, 0.5 * (y - scale * f)
 
     def normal_in_first(self, s: Array, g: Array) -> Arrays:
-        """y | f ~ N(a f, s²) with a = e^s, s² = e^g: predictions integrate f exactly."""
+        """y is Gaussian in the signal f, so that predictions integrate f exactly.
+
+        y | f ~ N(a f, s²) with a = e^s, s² = e^g.
+        """
         return np.exp(s), np.exp(g)
 
     def initial_latents(self, y: Array) -> Array:
-        """A start where y may be signal or noise; at a signal of 0 its scale has no gradient."""
+        """Start of `SignalNoiseGaussian` where y may be signal or noise.
+
+        At a signal of 0 its scale has no gradient.
+        """
         mean, sd = float(np.mean(y)), float(np.std(y)) or 1.0
         return np.array([np.copysign(max(abs(mean / sd), 1.0), mean), np.log(sd), 2.0 * np.log(sd)])

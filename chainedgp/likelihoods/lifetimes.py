@@ -1,4 +1,4 @@
-"""Event times e^f times a power of a standard time: log-logistic, Weibull and log-normal."""
+"""Likelihoods of event times whose log is f + Z/k: log-logistic, Weibull and log-normal."""
 
 from __future__ import annotations
 
@@ -20,23 +20,26 @@ from .observation import EXACT, INTERVAL, LEFT, RIGHT, TINY
 from .survival import Survival
 from .wrappers.constant import ConstantLatent
 
-NARROWEST = 1e-9  # The probability of a narrower interval of z is density × width, to rounding.
+NARROWEST = 1e-9  # A narrower interval of z has the probability density × width, to rounding.
 CAP = 12.0  # The log-hazard of a standard Weibull time goes no higher; see `WeibullSurvival`.
 
 
 class _LogScale(Survival):
-    """log T = f + Z/k, Z a standard variable, k = e^{±g}. A subclass gives Z and the sign."""
+    """Event times T with log T = f + Z/k, Z a standard variable, k = e^{±g}.
+
+    A subclass gives Z and the sign.
+    """
 
     infinite_mean = True  # E[T] diverges under a Gaussian g, whatever its variance
     scipy_name: ClassVar[str]
     _sign = 1.0
 
     _standard: Callable[[Array], tuple[Array, Array, Array]]
-    """Of Z: the log-hazard, d log p(z)/dz, log P(Z > z); log p = first + third."""
+    """Of Z at z: the log-hazard, d log p(z)/dz and log P(Z > z); log p(z) is first plus third."""
     _log_below: Callable[[Array], Array]
-    """Of Z: log P(Z ≤ z)."""
+    """The logarithm of the cdf of Z, log P(Z ≤ z)."""
     _quantile: Callable[[Array], Array]
-    """Of Z."""
+    """The quantile function of Z."""
 
     def _k(self, g: Array) -> Array:
         return np.exp(np.clip(self._sign * np.asarray(g), -700.0, 700.0))
@@ -46,7 +49,7 @@ class _LogScale(Survival):
         return self._k(g) * (log_t - f)
 
     def distribution(self, f: Array, g: Array, **metadata: Value) -> Distribution:
-        """The distribution of T in scipy.stats, which all have shape e^g and scale e^f."""
+        """The distribution of an event time in scipy.stats: all have shape e^g and scale e^f."""
         from scipy import stats  # slow to import
 
         return getattr(stats, self.scipy_name)(np.exp(g), 0.0, np.exp(f))
@@ -55,7 +58,10 @@ class _LogScale(Survival):
     sample = Survival._quantiles_at_random
 
     def log_hazard(self, t: Array, f: Array, g: Array) -> Array:
-        """The log-hazard, log k − log t + log p(z) − log S(z), z = k (log t − f)."""
+        """The log-hazard of an event time, log k − log t + log p(z) − log S(z).
+
+        z = k (log t − f).
+        """
         with np.errstate(over="ignore"):
             return self._sign * g - np.log(t) + self._standard(self._z(t, f, g))[0]
 
@@ -64,17 +70,20 @@ class _LogScale(Survival):
             return self._sign * g - np.log(t) + np.add(*self._standard(self._z(t, f, g))[::2])
 
     def log_survival(self, t: Array, f: Array, g: Array, **metadata: Value) -> Array:
-        """The log-survival, log P(Z > z)."""
+        """The log-survival of an event time, log P(Z > z)."""
         with np.errstate(over="ignore"):
             return self._standard(self._z(t, f, g))[2]
 
     def log_cdf(self, t: Array, f: Array, g: Array, **metadata: Value) -> Array:
-        """The log-cdf, log P(Z ≤ z)."""
+        """The log-cdf of an event time, log P(Z ≤ z)."""
         with np.errstate(over="ignore"):
             return self._log_below(self._z(t, f, g))
 
     def _log_between(self, low: Array, high: Array, *latents: Array, **kw: Value) -> Array:
-        """The log of a difference of S, or of the cdf where log S is too close to 0."""
+        """The log-probability that an event time lies in an interval.
+
+        It is the log of a difference of S, or of the cdf where log S is too close to 0.
+        """
         end = self.log_survival(high, *latents)
         value = special.log_diff_exp(self.log_survival(low, *latents), end)
         lost = end > -1e-290
@@ -92,22 +101,26 @@ class _LogScale(Survival):
         return np.where(narrow, here, value)
 
     def _width(self, low: Array, high: Array, g: Array) -> Array:
-        """The width of an interval of times, on the scale of z."""
+        """The width of an interval of event times, on the scale of the standard variable z."""
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             return self._k(g) * np.log1p(np.subtract(high, low) / low)
 
     def cdf(self, y: Array, f: Array, g: Array, **metadata: Value) -> Array:
-        """P(T ≤ y)."""
+        """The cdf of an event time, P(T ≤ y)."""
         return np.exp(self.log_cdf(y, f, g))
 
     def ppf(self, q: Array, f: Array, g: Array, **metadata: Value) -> Array:
-        """Quantiles, exp(f + Z(q)/k)."""
+        """Quantiles of an event time, exp(f + Z(q)/k)."""
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             z = self._quantile(np.asarray(q, dtype=float))
             return np.exp(f + np.where(z == 0.0, 0.0, z / self._k(g)))
 
     def dlog_density(self, y: Array, f: Array, g: Array, **metadata: Value) -> Arrays:
-        """∂ log p / ∂f = −k Σ u, ∂ log p / ∂g = ± (Σ u z + [exact]), u = ∂ log p / ∂z of each z."""
+        """Slopes of the log-density of event times, censored or truncated ones included.
+
+        ∂ log p / ∂f = −k Σ u, ∂ log p / ∂g = ± (Σ u z + [exact]), u = ∂ log p / ∂z of each
+        z.
+        """
         code, entry = observation.codes(metadata.get("censored")), metadata.get("entry")
         with np.errstate(over="ignore", invalid="ignore"):
             z = self._z(y, f, g)
@@ -143,7 +156,9 @@ class _LogScale(Survival):
         nodes: int,
         metadata: Keywords,
     ) -> tuple[Array, Form]:
-        """Widths of intervals, and E[log p] from a cumulative hazard of z, exact in f, for k = e^g.
+        """Widths of intervals, and E[log p] of event times from a cumulative hazard of z.
+
+        E[log p] is exact in f; k = e^g.
 
         See `observation.hazard_terms` and `reduced.expected_hazard_sum`.
         """
@@ -156,7 +171,10 @@ class _LogScale(Survival):
         return width, Form(total[0], total[1:4:2], total[2:5:2], total[5:])
 
     def node_score(self, y: Array, means: Array, variances: Array, **metadata: Value) -> Array:
-        """The variance of z, more where e^z is large."""
+        """The spread that decides on nodes of an event time: the variance of z.
+
+        It counts more where e^z is large.
+        """
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         z = np.clip(self._z(y, m_f, m_g), -1e3, 1e3)
         with np.errstate(over="ignore"):
@@ -180,7 +198,7 @@ class LogLogisticSurvival(OneForm, _LogScale):
     """
 
     latents = ("log_median", "log_shape")
-    coupled = False  # Without correlations no standard deviation is below 0.92 of the posterior's.
+    coupled = False  # Standard deviations of a mean-field q are at least 0.92 of the posterior's.
     quadrature_latent = "log_shape"
     scipy_name = "fisk"
     node_limits = (0.075, 0.2, 0.42, 0.88, 1.55, 2.5, 3.5)
@@ -196,7 +214,7 @@ class LogLogisticSurvival(OneForm, _LogScale):
         return logit(q)
 
     def _form(self, y: Array, q: Latents, nodes: int, **metadata: Value) -> Form:
-        """E[log p], exact in f given g, `nodes` Gauss–Hermite nodes in g."""
+        """E[log p] of a log-logistic time, exact in f given g, `nodes` in g."""
         width, form = self._by_hazard(reduced.logistic_hazard, y, q, nodes, metadata)
         wide = np.flatnonzero(np.isfinite(width))
         if wide.size:  # an empty interval has probability 0, not NaN
@@ -210,21 +228,30 @@ class LogLogisticSurvival(OneForm, _LogScale):
         return form
 
     def conditional_mean(self, f: Array, g: Array, **metadata: Value) -> Array:
-        """e^f b/sin b, b = π e^{−g}; infinite for a shape of 1 or less."""
+        """The mean of a log-logistic time, e^f b/sin b, b = π e^{−g}.
+
+        It is infinite for a shape of 1 or less.
+        """
         return np.exp(f) * special.log_logistic_moments(g)[0]
 
     def conditional_variance(self, f: Array, g: Array, **metadata: Value) -> Array:
-        """e^{2f} b (tan b − b)/sin² b, b = π e^{−g}; infinite for a shape of 2 or less."""
+        """The variance of a log-logistic time, e^{2f} b (tan b − b)/sin² b, b = π e^{−g}.
+
+        It is infinite for a shape of 2 or less.
+        """
         return np.exp(2.0 * np.asarray(f)) * special.log_logistic_moments(g)[1]
 
     def node_score(self, y: Array, means: Array, variances: Array, **metadata: Value) -> Array:
-        """v_g: f is integrated exactly."""
+        """The spread of a log-logistic log-shape, v_g, decides on nodes: f has none."""
         return variances[:, 1]
 
     def joint_node_score(
         self, y: Array, means: Array, covariances: Array, **metadata: Value
     ) -> Array:
-        """v_g, larger the more f moves with g, in widths π e^{−g} of a softplus."""
+        """The spread of a log-logistic log-shape, larger the more f moves with g.
+
+        f counts in widths π e^{−g} of a softplus.
+        """
         sd = np.sqrt(covariances[:, 1, 1])
         log_width2 = 2.0 * (np.log(np.pi) - means[:, 1] - 2.0 * sd)
         return (sd + 1.5 * reduced.lean(covariances, log_width2)) ** 2
@@ -255,7 +282,7 @@ class WeibullSurvival(OneForm, _LogScale):
 
     latents = ("log_scale", "log_shape")
     scipy_name = "weibull_min"
-    coupled = False  # Without correlations no standard deviation is below 0.90 of the posterior's.
+    coupled = False  # Standard deviations of a mean-field q are at least 0.90 of the posterior's.
     node_limits = (0.0, 0.2)
 
     def _standard(self, z: Array) -> tuple[Array, Array, Array]:
@@ -269,7 +296,7 @@ class WeibullSurvival(OneForm, _LogScale):
     def _averages(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **metadata: Value
     ) -> Averages:
-        """E[log p], exact in f where it can be."""
+        """E[log p] of a Weibull time, exact in f for all rows but those of an interval."""
         in_interval, parts = self._in_interval(y, metadata), []
         if not in_interval.any():
             return super()._averages(y, means, variances, nodes=nodes, **metadata)
@@ -281,12 +308,12 @@ class WeibullSurvival(OneForm, _LogScale):
         return merged(parts)
 
     def _form(self, y: Array, q: Latents, nodes: int, **metadata: Value) -> Form:
-        """E[log p] of exact and right-censored rows, exact in f given g, `nodes` nodes in g."""
+        """E[log p] of exact and right-censored Weibull times: exact in f, `nodes` in g."""
         hazard = partial(reduced.gumbel_hazard, cap=CAP)
         return self._by_hazard(hazard, y, q, nodes, metadata)[1]
 
     def _in_interval(self, y: Array, metadata: Keywords) -> Array:
-        """Rows (n,) left-censored, or known to an interval that ends."""
+        """Rows (n,) of event times left-censored, or known to an interval that ends."""
         code = observation.codes(metadata.get("censored")) + np.zeros(len(y))
         interval = code == INTERVAL
         if interval.any():
@@ -294,7 +321,10 @@ class WeibullSurvival(OneForm, _LogScale):
         return (code == LEFT) | interval
 
     def node_score(self, y: Array, means: Array, variances: Array, **metadata: Value) -> Array:
-        """The score of z; where f is integrated exactly, that of log E_f[e^z] in g alone."""
+        """The spread that decides on nodes of a Weibull time.
+
+        It is that of z; where f is integrated exactly, that of log E_f[e^z] in g alone.
+        """
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         z = np.clip(self._z(y, m_f, m_g), -1e3, 1e3)
         spread = np.minimum(v_f * self._k(m_g) ** 2, 1e3)
@@ -306,7 +336,10 @@ class WeibullSurvival(OneForm, _LogScale):
     def joint_node_score(
         self, y: Array, means: Array, covariances: Array, **metadata: Value
     ) -> Array:
-        """The larger of that of wider variances and that of z where f moves with g."""
+        """The spread for nodes of a Weibull time under correlated f and g.
+
+        It is the larger of that of wider variances and that of z where f moves with g.
+        """
         wide = quadrature.widened(covariances)
         v_f, v_g = np.einsum("njj->jn", covariances)
         c = covariances[:, 0, 1]
@@ -328,7 +361,7 @@ class LogNormalSurvival(_LogScale):
     latents = ("log_median", "log_sigma")
     scipy_name = "lognorm"
     node_limits = (0.0, 0.2)
-    coupled = False  # Without correlations no standard deviation is below 0.85 of the posterior's.
+    coupled = False  # Standard deviations of a mean-field q are at least 0.85 of the posterior's.
     _sign = -1.0
 
     def _standard(self, z: Array) -> tuple[Array, Array, Array]:

@@ -1,4 +1,4 @@
-"""Supports whose ends move with the latents, found from the density alone.
+"""Densities whose support has ends that move with the latents, found from the density alone.
 
 A density that drops to 0 at a number of its own (a uniform one, a generalised extreme value) is not
 smooth on the declared support. Between its ends it is: integrals are taken there, over v with
@@ -17,15 +17,18 @@ from ..linalg import Array, Booleans
 from .support import Continuum
 
 NEGLIGIBLE = 600.0
-"""A log-density this far below its maximum may end anywhere: exp rounds it to 0."""
+"""Where a density has fallen this far below its maximum, in logarithms, an end of it does not
+matter: exp rounds what is left to 0."""
 FARTHEST = 700.0
-"""Coordinates v of y between its ends go no farther: e^700 is still a number."""
+"""Coordinates v of a target y between its ends go no farther: e^700 is still a floating number."""
 
 
 def ends_of(
     log_q: Callable[[Array], Array], centre: Array, support: Continuum
 ) -> tuple[Array, Array] | None:
-    """Ends in u between which log_q is finite around the centre (S), infinite where there is none.
+    """Ends of a density in u, between which log_q is finite around the centre (S).
+
+    They are infinite where there is none.
 
     None where no element has an end of its own. log_q: the log-density of u.
     """
@@ -39,7 +42,7 @@ def ends_of(
 def _end(
     log_q: Callable[[Array], Array], centre: Array, steps: Array, peak: Array, support: Continuum
 ) -> Array:
-    """The end on one side, S; infinite where log_q has none, or ends where it is negligible."""
+    """The end of a density on one side, S; infinite where log_q has none or is negligible."""
     points = np.concatenate([centre[None], centre + steps])
     gone = np.isneginf(np.broadcast_to(log_q(points), points.shape))
     first = np.argmax(gone, axis=0)
@@ -56,7 +59,7 @@ def _end(
 
 
 class MovingEnds(Continuum):
-    """The part of a continuum between ends in its u, arrays S, infinite where there is none."""
+    """The part of a continuum between a density's own ends in u, arrays S, infinite for none."""
 
     def __init__(self, whole: Continuum, first: Array, last: Array) -> None:
         both = np.isfinite(first) & np.isfinite(last)
@@ -78,7 +81,7 @@ class MovingEnds(Continuum):
     tolerance = 1e-4  # y close to an end is rounded to it, where p may be infinite: digits are lost
 
     def to_u(self, v: Array) -> Array:
-        """u of the whole continuum."""
+        """The u of the whole continuum at a coordinate v between a density's own ends."""
         w = np.clip(v, -FARTHEST, FARTHEST)
         with np.errstate(all="ignore"):
             between = self.first + (self.last - self.first) * expit(w)
@@ -87,7 +90,7 @@ class MovingEnds(Continuum):
             return np.clip(u, np.nextafter(self.first, np.inf), np.nextafter(self.last, -np.inf))
 
     def from_u(self, u: Array) -> Array:
-        """v, infinite at the ends and beyond."""
+        """The coordinate v between a density's own ends, infinite at the ends and beyond."""
         with np.errstate(all="ignore"):
             above, below = np.maximum(u - self.first, 0.0), np.maximum(self.last - u, 0.0)
             between = logit(np.clip(above / (self.last - self.first), 0.0, 1.0))
@@ -99,15 +102,15 @@ class MovingEnds(Continuum):
         return np.where(_none(self.first, self.last), plain, ended)
 
     def to_y(self, u: Array) -> Array:
-        """y of v."""
+        """The target y at a coordinate v between a density's own ends."""
         return _y_of(self.whole, self.to_u(u))
 
     def from_y(self, y: Array) -> Array:
-        """v of y."""
+        """The coordinate v of a target y between a density's own ends."""
         return self.from_u(self.whole.from_y(y))
 
     def log_density_of_u(self, log_p: Callable[[Array], Array], u: Array) -> Array:
-        """The log-density of v."""
+        """The log-density of the coordinate v between a density's own ends."""
         inner = self.whole.log_density_of_u(log_p, self.to_u(u))
         inner = np.where(np.isposinf(inner), -np.inf, inner)  # y was rounded to an end
         size = np.abs(u)
@@ -118,7 +121,7 @@ class MovingEnds(Continuum):
         return np.where(near, value, -np.inf)
 
     def in_tail(self, u: Array) -> Booleans:
-        """Where u of the whole continuum is in its tail, or where v is far from an end."""
+        """Where u of the whole continuum is in its tail, or v is far from a density's only end."""
         far = self._choose(np.zeros_like(u), u, -u, np.zeros_like(u)) > 600.0
         return far | self.whole.in_tail(self.to_u(u))
 

@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..linalg import Array, Booleans
 
 EXACT, RIGHT, LEFT, INTERVAL = 0, 1, -1, 2
-"""Codes of the metadata `censored`: how much of an event time a row tells."""
+"""Codes of the metadata `censored`: the time is y, later, earlier, or between y and y_upper."""
 OBSERVATION = ("censored", "y_upper", "entry")
 """Metadata that say how y was observed; they do not change the distribution of y itself."""
 
@@ -20,7 +20,10 @@ TINY = np.finfo(float).tiny  # Times of 0 are taken for this one, whose logarith
 
 
 def codes(censored: Value | None) -> Array:
-    """The codes as an array, 0 for None; InputError for a code that does not exist."""
+    """The codes of how event times were censored, as an array; 0 where none are given.
+
+    Raises InputError for a code that does not exist.
+    """
     code = np.zeros(()) if censored is None else np.asarray(censored)
     known = (code == EXACT) | (code == RIGHT) | (code == LEFT) | (code == INTERVAL)
     if not np.all(known):
@@ -32,19 +35,19 @@ def codes(censored: Value | None) -> Array:
 
 
 def upper_ends(y_upper: Value | None) -> Value:
-    """The ends of intervals, which must be given."""
+    """The ends of the intervals to which event times are censored; they must be given."""
     if y_upper is None:
         raise InputError("Rows with censored = 2 need Y_metadata['y_upper'], the interval's end.")
     return y_upper
 
 
 def of_event(kw: Mapping[str, Value]) -> Keywords:
-    """Keywords of the distribution of y itself, without those of `OBSERVATION`."""
+    """Keywords of the distribution of an event time itself, without those of `OBSERVATION`."""
     return {key: value for key, value in kw.items() if key not in OBSERVATION}
 
 
 class Event(NamedTuple):
-    """What rows say of T: that it is one number, low = high, or lies in (low, high].
+    """What rows say of an event time T: that it is one number, low = high, or in (low, high].
 
     y, kw: what `log_density` takes for the probability of the event, without an `entry`.
     """
@@ -56,16 +59,16 @@ class Event(NamedTuple):
 
     @property
     def exact(self) -> Booleans:
-        """Rows of which T itself is known."""
+        """Rows of which the event time T itself is known."""
         return self.low == self.high
 
     @property
     def certain(self) -> Booleans:
-        """Rows that say nothing of T."""
+        """Rows that say nothing of the event time T."""
         return np.isneginf(self.low) & np.isposinf(self.high)
 
     def holds(self, values: tuple[float, ...]) -> Booleans:
-        """Whether the event holds each of the k values, (k, *shape of y)."""
+        """Whether what is known of T allows each of k values, (k, *shape of y)."""
         at = np.reshape(values, (-1,) + (1,) * np.ndim(self.low))
         return np.where(self.exact, at == self.low, (self.low < at) & (at <= self.high))
 
@@ -88,7 +91,7 @@ def seen(y: Array, kw: Mapping[str, Value]) -> Event:
 
 
 def entered(y: Array, kw: Mapping[str, Value]) -> Event | None:
-    """What was known before rows were seen, T > entry; None without an entry above 0."""
+    """What was known of T before rows were seen, T > entry; None without an entry above 0."""
     entry = kw.get("entry")
     if entry is None or not np.any(np.greater(entry, 0.0)):
         return None
@@ -105,7 +108,7 @@ def hazard_terms(
     y_upper: Value | None = None,
     entry: Value | None = None,
 ) -> tuple[Array, list[tuple[Array, Array, Array]], Array]:
-    """Rows as sums of H(a) and log H′(a), H the cumulative hazard of a = e^g (log t − f).
+    """Censored rows as sums of H(a), log H′(a); H is the cumulative hazard of a = e^g (log t − f).
 
     Returns 1 for exact rows, else 0; terms (above, below, log t), the coefficients of H(a) and
     −log H′(a); log(upper/lower) of rows whose probability is that of an interval, else inf. All of

@@ -1,4 +1,4 @@
-"""Noise whose shape is learnt: location and scale, and a skewness and tails that may vary too."""
+"""Likelihoods whose shape is learnt: location, scale, and a skewness and tails that may vary."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .contract import Array, Arrays, Averages, Likelihood
 Function = TypeVar("Function", bound=Callable[..., None])
 
 LATENT = "latent"
-"""A shape given by this word is a latent function; given by a number it is a learnt constant."""
-MOST_SKEW = 150.0  # Beyond this one tail has no length at all to rounding.
+"""A shape given as this word is a latent function; given as a number it is a learnt constant."""
+MOST_SKEW = 150.0  # With a larger skewness |κ| one tail has no length at all, to rounding.
 FARTHEST = 230.0  # Where |asinh z| is larger, p underflows however it is written.
 LARGEST = 1e150  # A larger standardised residual is taken for this one: squares stay finite.
 
@@ -39,20 +39,20 @@ class Constant(NamedTuple):
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is one real number, of Python or numpy; True and False are none."""
+    """Whether a start of a shape is one real number of Python or numpy, not True or False."""
     if not isinstance(value, int | float | np.generic | np.ndarray):
         return False
     return np.ndim(value) == 0 and np.asarray(value).dtype.kind in "iuf"
 
 
 def _by_keyword(owner: str, shapes: Iterable[str]) -> str:
-    """What to write in the place of shapes that were given by their position."""
+    """What a user should write in the place of shapes that were given by their position."""
     words = ", ".join(f"{key}=…" for key in shapes)
     return f"{owner} takes its shapes by keyword, {owner}({words}); the first argument is its name."
 
 
 def checks_shapes(init: Function) -> Function:
-    """Decorate a constructor of a name and shapes: each shape must be given by its own name."""
+    """Decorate a constructor of a likelihood: each of its shapes must be given by name."""
     given = inspect.signature(init).parameters.values()
     shapes = [p.name for p in given if p.kind is p.KEYWORD_ONLY]
     named = checks_names(init)
@@ -67,7 +67,9 @@ def checks_shapes(init: Function) -> Function:
 
 
 class _Shaped(Likelihood):
-    """A likelihood of several quantities; each of the last ones is a constant or a latent.
+    """A likelihood of several quantities; each of its shapes is a constant or a latent.
+
+    The shapes are the last quantities.
 
     A subclass gives `quantities`, the names of all latents that there may be, and `constants`, how
     each of the last is written as a constant. Its `_log_density` and `_slopes` take all quantities
@@ -93,13 +95,13 @@ class _Shaped(Likelihood):
         self._fixed = {latent: self.quantities.index(latent) for latent in fixed}
         self.latents = tuple(latent for latent in self.quantities if latent not in fixed)
         own = type(self).default_priors.items()
-        if len(self.latents) > 2:  # The nodes of rows are found by trying, of few.
+        if len(self.latents) > 2:  # How many nodes rows need is then found by trying.
             self.node_limits = ()
         self.default_priors = {key: prior for key, prior in own if shapes[key] != LATENT}
         super().__init__(name)
 
     def constructor_arguments(self) -> dict[str, float | str]:
-        """The arguments that build it again."""
+        """The arguments that build a likelihood with shapes again."""
         return dict(self._shapes)
 
     def _given(self) -> tuple[str, ...]:
@@ -111,7 +113,7 @@ class _Shaped(Likelihood):
         return starts, {c.name: c.domain for c in own}
 
     def _all(self, latents: Arrays, kw: Keywords) -> list[Array]:
-        """All quantities: the latents, and constants in their places, on the scale of latents."""
+        """All quantities of a likelihood: the latents, with constants in place, on their scale."""
         found: list[Array] = list(latents)
         for latent, place in self._fixed.items():
             constant = self.constants[latent]
@@ -126,17 +128,20 @@ class _Shaped(Likelihood):
         raise NotImplementedError
 
     def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
-        """As in the class docstring."""
+        """The log-density of a likelihood with shapes, as in the class docstring."""
         with np.errstate(all="ignore"):
             return self._log_density(y, *self._all(latents, kw))
 
     def dlog_density(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """∂ log p / ∂f_j of each latent."""
+        """Slopes in the latents of a likelihood with shapes, ∂ log p / ∂f_j of each."""
         with np.errstate(all="ignore"):
             return self._of_latents(self._slopes(y, *self._all(latents, kw)))
 
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """∂ log p / ∂θ of each constant; that of a positive one is the latent's divided by it."""
+        """Slopes ∂ log p / ∂θ in the shapes that are constants.
+
+        That of a positive one is the slope in its latent divided by it.
+        """
         with np.errstate(all="ignore"):
             return self._of_constants(self._slopes(y, *self._all(latents, kw)), kw)
 
@@ -154,7 +159,7 @@ class _Shaped(Likelihood):
     def _quadrature(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
     ) -> Averages:
-        """As in `Expected`, with the slopes in latents and constants computed together."""
+        """E[log p] by quadrature, with slopes in latents and constant shapes computed together."""
         return self._integral(y, means, variances, nodes, kw, (self._log_density, self._slopes))
 
     def _integral(
@@ -166,7 +171,7 @@ class _Shaped(Likelihood):
         kw: Keywords,
         functions: tuple[Callable[..., Array], Callable[..., Arrays]],
     ) -> Averages:
-        """E of a function of all quantities, which comes with its slopes, by quadrature."""
+        """The expectation by quadrature of a function of all quantities, with its slopes."""
         value, slopes = functions
 
         def log_p(rows: slice, *latents: Array) -> Array:
@@ -182,7 +187,7 @@ class _Shaped(Likelihood):
         return quadrature.expectation(log_p, dlog_p, means, variances, rule, len(self._fixed))
 
     def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
-        """All quantities, without logarithms."""
+        """Location, scale and shapes, constants included, without logarithms."""
         shape = np.broadcast_shapes(*(np.shape(f) for f in latents))
         named = {}
         for key, value in zip(self.quantities, self._all(latents, kw), strict=True):
@@ -216,7 +221,7 @@ class SHASH(_Shaped):
         "skewness": Constant("skewness", "real", 0.0),
         "log_tail": Constant("tail", "positive", 1.0),
     }
-    coupled = True  # Without correlations some standard deviations are 0.8 of the posterior's.
+    coupled = True  # Some standard deviations of a mean-field q are 0.8 of the posterior's.
     node_limits = (0.016, 0.045, 0.09, 0.165)
     default_priors = {"skewness": Normal(0.0, 1.0), "tail": LogNormal(0.0, 0.5)}
 
@@ -237,7 +242,10 @@ class SHASH(_Shaped):
         return 0.5 * (np.log1p(z2) - z2) - np.log(D) - quantities[1] - HALF_LOG_2PI
 
     def _slopes(self, y: Array, *quantities: Array) -> Arrays:
-        """With r = τ (y − f) e^{−g}, D = cosh u + s sinh u and A = −z³/cosh(δu) = ∂ log p/∂(δu).
+        """Slopes of the sinh-arcsinh log-density in location, log-scale, skewness and log-tail.
+
+        With r = τ (y − f) e^{−g}, D = cosh u + s sinh u and A = −z³/cosh(δu) = ∂ log
+        p/∂(δu),
 
         ∂u/∂r = 1/D and ∂u/∂s = −(cosh u − 1)/D, so that L_r = A δ/D − (r + s)/D².
         """
@@ -253,7 +261,9 @@ class SHASH(_Shaped):
         return df, -1.0 - share * slope, dk, share * slope - A * a
 
     def node_score(self, y: Array, means: Array, variances: Array, **kw: Value) -> Array:
-        """The larger of v_g and v_f in squares of the width e^g, wider for a shape far from 0.
+        """The spread for nodes of sinh-arcsinh noise: the larger of v_g and v_f in widths e^g.
+
+        v_f counts in squares of the width, and both more for a shape far from 0.
 
         Where y is far from the median the errors grow as z².
         """
@@ -265,11 +275,11 @@ class SHASH(_Shaped):
         return spread * (1.0 + 0.05 * z * z) ** 0.25
 
     def cdf(self, y: Array, *latents: Array, **kw: Value) -> Array:
-        """Φ(z)."""
+        """The sinh-arcsinh cdf, Φ(z)."""
         return ndtr(self._z(y, latents, kw))
 
     def log_tails(self, y: Array, *latents: Array, **kw: Value) -> tuple[Array, Array]:
-        """log Φ(z) and log Φ(−z)."""
+        """Log-tails of sinh-arcsinh noise, log Φ(z) and log Φ(−z)."""
         z = self._z(y, latents, kw)
         return log_ndtr(z), log_ndtr(-z)
 
@@ -279,7 +289,10 @@ class SHASH(_Shaped):
             return np.sinh(_standard(y, *quantities)[1])
 
     def ppf(self, q: Array, *latents: Array, **kw: Value) -> Array:
-        """Quantiles, f + e^g δ (sinh u + s (cosh u − 1)) at u = asinh(z)/δ of a normal z."""
+        """Sinh-arcsinh quantiles, f + e^g δ (sinh u + s (cosh u − 1)).
+
+        u = asinh(z)/δ of a normal z.
+        """
         f, g, k, h = self._all(latents, kw)
         k, h = np.clip(k, -MOST_SKEW, MOST_SKEW), np.clip(h, -20.0, 20.0)
         with np.errstate(over="ignore"):
@@ -288,7 +301,10 @@ class SHASH(_Shaped):
             return f + scaled(g - h, up - down)
 
     def quantile_slopes(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """y moves by 1 with f, y − f with g, e^g δ (1−s²)(cosh u − 1) with κ, and with h by u."""
+        """How a sinh-arcsinh quantile y moves with each latent.
+
+        By 1 with f, y − f with g, e^g δ (1−s²)(cosh u − 1) with κ, and with h by u.
+        """
         quantities = self._all(latents, kw)
         f, g = quantities[:2]
         with np.errstate(all="ignore"):
@@ -305,7 +321,7 @@ class SHASH(_Shaped):
         return self._of_latents(finite)
 
     def conditional_mean(self, *latents: Array, **kw: Value) -> Array:
-        """f + e^g δ s (P(τ) − 1), where P(τ) = E[cosh u]."""
+        """The sinh-arcsinh mean, f + e^g δ s (P(τ) − 1), where P(τ) = E[cosh u]."""
         f, g, k, h = self._all(latents, kw)
         with np.errstate(over="ignore", invalid="ignore"):
             s = np.tanh(k)  # Without skewness the mean is f, also where E[cosh u] is infinite.
@@ -314,7 +330,10 @@ class SHASH(_Shaped):
             return f + np.where(whole, gap, np.exp(g - h) * gap)
 
     def conditional_variance(self, *latents: Array, **kw: Value) -> Array:
-        """e^{2g} δ² ((P(2τ) − 1)/2 + s² ((P(2τ) + 1)/2 − P(τ)²))."""
+        """The sinh-arcsinh variance.
+
+        e^{2g} δ² ((P(2τ) − 1)/2 + s² ((P(2τ) + 1)/2 − P(τ)²)), P(τ) = E[cosh u].
+        """
         f, g, k, h = self._all(latents, kw)
         with np.errstate(over="ignore", invalid="ignore"):
             one, two, s2 = _expected_cosh(h), _expected_cosh(h + np.log(2.0)), np.tanh(k) ** 2
@@ -323,7 +342,7 @@ class SHASH(_Shaped):
             return np.where(np.isinf(size), size, np.exp(2.0 * (g - h)) * size) + 0.0 * f
 
     def initial_latents(self, y: Array, **kw: Value) -> Array:
-        """The median, the scale of the quartiles, and where they are latents κ = 0 and τ = 1."""
+        """Start of a sinh-arcsinh fit: median, scale by quartiles, κ = 0 and τ = 1."""
         start = {"skewness": 0.0, "log_tail": 0.0}
         here = np.array([0.0, 0.0, *(start[n] for n in self.latents[2:])])
         tau = float(np.exp(self._all(tuple(here), kw)[3]))
@@ -334,7 +353,9 @@ class SHASH(_Shaped):
 
 
 def _standard(y: Array, f: Array, g: Array, k: Array, h: Array) -> Arrays:
-    """r = τ (y − f) e^{−g}, δu, u, D = cosh u + s sinh u, r + s, 1 − s² and δ of a `SHASH`.
+    """The parts of a sinh-arcsinh log-density: r, δu, u, D, r + s, 1 − s² and δ.
+
+    r = τ (y − f) e^{−g} and D = cosh u + s sinh u.
 
     u solves sinh u + s (cosh u − 1) = r: it is asinh((r + s) cosh κ) − κ, and D² is
     (r + s)² + 1 − s².
@@ -348,7 +369,10 @@ def _standard(y: Array, f: Array, g: Array, k: Array, h: Array) -> Arrays:
 
 
 def _expected_cosh(h: Array) -> Array:
-    """E cosh(τ asinh Z), Z ~ N(0, 1), τ = e^h: e^{1/4} (K_{(τ+1)/2}(¼) + K_{(τ−1)/2}(¼))/√(8π)."""
+    """E cosh(τ asinh Z), of sinh-arcsinh moments, for Z ~ N(0, 1) and τ = e^h.
+
+    It is e^{1/4} (K_{(τ+1)/2}(¼) + K_{(τ−1)/2}(¼))/√(8π).
+    """
     tau = np.exp(np.minimum(h, 20.0))
     total = kve(0.5 * (tau + 1.0), 0.25) + kve(0.5 * (tau - 1.0), 0.25)
     return np.where(np.isnan(total), np.inf, total) / np.sqrt(8.0 * np.pi)

@@ -1,4 +1,4 @@
-"""Student-t noise: constant or varying scale, constant or varying tails."""
+"""Student-t likelihoods: constant or varying scale, constant or varying tails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class HetStudentT(OneForm, Family):
     """
 
     latents = ("location", "log_scale2")
-    coupled = False  # Without correlations no standard deviation is below 0.95 of the posterior's.
+    coupled = False  # Standard deviations of a mean-field q are at least 0.95 of the posterior's.
     parameters = {"nu": 4.0}
     domains = {"nu": "above_one"}
     default_priors = {"nu": Gamma(2.0, 0.1)}  # Juárez and Steel (2010): most of it from 3 to 50.
@@ -40,23 +40,29 @@ class HetStudentT(OneForm, Family):
         return nu, f, np.exp(0.5 * np.asarray(g))
 
     def log_density(self, y: Array, f: Array, g: Array, *, nu: Value) -> Array:
-        """As in the class docstring."""
+        """The Student-t log-density, as in the class docstring."""
         constant, tail = special.student_t_constant(nu)[0], special.student_t_tail(y - f, g, nu)
         return constant - 0.5 * g - 0.5 * (nu + 1.0) * tail
 
     def dlog_density(self, y: Array, f: Array, g: Array, *, nu: Value) -> Arrays:
-        """∂ log p / ∂f = (ν+1) r/(ν e^g + r²), ∂ log p / ∂g = −½ + ½ (ν+1) r²/(ν e^g + r²)."""
+        """Slopes of the Student-t log-density in location and log of the squared scale.
+
+        ∂ log p / ∂f = (ν+1) r/(ν e^g + r²), ∂ log p / ∂g = −½ + ½ (ν+1) r²/(ν e^g + r²).
+        """
         share, slope = special.student_t_share(y - f, g, nu)
         return (nu + 1.0) * slope, 0.5 * (nu + 1.0) * share - 0.5
 
     def dlog_density_dtheta(self, y: Array, f: Array, g: Array, *, nu: Value) -> Arrays:
-        """∂ log p / ∂ν."""
+        """The slope of the Student-t log-density in its degrees of freedom, ∂ log p / ∂ν."""
         pull = 0.5 * (nu + 1.0) * special.student_t_share(y - f, g, nu)[0]
         slope = (special.student_t_constant(nu)[1] + pull) / nu
         return (slope - 0.5 * special.student_t_tail(y - f, g, nu),)
 
     def d2log_density(self, y: Array, f: Array, g: Array, *, nu: float) -> Arrays:
-        """∂² log p / ∂f², ∂² log p / ∂g²; the first is positive for |y − f| > sqrt(ν e^g)."""
+        """Second derivatives of the Student-t log-density, ∂² log p / ∂f² and ∂² log p / ∂g².
+
+        The first is positive for |y − f| > sqrt(ν e^g).
+        """
         share, slope = special.student_t_share(y - f, g, nu)
         c2 = nu * np.exp(g)
         # The first is (r² − c²)/(r² + c²)², where 1/(r² + c²) = (1 − share)/c² does not overflow.
@@ -66,7 +72,7 @@ class HetStudentT(OneForm, Family):
         return second, -0.5 * (nu + 1.0) * share * (1.0 - share)
 
     def _form(self, y: Array, q: Latents, nodes: int, nu: float) -> Form:
-        """E[log p], exact in f given g, `nodes` Gauss–Hermite nodes in g."""
+        """E[log p] of Student-t noise, exact in f given g, `nodes` Gauss–Hermite nodes in g."""
         (m_f, m_g), (v_f, v_g) = q.means, q.variances
         c = None if q.covariances is None else -q.covariances[0, 1]  # that of y − f and g
         tail = reduced.expected_log_tail((y - m_f, v_f), (m_g + np.log(nu), v_g), c, nodes)
@@ -77,44 +83,50 @@ class HetStudentT(OneForm, Family):
         return Form(value, (-dr, dg - 0.5), (dv_f, dv_g), [-d for d in dc], (dnu,))
 
     def conditional_mean(self, f: Array, g: Array, *, nu: float) -> Array:
-        """The location f; inf for ν ≤ 1, where the mean does not exist."""
+        """The Student-t mean f; inf for ν ≤ 1, where the mean does not exist."""
         return np.where(nu > 1.0, f, np.inf) + np.zeros_like(g)
 
     def conditional_variance(self, f: Array, g: Array, *, nu: float) -> Array:
-        """e^g ν/(ν − 2), infinite for ν ≤ 2."""
+        """The Student-t variance e^g ν/(ν − 2), infinite for ν ≤ 2."""
         if nu <= 2.0:  # it is infinite whatever e^g is, which may be 0 to rounding
             return np.full(np.broadcast_shapes(np.shape(f), np.shape(g)), np.inf)
         return np.exp(g) * (nu / (nu - 2.0)) + np.zeros_like(f)
 
     def cdf(self, y: Array, f: Array, g: Array, *, nu: float) -> Array:
-        """P(Y ≤ y | f, g; ν)."""
+        """The Student-t cdf, P(Y ≤ y | f, g; ν)."""
         with np.errstate(over="ignore"):
             return stdtr(nu, (y - f) * np.exp(-0.5 * np.asarray(g)))
 
     def log_tails(self, y: Array, f: Array, g: Array, *, nu: Value) -> tuple[Array, Array]:
-        """log P(T ≤ z) and log P(T ≤ −z), z = (y − f) e^{−g/2}."""
+        """Log-tails of Student-t noise, log P(T ≤ z) and log P(T ≤ −z).
+
+        z = (y − f) e^{−g/2}.
+        """
         with np.errstate(over="ignore", divide="ignore"):
             z = (y - f) * np.exp(-0.5 * np.asarray(g))
             return np.log(stdtr(nu, z)), np.log(stdtr(nu, -z))
 
     def quantile_slopes(self, y: Array, f: Array, g: Array, *, nu: Value) -> Arrays:
-        """y = f + e^{g/2} t moves by 1 with f, by (y − f)/2 with g."""
+        """A Student-t quantile y = f + e^{g/2} t moves by 1 with f, by (y − f)/2 with g."""
         return np.ones(()), 0.5 * (y - f)
 
     def ppf(self, q: Array, f: Array, g: Array, *, nu: float) -> Array:
-        """Quantiles, f + e^{g/2} t_ν(q)."""
+        """Student-t quantiles, f + e^{g/2} t_ν(q)."""
         return f + np.exp(0.5 * np.asarray(g)) * special.student_t_quantile(nu, q)
 
     def normal_scale_mixture(self, *, nu: float) -> float:
-        """y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a) with a = ν/2: predictions integrate f exactly."""
+        """Student-t noise is a scale mixture of normals with a = ν/2.
+
+        y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a): predictions integrate f exactly.
+        """
         return 0.5 * nu
 
     def natural_parameters(self, f: Array, g: Array, *, nu: float) -> dict[str, Array]:
-        """Location f and scale e^{g/2}."""
+        """Student-t location f and scale e^{g/2}."""
         return {"location": np.asarray(f), "scale": np.exp(0.5 * np.asarray(g))}
 
     def initial_latents(self, y: Array, *, nu: float) -> Array:
-        """The median and, from the interquartile range, the logarithm of the squared scale."""
+        """Start of a Student-t fit: the median, and the log of the squared scale by quartiles."""
         low, middle, high = np.quantile(y, (0.25, 0.5, 0.75))
         scale = (high - low) / (2.0 * float(stdtrit(nu, 0.75)))
         if scale <= 0.0:  # more than half of the rows are equal
@@ -122,11 +134,14 @@ class HetStudentT(OneForm, Family):
         return np.array([middle, 2.0 * np.log(scale)])
 
     def node_score(self, y: Array, means: Array, variances: Array, *, nu: float) -> Array:
-        """v_g, widened for the factor (ν+1)/2: the errors grow as its sixth power or faster."""
+        """The spread for nodes of Student-t noise: v_g, widened for the factor (ν+1)/2.
+
+        The errors grow as its sixth power or faster.
+        """
         return variances[:, 1] * max(0.5 * (nu + 1.0), 1.0) ** (1.0 / 6.0)
 
     def joint_node_score(self, y: Array, means: Array, covariances: Array, *, nu: float) -> Array:
-        """`node_score` of a v_g that is larger the more f moves with g."""
+        """The spread for nodes of Student-t noise, larger the more f moves with g."""
         v_g = _moved(covariances, means[:, 1] + np.log(nu))
         return self.node_score(y, means, np.stack([v_g, v_g], axis=1), nu=nu)
 
@@ -164,23 +179,23 @@ class HetStudentTNu(OneForm, Family):
     infinite_mean = True
     scipy_name = "t"
     node_limits = HetStudentT.node_limits
-    coupled = True  # Without correlations they are 0.96, 0.85 and 0.89 of the posterior's.
+    coupled = True  # Standard deviations of a mean-field q: 0.96, 0.85, 0.89 of the posterior's.
 
     def _arguments(self, f: Array, g: Array, h: Array) -> Arrays:
         return np.exp(np.clip(h, -7.0, 20.0)), f, np.exp(0.5 * np.asarray(g))  # e^20: Gaussian
 
     def log_density(self, y: Array, f: Array, g: Array, h: Array) -> Array:
-        """The density of `HetStudentT` at ν = e^h."""
+        """The log-density of `HetStudentT` at ν = e^h."""
         return _CONSTANT_NU.log_density(y, f, g, nu=np.exp(h))
 
     def dlog_density(self, y: Array, f: Array, g: Array, h: Array) -> Arrays:
-        """The derivatives of `HetStudentT`; the one in ν times ν is that in h."""
+        """The slopes of `HetStudentT`; that in ν times ν is the one in h."""
         nu = np.exp(h)
         first = _CONSTANT_NU.dlog_density(y, f, g, nu=nu)
         return (*first, nu * _CONSTANT_NU.dlog_density_dtheta(y, f, g, nu=nu)[0])
 
     def _form(self, y: Array, q: Latents, nodes: int) -> Form:
-        """E[log p], exact in f given t, `nodes` Gauss–Hermite nodes in t = g + h and in h."""
+        """E[log p] of a Student-t with latent ν: exact in f, `nodes` in t = g + h and in h."""
         (m_f, m_g, m_h), (v_f, v_g, v_h) = q.means, q.variances
         c_fh, c_gh = q.covariance(0, 2), q.covariance(1, 2)
         constant, dh, dv_h = reduced.expected_of_exp(special.student_t_constant, m_h, v_h, nodes)
@@ -199,23 +214,26 @@ class HetStudentTNu(OneForm, Family):
         return Form(constant - 0.5 * m_g + value, dmeans, (dv_f, dv_t, dv_h), dcovariances)
 
     def cdf(self, y: Array, f: Array, g: Array, h: Array) -> Array:
-        """P(Y ≤ y): that of a Student-t at (y − f) e^{−g/2}."""
+        """The Student-t cdf with a latent ν, that of a Student-t at (y − f) e^{−g/2}."""
         with np.errstate(all="ignore"):
             nu, _, scale = self._arguments(f, g, h)
             return stdtr(nu, (y - f) / scale)
 
     def log_tails(self, y: Array, f: Array, g: Array, h: Array) -> tuple[Array, Array]:
-        """Those of `HetStudentT` at ν = e^h."""
+        """Log-tails of `HetStudentT` at ν = e^h."""
         nu, *_ = self._arguments(f, g, h)
         return _CONSTANT_NU.log_tails(y, f, g, nu=nu)
 
     def node_score(self, y: Array, means: Array, variances: Array) -> Array:
-        """v_g + v_h, widened for the factor (ν+1)/2 as in `HetStudentT`."""
+        """The spread for nodes of `HetStudentTNu`: v_g + v_h, widened for the factor (ν+1)/2."""
         nu = np.clip(np.exp(means[:, 2] + variances[:, 2]), 1.0, 1e3)  # above 1e3: Gaussian
         return (variances[:, 1] + variances[:, 2]) * (0.5 * nu + 0.5) ** (1.0 / 6.0)
 
     def joint_node_score(self, y: Array, means: Array, covariances: Array) -> Array:
-        """`node_score` of t = g + h, or of h alone, the more f moves with t the larger."""
+        """The spread of `HetStudentTNu` for nodes in t = g + h, or in h alone.
+
+        It is the larger, the more f moves with t.
+        """
         A = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])  # f and t
         v_h = covariances[:, 2, 2]
         v_t = _moved(A @ covariances @ A.T, means[:, 1] + means[:, 2])
@@ -223,12 +241,17 @@ class HetStudentTNu(OneForm, Family):
         return self.node_score(y, means, np.stack([rest, rest, v_h], axis=1))
 
     def initial_latents(self, y: Array) -> Array:
-        """As `HetStudentT` with ν = 4: the best constant ν may be infinite."""
+        """Start of `HetStudentTNu`: as `HetStudentT` with ν = 4.
+
+        The best constant ν may be infinite.
+        """
         return np.append(_CONSTANT_NU.initial_latents(y, nu=4.0), np.log(4.0))
 
 
 def _moved(V: Array, m_t: Array) -> Array:
-    """The variance of t to count for nodes in it, V (n, 2, 2) of f and t, widths of f e^{t/2}.
+    """The variance of t that decides on nodes of Student-t noise, larger as f moves with t.
+
+    V (n, 2, 2) is of f and t; widths of f are e^{t/2}.
 
     At a singularity of log(1 + x² e^{−t}) t is π off the real line, x e^{t/2}: per sd of t they
     are sd/π and the `lean` of f. Widths are those of two sds below the mean of t.

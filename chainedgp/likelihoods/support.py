@@ -1,4 +1,4 @@
-"""The support of p(y | latents): what a target may be, in one object for checks, tables, figures.
+"""The support of a likelihood: what a target may be, in one object for checks and figures.
 
 A likelihood declares its `support` by a name ("positive"), by two ends (-np.pi, np.pi), or by an
 object of its own class; `Likelihood.target_support` is the object, which all other modules ask.
@@ -40,51 +40,51 @@ class Support:
 
     @staticmethod
     def interval(low: float, high: float) -> Interval:
-        """Numbers from `low` to `high`, both included, such as angles from −π to π."""
+        """The support of numbers from `low` to `high`, both included: angles from −π to π."""
         if not -np.inf < low < high < np.inf:
             raise InputError(f"An interval has two finite ends, low < high; got {(low, high)}.")
         return Interval(f"between {low:g} and {high:g}", (float(low), float(high)))
 
     @property
     def continuous(self) -> bool:
-        """Whether targets have a density; else each has a probability."""
+        """Whether targets of a support have a density; else each has a probability."""
         return self.step == 0.0
 
     @property
     def bounded(self) -> bool:
-        """Whether both ends are finite."""
+        """Whether both ends of a support are finite."""
         return bool(np.isfinite(self.ends).all())
 
     @property
     def whole_line(self) -> bool:
-        """Whether neither end is finite: a target plus any number is then a target."""
+        """Whether neither end of a support is finite: a target plus any number is then a target."""
         return bool(np.isinf(self.ends).all())
 
     @property
     def size(self) -> int | None:
-        """The number of targets; None where it is infinite."""
+        """The number of targets in a support; None where it is infinite."""
         return None if self.continuous or not self.bounded else int(self.ends[1]) + 1
 
     @property
     def num_classes(self) -> int | None:
-        """The number of classes; None where targets are numbers that are more and less."""
+        """The number of classes of a support; None where targets are numbers with an order."""
         return self.size if self.size == 2 or not self.ordered else None
 
     @property
     def interior(self) -> float:
-        """A target that is no end of a continuum."""
+        """A target of a support that is no end of a continuum."""
         return 0.5 * (self.ends[0] + self.ends[1]) if self.continuous and self.bounded else 1.0
 
     def holds(self, y: Array) -> Booleans:
-        """Where finite numbers y are targets, booleans in the shape of y."""
+        """Where finite numbers y are targets of a support, booleans in the shape of y."""
         raise NotImplementedError
 
     def examples(self, normal: Array) -> Array:
-        """Some targets (n,), made of standard normal numbers (n,)."""
+        """Some targets (n,) of a support, made of standard normal numbers (n,)."""
         raise NotImplementedError
 
     def check(self, y: Array, owner: str, remedy: str | None = None) -> None:
-        """Raise InputError, with count and first index, unless all of y (n,) are targets.
+        """Raise InputError, with count and first index, unless all of y (n,) are in the support.
 
         owner: the likelihood's name. remedy: in the place of the support's own.
         """
@@ -97,14 +97,14 @@ class Support:
             )
 
     def outside(self, y: Array, atoms: Sequence[float] = ()) -> tuple[Booleans, Booleans]:
-        """Where y is below and above the support and all atoms; the ends of both are neither."""
+        """Where y is below and above a support and all atoms; the ends of both are neither."""
         low, high = min(self.ends[0], *atoms, np.inf), max(self.ends[1], *atoms, -np.inf)
         return (y < low) | (y == -np.inf), (y > high) | (y == np.inf)
 
 
 @dataclass(frozen=True)
 class Continuum(Support):
-    """Targets that are the image y = T(u) of the real line; T is the identity in this class.
+    """A support with a density: targets y = T(u), u on the line; T is the identity here.
 
     low, high: ends of the u whose y is representable and no end of the support.
     evaluated: ends of the u at which densities are integrated. reach: where |u| of a mode may be.
@@ -120,27 +120,27 @@ class Continuum(Support):
     """A moment is infinite if |u| above this contributes to it."""
 
     def holds(self, y: Array) -> Booleans:
-        """All numbers."""
+        """All finite numbers are targets of the whole line."""
         return np.isfinite(y)
 
     def to_y(self, u: Array) -> Array:
-        """y = T(u)."""
+        """The target y = T(u) of a support's coordinate u."""
         return u
 
     def from_y(self, y: Array) -> Array:
-        """u = T⁻¹(y), infinite at the ends."""
+        """A support's coordinate u = T⁻¹(y) of a target y, infinite at the ends."""
         return y
 
     def log_slope(self, u: Array) -> Array:
-        """The logarithm of dy/du."""
+        """The logarithm of dy/du in a support's map y = T(u)."""
         return np.zeros_like(u)
 
     def clip(self, u: Array) -> Array:
-        """u between `low` and `high`."""
+        """A support's coordinate u, kept between `low` and `high`."""
         return np.clip(u, self.low, self.high)
 
     def log_density_of_u(self, log_p: Callable[[Array], Array], u: Array) -> Array:
-        """The log-density of u if that of y is log_p; −inf where y is not representable."""
+        """The log-density of u if that of y = T(u) is log_p; −inf where y is not representable."""
         return log_p(u)
 
     def in_tail(self, u: Array) -> Booleans:
@@ -148,16 +148,16 @@ class Continuum(Support):
         return np.abs(u) > self.tail
 
     def examples(self, normal: Array) -> Array:
-        """Normal numbers, a little wider."""
+        """Targets of the whole line: normal numbers, a little wider."""
         return 1.2 * normal
 
 
 @dataclass(frozen=True)
 class _Mapped(Continuum):
-    """A part of the line: T is not the identity."""
+    """A support that is a part of the line: its map y = T(u) is not the identity."""
 
     def log_density_of_u(self, log_p: Callable[[Array], Array], u: Array) -> Array:
-        """log p(T(u)) + log dy/du."""
+        """The log-density of a support's coordinate u, log p(T(u)) + log dy/du."""
         low, high = self.evaluated
         value = log_p(self.to_y(np.clip(u, low, high))) + self.log_slope(u)
         return np.where((u > low) & (u < high), value, -np.inf)
@@ -165,39 +165,39 @@ class _Mapped(Continuum):
 
 @dataclass(frozen=True)
 class Positive(_Mapped):
-    """Positive numbers y = e^u."""
+    """The support of positive numbers y = e^u."""
 
     tail: ClassVar[float] = 600.0
     logarithmic: ClassVar[bool] = True
 
     def holds(self, y: Array) -> Booleans:
-        """Those above 0."""
+        """Numbers above 0 are positive targets."""
         return y > 0
 
     def to_y(self, u: Array) -> Array:
-        """The exponential."""
+        """The positive target y = e^u."""
         return np.exp(u)
 
     def from_y(self, y: Array) -> Array:
-        """The logarithm."""
+        """The coordinate u = log y of a positive target."""
         return np.log(y)
 
     def log_slope(self, u: Array) -> Array:
-        """The slope is y itself."""
+        """The logarithm of dy/du = e^u for positive targets, u."""
         return u
 
     def examples(self, normal: Array) -> Array:
-        """Log-normal numbers."""
+        """Positive targets: log-normal numbers."""
         return np.exp(0.7 * normal)
 
 
 @dataclass(frozen=True)
 class Above(Positive):
-    """Numbers above a threshold a, y = a + e^u. Made by `Above.threshold`."""
+    """The support of numbers above a threshold a, y = a + e^u. Made by `Above.threshold`."""
 
     @staticmethod
     def threshold(a: float) -> Above:
-        """The numbers above `a`, which is not 0: "positive" numbers are above that."""
+        """The support of numbers above `a`, which is not 0: for that there is "positive"."""
         if not np.isfinite(a):
             raise InputError(f"A threshold is a finite number; got {a!r}.")
         least = float(np.log(np.spacing(abs(a))))
@@ -210,30 +210,30 @@ class Above(Positive):
 
     @property
     def interior(self) -> float:
-        """A target that is not the threshold."""
+        """A target above a threshold, not the threshold itself."""
         return self.ends[0] + 1.0
 
     def holds(self, y: Array) -> Booleans:
-        """Those above the threshold."""
+        """Numbers above the threshold are targets."""
         return y > self.ends[0]
 
     def to_y(self, u: Array) -> Array:
-        """The threshold and the exponential of u, never at the threshold."""
+        """The target threshold + e^u, never the threshold itself."""
         a = self.ends[0]
         return np.maximum(a + np.exp(u), np.nextafter(a, np.inf))
 
     def from_y(self, y: Array) -> Array:
-        """The logarithm of the excess."""
+        """The coordinate u of a target above a threshold, the logarithm of the excess."""
         return np.log(y - self.ends[0])
 
     def examples(self, normal: Array) -> Array:
-        """The threshold and log-normal numbers."""
+        """Targets above a threshold: the threshold plus log-normal numbers."""
         return self.ends[0] + super().examples(normal)
 
 
 @dataclass(frozen=True)
 class Interval(_Mapped):
-    """Numbers between two ends a and b, y = a + (b − a)/(1 + e^{−u}).
+    """The support of numbers between two ends a and b, y = a + (b − a)/(1 + e^{−u}).
 
     closed: whether a and b are targets. Both are where an interval is given by its ends.
     periodic: whether a and b are the same place, as −π and π are of an angle.
@@ -249,42 +249,42 @@ class Interval(_Mapped):
     tolerance: ClassVar[float] = 1e-4  # y is rounded to an end, where p may be infinite
 
     def holds(self, y: Array) -> Booleans:
-        """Where y lies between the ends, or at them if they are targets."""
+        """Where y lies between the ends of an interval, or at them if they are targets."""
         a, b = self.ends
         return (y >= a) & (y <= b) if self.closed else (y > a) & (y < b)
 
     def to_y(self, u: Array) -> Array:
-        """The logistic function, between the ends and never at them."""
+        """The target of a coordinate u, between an interval's ends and never at them."""
         a, b = self.ends
         return np.clip(a + (b - a) * expit(u), np.nextafter(a, b), np.nextafter(b, a))
 
     def from_y(self, y: Array) -> Array:
-        """The logit."""
+        """The coordinate u of a target between two ends, a logit."""
         a, b = self.ends
         return logit((y - a) / (b - a))
 
     def log_slope(self, u: Array) -> Array:
-        """The slope is (b − a) s (1 − s), s = 1/(1 + e^{−u})."""
+        """The logarithm of dy/du in an interval, (b − a) s (1 − s), s = 1/(1 + e^{−u})."""
         size = np.abs(u)
         return np.log(self.ends[1] - self.ends[0]) - size - 2.0 * np.log1p(np.exp(-size))
 
     def examples(self, normal: Array) -> Array:
-        """Images of normal numbers."""
+        """Targets in an interval: images of normal numbers."""
         return self.to_y(normal)
 
 
 @dataclass(frozen=True)
 class Integers(Support):
-    """The integers from 0 to the second end, which may be infinite."""
+    """The support of integers from 0 to the second end, perhaps infinite: counts, classes."""
 
     step: ClassVar[float] = 1.0
 
     def holds(self, y: Array) -> Booleans:
-        """Whole numbers between the ends."""
+        """Whole numbers between the ends are targets of this support."""
         return (y >= self.ends[0]) & (y <= self.ends[1]) & (y == np.floor(y))
 
     def examples(self, normal: Array) -> Array:
-        """Every integer in turn; counts are spread about as a Poisson variable of rate 2."""
+        """Every integer of a support in turn; counts spread as a Poisson variable of rate 2."""
         if self.size is None:
             return np.floor(np.exp(0.7 + 0.7 * normal))
         return np.arange(float(normal.size)) % self.size
@@ -328,7 +328,7 @@ NAMED: dict[str, Support] = {
 
 
 def as_support(declared: SupportLike, num_categories: int, owner: str) -> Support:
-    """The object that a likelihood's declaration means; InputError, with its name, if it is none.
+    """The support that a likelihood's declaration means; InputError, with its name, if none.
 
     num_categories: how many classes "categories" has.
     """

@@ -1,4 +1,4 @@
-"""Times to an event, censored in every way."""
+"""The base of likelihoods of event times, censored and truncated in every way."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Survival(Likelihood):
     unbounded_metadata = ("y_upper",)
 
     def check_targets(self, y: Array) -> None:
-        """Times are positive."""
+        """Refuse event times that are not positive."""
         self.target_support.check(y, type(self).__name__, NOT_POSITIVE)
 
     def impossible(
@@ -54,7 +54,7 @@ class Survival(Likelihood):
         entry: Value | None = None,
         **kw: Value,
     ) -> tuple[Booleans, str]:
-        """Intervals that end before they begin, and times before the entry."""
+        """Event times in intervals that end before they begin, and times before the entry."""
         code = observation.codes(censored)
         if np.any(code == INTERVAL):
             wrong = (code == INTERVAL) & ~(observation.upper_ends(y_upper) > y)
@@ -66,17 +66,20 @@ class Survival(Likelihood):
         return (entry > y) | nothing_left, "end before their entry"
 
     def _law(self, latents: Sequence[Array], kw: Keywords) -> Distribution | None:
-        """The distribution of T, which metadata do not change."""
+        """The distribution of an event time T, which metadata of censoring do not change."""
         return self.distribution(*latents, **of_event(kw))
 
     def log_hazard(self, t: Array, *latents: Array, **kw: Value) -> Array:
-        """The log-hazard, log p(t) − log S(t), broadcast shape. Default: by `distribution`."""
+        """The log-hazard of an event time, log p(t) − log S(t), broadcast shape.
+
+        Default: by `distribution`.
+        """
         if (law := self._law(latents, kw)) is None:
             raise NotImplementedError(f"{type(self).__name__} must define log_hazard(t, *latents).")
         return special.minus(law.logpdf(t), law.logsf(t))
 
     def log_survival(self, t: Array, *latents: Array, **kw: Value) -> Array:
-        """The log-survival log S(t) = log P(T > t), broadcast shape.
+        """The log-survival of an event time, log S(t) = log P(T > t), broadcast shape.
 
         Default: that of `distribution`, else log(1 − cdf).
         """
@@ -88,7 +91,7 @@ class Survival(Likelihood):
         return super().log_survival(t, *latents, **kw)
 
     def log_cdf(self, t: Array, *latents: Array, **kw: Value) -> Array:
-        """The log-cdf log P(T ≤ t), broadcast shape.
+        """The log-cdf of an event time, log P(T ≤ t), broadcast shape.
 
         Default: that of `distribution`, else log(1 − S), stable at both ends.
         """
@@ -98,7 +101,10 @@ class Survival(Likelihood):
         return special.log1mexp(np.minimum(self.log_survival(t, *latents, **kw), 0.0))
 
     def cdf(self, y: Array, *latents: Array, **kw: Value) -> Array:
-        """P(T ≤ y | latents), without metadata. Default: that of `distribution`, else 1 − S."""
+        """The cdf P(T ≤ y | latents) of an event time, whatever the censoring.
+
+        Default: that of `distribution`, else 1 − S.
+        """
         with np.errstate(all="ignore"):
             if (law := self._law(latents, kw)) is not None:
                 return np.asarray(law.cdf(y), dtype=float)
@@ -113,7 +119,10 @@ class Survival(Likelihood):
         entry: Value | None = None,
         **kw: Value,
     ) -> Array:
-        """log-density of an exact row, log-probability of a censored one; broadcast shape."""
+        """The log-density of an exact event time, the log-probability of a censored one.
+
+        Broadcast shape.
+        """
         code = observation.codes(censored)
         value: Any = 0.0
         if np.any(code == EXACT):
@@ -131,7 +140,7 @@ class Survival(Likelihood):
         return special.minus(value, self.log_survival(start, *latents, **kw))
 
     def _log_event(self, t: Array, *latents: Array, **kw: Value) -> Array:
-        """The log-density of T, log h + log S."""
+        """The log-density of an event time T, log h + log S."""
         low = self.log_survival(t, *latents, **kw)
         return special.minus(low, -self.log_hazard(t, *latents, **kw))
 

@@ -1,4 +1,4 @@
-"""Targets that several rows share: a density alone would take them for free of noise."""
+"""Tied targets, which several rows share: a density alone would take them for free of noise."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from .support import Continuum
 from .wrappers.rounded import ROUNDING
 
 FEWEST = 0.02
-"""Ties are spread where they are at least this share of the rows."""
+"""Tied targets are spread over their intervals where they are at least this share of the rows."""
 ROWS = 10_000
-"""Ties are sought in about so many rows, evenly taken from more."""
+"""Tied targets are sought in about so many rows, evenly taken from more."""
 DIGITS = 1e-9
-"""Targets that differ by less than this share of the largest are one: digits were lost."""
+"""Targets that differ by less than this share of the largest count as tied: digits were lost."""
 OUTER = 0.5 * float(np.sqrt(0.6))
-"""Distance of the outer of three Gauss–Legendre nodes from the middle, in widths."""
+"""Distance of the outer two of three Gauss–Legendre nodes from the middle, in widths of a tie."""
 MIDDLE, OUTSIDE = 4.0 / 9.0, 5.0 / 18.0
-"""Weights of the middle and of each outer node."""
+"""Gauss–Legendre weights of the tied target itself and of each of the two beside it."""
 ATOM = 0.1
-"""A value that is so large a share of all, and thrice as common as any other, is an atom."""
+"""A value that is this share of all targets, and thrice as common as any other, is an atom."""
 FEW = 20
-"""So few different targets are a coarse scale."""
+"""If there are no more different targets than this, they are taken for rounded, or for classes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """Targets that several rows share, and two more that stand beside each.
+    """Tied targets, which several rows share, and two more that stand beside each.
 
     The density of a noise that vanishes at a repeated target has no limit. So a target v that
     several rows share counts as known to ± w/2. Its width w is half of the distance within which
@@ -72,7 +72,7 @@ class Ties:
 
     @classmethod
     def of(cls, likelihood: Likelihood, rows: Rows) -> Ties | None:
-        """The ties among the exact targets of the rows; None for few, or without a density."""
+        """The tied targets among the exact ones of the rows; None for few, or without a density."""
         support = likelihood.target_support
         if not isinstance(support, Continuum) or ROUNDING in likelihood.metadata_names:
             return None
@@ -109,7 +109,7 @@ class Ties:
         )
 
     def find(self, y: Array, kw: Keywords) -> tuple[Indices, Array, Array]:
-        """Rows (m,) that are exact and have a shared target, and the two beside it."""
+        """Rows (m,) that are exact and have a tied target, and the two targets beside it."""
         gap = DIGITS * np.abs(self.values).max()
         at = np.minimum(np.searchsorted(self.values, y - gap), len(self.values) - 1)
         hit = (np.abs(self.values[at] - y) <= gap) & (codes(kw.get("censored")) == EXACT)
@@ -118,7 +118,7 @@ class Ties:
 
     @property
     def words(self) -> str:
-        """What was found, for `m.summary()`."""
+        """What was found about tied targets, for `m.summary()`."""
         value, share = self.largest
         often = f"{value:g} is {share:.0%} of all"
         scale = f", multiples of {self.step:g}" if self.step else ""
@@ -126,7 +126,7 @@ class Ties:
 
     @property
     def advice(self) -> str | None:
-        """What a user should be told before a fit; None where ties change next to nothing."""
+        """What a user should know of tied targets before a fit; None where it matters little."""
         value, share = self.largest
         if self.num_values == 1:  # A fit of equal targets says enough.
             return None
@@ -145,7 +145,7 @@ class Ties:
 
 
 def same_ties(one: Ties | None, other: Ties | None) -> bool:
-    """Whether the same targets stand for shared ones."""
+    """Whether two sets of tied targets are the same."""
     if one is None or other is None:
         return one is other
     return all(
@@ -163,7 +163,7 @@ def expectation(
     nodes: int | Indices,
     kw: Keywords,
 ) -> Averages:
-    """`likelihood.expectation` with the mean of three targets in the place of a shared one."""
+    """E[log p] of each row, with the mean of three targets in the place of a tied one."""
     plain = likelihood.expectation(y, means, variances, nodes, **kw)
     if ties is None:
         return plain
@@ -182,7 +182,7 @@ def expectation(
 def log_density(
     ties: Ties | None, likelihood: Likelihood, y: Array, latents: list[Array], kw: Keywords
 ) -> Array:
-    """The log-density (n,) at latents (n,) each, with a mean in the place of shared targets."""
+    """The log-density (n,) at latents (n,) each, with a mean in the place of tied targets."""
     plain = likelihood.log_density(y, *latents, **kw)
     if ties is None:
         return plain
@@ -196,7 +196,10 @@ def log_density(
 
 
 def _width(u: Array, first: int, count: int) -> float:
-    """Half the distance from the tie u[first : first + count], u sorted, to some other rows."""
+    """Width of the interval that a tied target stands for: half the distance to some other rows.
+
+    The tie is u[first : first + count], u sorted.
+    """
     last, v = first + count, u[first]
     rank = min(-(-count // 2), -(-(len(u) - count) // 8))
     if rank == 0:  # All targets are equal: a variance of 1 is as good as any.
@@ -206,7 +209,10 @@ def _width(u: Array, first: int, count: int) -> float:
 
 
 def _step(values: Array) -> float:
-    """The largest number of which all differences of sorted values are multiples, 0 without one."""
+    """The step of the scale of tied targets: all differences are its multiples; 0 without one.
+
+    values are sorted.
+    """
     gaps = np.diff(values)
     if not gaps.size:
         return 0.0

@@ -1,4 +1,4 @@
-"""Tweedie noise between Poisson and gamma: sums of a Poisson number of gamma amounts."""
+"""Tweedie likelihood, between Poisson and gamma: a Poisson number of gamma amounts, summed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FEW, SOME, MANY = 4.0, 45.0, 24
 """A sum over the number j of amounts has 40 terms where its mode is below FEW, 130 below SOME, and
 else MANY on either side of the mode, at steps of half its width: it is smooth in j there."""
 NEGLIGIBLE = 1e-18
-"""A term of a sum counts where it is larger than this part of the largest."""
-MOST = 1e18  # Larger rates count as this one: numpy draws from no larger ones.
+"""A term of a sum over amounts counts where it is larger than this part of the largest term."""
+MOST = 1e18  # Larger Poisson rates count as this one: numpy draws from no larger ones.
 EDGE = 0.01  # A power closer to 1 or 2 counts as one that is so far away: amounts stay countable.
 
 
@@ -56,7 +56,7 @@ class Tweedie(OneForm, Likelihood):
     def log_density(
         self, y: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0
     ) -> Array:
-        """As in the class docstring; −λ at 0, and −inf below."""
+        """The Tweedie log-density, as in the class docstring; −λ at 0, and −inf below."""
         power = _inside(power)
         f, g = _of_exposure(f, g, power, exposure)
         with np.errstate(all="ignore"):
@@ -73,13 +73,16 @@ class Tweedie(OneForm, Likelihood):
     def dlog_density(
         self, y: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0
     ) -> Arrays:
-        """In f and in g; S moves by (1+α) (E[j] − Λ) with log Λ, of the terms of its sum."""
+        """Slopes of the Tweedie log-density in f and g.
+
+        S moves by (1+α) (E[j] − Λ) with log Λ, where E is over the terms of its sum.
+        """
         return self._slopes(y, f, g, power, exposure, False)[:2]
 
     def dlog_density_dtheta(
         self, y: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0
     ) -> Arrays:
-        """In the power."""
+        """The slope of the Tweedie log-density in its power."""
         return self._slopes(y, f, g, power, exposure, True)[2:]
 
     def _slopes(
@@ -109,7 +112,7 @@ class Tweedie(OneForm, Likelihood):
             return df, dg, dpower - np.log(exposure) * dg + np.zeros(np.shape(df))
 
     def _form(self, y: Array, q: Latents, nodes: int, power: float, exposure: Value = 1.0) -> Form:
-        """The deviance closed, `nodes` Gauss–Hermite nodes in g for S.
+        """E[log p] of Tweedie noise: the deviance closed, `nodes` Gauss–Hermite nodes in g for S.
 
         E[e^{−g + a x}] = exp(a (m + c) + a² v/2 − m_g + v_g/2), m the mean of x, c = cov(f, g).
         """
@@ -145,19 +148,22 @@ class Tweedie(OneForm, Likelihood):
     def node_score(
         self, y: Array, means: Array, variances: Array, *, power: Value, exposure: Value = 1.0
     ) -> Array:
-        """v_g/(2 (p − 1))²: f is integrated exactly, and S bends more the closer p is to 1."""
+        """The spread for nodes of Tweedie noise, v_g/(2 (p − 1))²: f is integrated exactly.
+
+        S bends more the closer p is to 1.
+        """
         return variances[:, 1] / (4.0 * (_inside(power) - 1.0) ** 2)
 
     def joint_node_score(
         self, y: Array, means: Array, covariances: Array, *, power: Value, exposure: Value = 1.0
     ) -> Array:
-        """As `node_score`: what has nodes is a function of g alone."""
+        """As `node_score`: what has nodes, the sum S, is a function of g alone."""
         return covariances[:, 1, 1] / (4.0 * (_inside(power) - 1.0) ** 2)
 
     def _amounts(
         self, f: Array, g: Array, power: Value, exposure: Value
     ) -> tuple[Array, Array, Array]:
-        """Their mean number λ, the logarithm of the scale of each, and the shape α."""
+        """The amounts of a Tweedie target: mean number λ, log-scale and shape α of each."""
         power = _inside(power)
         f, g = _of_exposure(f, g, power, exposure)
         with np.errstate(over="ignore"):
@@ -166,19 +172,22 @@ class Tweedie(OneForm, Likelihood):
         return rate, log_scale, np.asarray((2.0 - power) / (power - 1.0))
 
     def conditional_mean(self, f: Array, g: Array, *, power: Value, exposure: Value = 1.0) -> Array:
-        """μ times the exposure."""
+        """The Tweedie mean, μ times the exposure."""
         with np.errstate(over="ignore"):
             return exposure * np.exp(f) + np.zeros(np.shape(g))
 
     def conditional_variance(
         self, f: Array, g: Array, *, power: Value, exposure: Value = 1.0
     ) -> Array:
-        """φ μ^p times the exposure."""
+        """The Tweedie variance, φ μ^p times the exposure."""
         with np.errstate(over="ignore"):
             return exposure * np.exp(g + _inside(power) * np.asarray(f))
 
     def cdf(self, y: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0) -> Array:
-        """e^{−λ} + Σ_j Poisson(j; λ) P(jα, y/γ), P the incomplete gamma function; 0 below 0."""
+        """The Tweedie cdf, e^{−λ} + Σ_j Poisson(j; λ) P(jα, y/γ); 0 below 0.
+
+        P is the incomplete gamma function.
+        """
         rate, log_scale, alpha = self._amounts(f, g, power, exposure)
         with np.errstate(all="ignore"):
             scaled = np.exp(np.log(np.maximum(y, 0.0)) - log_scale)
@@ -186,7 +195,10 @@ class Tweedie(OneForm, Likelihood):
         return np.where(np.less(y, 0.0), 0.0, np.minimum(total, 1.0))
 
     def ppf(self, q: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0) -> Array:
-        """0 up to e^{−λ}; else the root of cdf in log y, by bisection and steps of Newton."""
+        """Tweedie quantiles: 0 up to e^{−λ}, else the root of the cdf in log y.
+
+        It is found by bisection and steps of Newton.
+        """
         kw = {"power": power, "exposure": exposure}
         shape = np.broadcast_shapes(*(np.shape(a) for a in (q, f, g, power, exposure)))
         rate = self._amounts(f, g, power, exposure)[0]
@@ -201,7 +213,7 @@ class Tweedie(OneForm, Likelihood):
         return result.reshape(shape)
 
     def _root(self, q: Array, f: Array, g: Array, kw: dict[str, Array]) -> Array:
-        """The y > 0 with cdf(y) = q, all (n,)."""
+        """The Tweedie quantile y > 0 with cdf(y) = q, all (n,)."""
         mean = np.log(self.conditional_mean(f, g, **kw))
         low, high = mean - 700.0, mean + 50.0
         t, todo = mean.copy(), np.arange(len(q))
@@ -233,7 +245,7 @@ class Tweedie(OneForm, Likelihood):
         power: Value,
         exposure: Value = 1.0,
     ) -> Array:
-        """A Poisson number, and a gamma variable of so many times the shape."""
+        """Draws of Tweedie noise: a Poisson number of amounts, and their gamma sum."""
         kw = {"power": power, "exposure": exposure}
         shape = self._draw_shape(size, (f, g), kw)
         rate, log_scale, alpha = self._amounts(f, g, power, exposure)
@@ -246,13 +258,13 @@ class Tweedie(OneForm, Likelihood):
     def natural_parameters(
         self, f: Array, g: Array, *, power: Value, exposure: Value = 1.0
     ) -> dict[str, Array]:
-        """The mean and P(y = 0) of the given exposure, and the dispersion of a unit of it."""
+        """The Tweedie mean and P(y = 0) of the exposure, and the dispersion of a unit of it."""
         f, g = np.broadcast_arrays(f, g)
         none = np.exp(-self._amounts(f, g, power, exposure)[0])
         return {"mean": exposure * np.exp(f), "dispersion": np.exp(g), "probability_0": none}
 
     def check_targets(self, y: Array) -> None:
-        """Refuse numbers below 0; 0 is a target."""
+        """Refuse Tweedie targets below 0; 0 is a target."""
         bad = np.flatnonzero(~(np.isfinite(y) & (y >= 0.0)))
         if len(bad):
             raise InputError(
@@ -262,7 +274,10 @@ class Tweedie(OneForm, Likelihood):
             )
 
     def initial_latents(self, y: Array, *, power: Value, exposure: Value = 1.0) -> Array:
-        """The mean per exposure, and the dispersion from E[(y − eμ)²] = e φ μ^p."""
+        """Start of a Tweedie fit: the mean per exposure, and the dispersion.
+
+        The latter is from E[(y − eμ)²] = e φ μ^p.
+        """
         e = exposure + np.zeros(len(y))
         mean = float(np.sum(y) / np.sum(e)) or 0.5 / float(np.sum(e))
         spread = float(np.sum((y - e * mean) ** 2) / np.sum(e)) or mean**2
@@ -270,23 +285,26 @@ class Tweedie(OneForm, Likelihood):
 
 
 def _inside(power: Value) -> Array:
-    """The power, not too close to 1 and 2."""
+    """The Tweedie power, not too close to 1 and 2."""
     return np.clip(power, 1.0 + EDGE, 2.0 - EDGE)
 
 
 def _of_exposure(f: Array, g: Array, power: Value, exposure: Value) -> tuple[Array, Array]:
-    """log μ and log φ of a sum over e units: μ e and φ e^{1−p}."""
+    """log μ and log φ of a Tweedie sum over e units of exposure: μ e and φ e^{1−p}."""
     log_e = np.log(exposure)
     return np.add(f, log_e), np.subtract(g, (power - 1.0) * log_e)
 
 
 def _excess(x: Array, one: Value, two: Value) -> Array:
-    """(e^{ax} − 1)/a + (e^{−bx} − 1)/b for a = p − 1 and b = 2 − p, at least 0."""
+    """The Tweedie deviance per size: (e^{ax} − 1)/a + (e^{−bx} − 1)/b, at least 0.
+
+    a = p − 1 and b = 2 − p.
+    """
     return np.maximum(x * exprel(np.multiply(one, x)) - x * exprel(np.multiply(-two, x)), 0.0)
 
 
 def _exprel_slope(w: Array) -> Array:
-    """d/dw (e^w − 1)/w."""
+    """The derivative of (e^w − 1)/w in w, of the Tweedie deviance."""
     return exprel(w) * _log_slope(w)
 
 
@@ -294,7 +312,10 @@ def _exprel_slope(w: Array) -> Array:
 
 
 def _series(log_size: Array, alpha: Value) -> tuple[Array, Array, Array]:
-    """S of `Tweedie`, its derivative in log Λ, and that in α at a fixed Λ; log_size is log Λ."""
+    """The sum S of a Tweedie density, its derivative in log Λ, and that in α at a fixed Λ.
+
+    log_size is log Λ.
+    """
     log_size, alpha = np.broadcast_arrays(np.asarray(log_size, dtype=float), alpha)
     flat, result = log_size.reshape(-1), np.empty((3, log_size.size))
     shapes = alpha.reshape(-1)
@@ -316,7 +337,7 @@ def _series(log_size: Array, alpha: Value) -> tuple[Array, Array, Array]:
 
 
 def _first_terms(log_size: Array, alpha: float, count: int) -> Array:
-    """S and its derivatives, (3, n), from the terms j = 1, …, count."""
+    """S of a Tweedie density and its derivatives, (3, n), from the terms j = 1, …, count."""
     j = np.arange(1.0, count + 1.0)[:, None]
     rho, (rho_a, slope_a) = stirling_remainder(j)[0], stirling_remainder(j * alpha)
     size, cost = np.exp(log_size), j * np.log(j) - j - j * log_size
@@ -328,7 +349,10 @@ def _first_terms(log_size: Array, alpha: float, count: int) -> Array:
 
 
 def _terms_near(log_size: Array, alpha: float, count: int) -> Array:
-    """S and its derivatives, (3, n), from `count` terms on either side of the mode."""
+    """S of a Tweedie density and its derivatives, (3, n), from terms around the mode.
+
+    There are `count` terms on either side.
+    """
     size = np.exp(log_size)
     j, step = _lattice(size, alpha, count)
     cost = size * _entropy((j - size) / size, j, size)
@@ -339,7 +363,10 @@ def _terms_near(log_size: Array, alpha: float, count: int) -> Array:
 
 
 def _summed(gap: Array, cost: Array, total: Array, alpha: float, slope_a: Array) -> Array:
-    """log Σ_j e^{−total} + ½ log α − log 2π, and its derivatives in log Λ and α; gap is j − Λ."""
+    """The logarithm of a sum over the number of Tweedie amounts, and its derivatives.
+
+    log Σ_j e^{−total} + ½ log α − log 2π, derivatives in log Λ and in α; gap is j − Λ.
+    """
     least = total.min(axis=0)
     p = np.exp(least - total)
     sums = p.sum(axis=0)
@@ -351,14 +378,20 @@ def _summed(gap: Array, cost: Array, total: Array, alpha: float, slope_a: Array)
 
 
 def _lattice(size: Array, alpha: float, reach: int) -> tuple[Array, Array]:
-    """Points j (2 reach + 1, n) about `size`, at steps of half the width √(size/(1+α)), or of 1."""
+    """Numbers j of Tweedie amounts to sum over, (2 reach + 1, n), about `size`.
+
+    Steps are half the width √(size/(1+α)), or 1.
+    """
     step = np.maximum(0.5 * np.sqrt(size / (1.0 + alpha)), 1.0)
     centre = np.where(step == 1.0, np.round(size), size)
     return centre + step * np.arange(-reach, reach + 1.0)[:, None], step
 
 
 def _entropy(gap: Array, j: Array, size: Array) -> Array:
-    """r log r − r + 1 at r = 1 + gap ≥ 0, by its series where that would cancel."""
+    """The cost r log r − r + 1 of a number j of Tweedie amounts, at r = 1 + gap ≥ 0.
+
+    By its series where that would cancel.
+    """
     series = np.zeros_like(gap)
     for k in range(12, 1, -1):
         series = (-1.0) ** k / (k * (k - 1.0)) + gap * series
@@ -367,7 +400,7 @@ def _entropy(gap: Array, j: Array, size: Array) -> Array:
 
 
 def _over_counts(rate: Array, alpha: Array, scaled: Array) -> Array:
-    """Σ_{j ≥ 1} Poisson(j; rate) P(jα, scaled)."""
+    """The Tweedie cdf above 0, Σ_{j ≥ 1} Poisson(j; rate) P(jα, scaled)."""
     rate, alpha, scaled = np.broadcast_arrays(np.maximum(rate, 1e-300), alpha, scaled)
     shape, (rates, shapes, x) = rate.shape, (a.reshape(-1) for a in (rate, alpha, scaled))
     result = np.empty(rates.size)
@@ -395,7 +428,7 @@ def _over_counts(rate: Array, alpha: Array, scaled: Array) -> Array:
 
 
 def _plans(reach: int) -> list[tuple[float, float, Callable[[Array, float], tuple[Array, Array]]]]:
-    """Ranges of the rate, and the points over which a sum in each is taken."""
+    """Ranges of the Tweedie rate, and the numbers of amounts over which a sum in each is taken."""
 
     def first(rate: Array, alpha: float) -> tuple[Array, Array]:
         top = float(rate.max())  # A number nine deviations and twelve above it is never seen.

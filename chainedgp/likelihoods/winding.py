@@ -1,4 +1,4 @@
-"""Directions that go round: the angles of rows as a function without jumps, however far it turns.
+"""Start of a likelihood of angles: a direction as a function without jumps, however far it turns.
 
 An angle tells a direction up to whole turns. Whoever follows it from a constant start takes the
 nearest turn for the right one, row by row, and ends with a function that turns back where it should
@@ -21,11 +21,11 @@ WIDTHS = tuple(np.geomspace(0.02, 1.3, 8))
 # Slopes are tried in steps of this many turns over the range of an input, up to this many turns and
 # to a quarter of a turn from one row to the next: beyond half a turn, slopes cannot be told apart.
 STEP, MOST_TURNS, TURNS_A_ROW = 0.4, 100.0, 0.25
-# So many inputs at most are tried in pairs and each alone.
+# Slopes are tried in pairs of inputs, and smoothers in each alone, for at most so many inputs.
 FEW_INPUTS = 6
-# A row has so many neighbours, along which its direction is followed.
+# The direction of a row is followed from its nearest neighbours, of which there are so many.
 NEIGHBOURS = 10
-# A resultant length of r in n rows is no chance where n r² is above this.
+# A resultant length r of the angles of n rows is more than chance where n r² is above this.
 CHANCE = 6.0
 
 
@@ -62,7 +62,7 @@ def winding_direction(X: Array, y: Array) -> tuple[Array, float] | None:
 
 
 def _slopes(X: Array, y: Array) -> Iterator[Array]:
-    """Slopes (D,) that may be the direction's: none, and that of the largest |Σ exp(i (y − w·x))|.
+    """Slopes w (D,) a winding direction may have: 0, and that of the largest |Σ e^{i(y − w·x)}|.
 
     Of few inputs all pairs are searched, with slopes in both at the same time.
     """
@@ -94,7 +94,7 @@ def _slopes(X: Array, y: Array) -> Iterator[Array]:
 
 
 def _squared_distances(X: Array) -> Array:
-    """(n, n) between rows of X (n, D)."""
+    """Squared distances (n, n) between the inputs X (n, D) of angles."""
     d2 = np.zeros((len(X), len(X)))
     for column in X.T:
         d2 += np.subtract.outer(column, column) ** 2

@@ -21,9 +21,11 @@ from ..parameters.parts import copy_of
 
 Kernels: TypeAlias = Parameterized | Sequence[Parameterized] | None
 Means: TypeAlias = MeanFunction | Sequence[MeanFunction] | None
-"""What users give: one for all latents, one for each, or None; kernels may be of GPy."""
+"""What users give for kernels and means: one for all latents, one for each, or None; kernels may be
+of GPy."""
 Periods: TypeAlias = Mapping[str, object] | Mapping[int, object] | str | Sequence[object] | None
-"""Seasons by the columns that have them, one or several; or those of the only column of dates."""
+"""What users give for `periodic`: seasons by the columns that have them, or those of the only
+column of dates."""
 OF_NUMBERS = (Stationary, Linear, Periodic, Mixed)
 """Kernels to which columns are quantities, apart from those that they read as levels."""
 Part = TypeVar("Part", Kernel, MeanFunction)
@@ -32,7 +34,9 @@ Part = TypeVar("Part", Kernel, MeanFunction)
 def one_per_latent(
     value: object, b: int, name: str, what: str, convert: Callable[[object], Part]
 ) -> list[Part] | None:
-    """A list of b copies, one per latent, or None where the user left it open.
+    """The argument of a model for kernels or means as b copies, one per latent, or None.
+
+    None is where the user left it open.
 
     name, what : what the argument and one entry of it are called, for the error message.
     convert : makes a part of what the user gave, or raises.
@@ -49,7 +53,7 @@ def one_per_latent(
 
 
 def as_mean(value: object) -> MeanFunction:
-    """A mean function, or an error that says what one is."""
+    """Check an entry of the argument `mean_functions` of a model; only mean functions pass."""
     if isinstance(value, MeanFunction):
         return value
     raise InputError(
@@ -59,7 +63,7 @@ def as_mean(value: object) -> MeanFunction:
 
 
 def checked_likelihood(likelihood: object) -> Likelihood:
-    """A copy of a likelihood object; a class or anything else is an error."""
+    """Check the argument `likelihood` of a model: a copy of it; a class is an error."""
     if isinstance(likelihood, type) and issubclass(likelihood, Likelihood):
         raise InputError(f"likelihood must be an object: write {likelihood.__name__}().")
     if not isinstance(likelihood, Likelihood):
@@ -72,7 +76,7 @@ def checked_likelihood(likelihood: object) -> Likelihood:
 
 
 def checked_inducing(Z: Data, b: int, columns: Expected) -> Array | list[Array]:
-    """Z as one array (M, D) for all latents, or a list of b arrays."""
+    """Check the argument Z of a model: one array (M, D) for all latents, or a list of b."""
     if isinstance(Z, list | tuple) and len(Z) and all(np.ndim(z) == 2 for z in Z):
         if len(Z) != b:
             raise InputError(
@@ -84,7 +88,7 @@ def checked_inducing(Z: Data, b: int, columns: Expected) -> Array | list[Array]:
 
 
 def checked_jitter(value: object) -> float:
-    """A relative jitter in (0, 1)."""
+    """Check the argument `jitter` of a model: a share of diag(Kuu) between 0 and 1."""
     if not (isinstance(value, int | float | np.floating) and 0.0 < value < 1.0):
         raise InputError(f"jitter must be a number between 0 and 1; got {value!r}.")
     return float(value)
@@ -93,7 +97,7 @@ def checked_jitter(value: object) -> float:
 def kinds_of_inputs(
     columns: Columns | None, names: Sequence[str] | None, D: int, periodic: Periods
 ) -> Inputs:
-    """Which of the D columns of X are categories, and which have seasons.
+    """Which of the D columns of X are categories, and which have seasons (`periodic`).
 
     columns : how they were read; None where all are numbers. names : of the columns, or None.
     """
@@ -131,7 +135,7 @@ def kinds_of_inputs(
 
 
 def _only_dates(columns: Columns | None, periodic: object) -> str:
-    """The name of the only column of dates, which a season without a column is of."""
+    """The name of the only column of dates, to which a season without a column belongs."""
     found = [] if columns is None else [c.name for c in columns.each if isinstance(c, Date)]
     if len(found) != 1:
         what = "several columns of dates, " + ", ".join(map(repr, found)) if found else "none"
@@ -150,7 +154,7 @@ def check_levels(
     name: str = "X",
     read: Columns | None = None,
 ) -> None:
-    """Raise InputError where a kernel reads what it is not for.
+    """Raise InputError where a kernel reads a column of X that it is not for.
 
     Kernels of categories read codes, and kernels of numbers no codes of levels without an order.
 
@@ -172,7 +176,7 @@ def check_levels(
 
 
 def _check_numbers(kernel: Kernel, read: Columns | None) -> None:
-    """Raise InputError where a kernel of numbers reads codes of three or more levels."""
+    """Raise InputError where a kernel of numbers reads a category of three or more levels."""
     for part in kernel.simple_parts if read is not None else ():
         if read is None or not isinstance(part, OF_NUMBERS):
             continue

@@ -1,4 +1,4 @@
-"""What chained GPs are compared with: the Laplace approximation, and a collapsed bound."""
+"""Baselines that chained GPs are compared with: the Laplace approximation, a collapsed bound."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ from .chained_gp import JITTER, ChainedGP
 
 __all__ = ["LaplaceGP", "collapsed_bound"]
 
-NEWTON_STEPS = 200  # The mode is found in a dozen; more steps mean that there is none.
-# Newton stops after a step of this relative gain: that step has squared the error once more.
+NEWTON_STEPS = 200  # A dozen steps find a mode; after this many there is none to be found.
+# Newton's method stops after a step that gained less than this share of the objective: that step
+# has squared the error once more.
 DECREMENT = 1e-9
 
 
@@ -112,7 +113,7 @@ class LaplaceGP(ParamzModel, Predictions):
         self.__dict__["_state"] = None
 
     def _mode(self) -> _Mode:
-        """The approximation at the current parameters, computed once."""
+        """The Laplace approximation at the current parameters, computed once."""
         if self._state is None:
             y = self._data.targets()
             kw = self._data.keywords(**self.likelihood.parameter_values())
@@ -123,15 +124,15 @@ class LaplaceGP(ParamzModel, Predictions):
         return self._state
 
     def log_likelihood(self) -> float:
-        """The approximate log marginal likelihood log q(y), without priors."""
+        """The Laplace approximation log q(y) of the log marginal likelihood, without priors."""
         return self._mode().log_marginal
 
     def objective_function(self) -> float:
-        """−(log q(y) + log-priors)."""
+        """The objective of the Laplace approximation, −(log q(y) + log-priors)."""
         return -(self.log_likelihood() + self.log_prior())
 
     def objective_function_gradients(self) -> Array:
-        """Gradient of the objective in all parameters, untransformed; a new array."""
+        """Gradient of the Laplace objective in all parameters, untransformed; a new array."""
         mode = self._mode()
         with one_blas_thread(), np.errstate(over="ignore"):
             d_kernel, d_mean, d_parameters = mode.gradient()
@@ -144,7 +145,7 @@ class LaplaceGP(ParamzModel, Predictions):
     # ---- predictions ----------------------------------------------------------------------------
 
     def _predictor(self) -> Predictor:
-        """The approximation as a whitened q(v) at the inducing inputs X."""
+        """The Laplace approximation as a whitened q(v) at inducing inputs X, for predictions."""
         mode = self._mode()
         q = Gaussian(mode.v, mode.S, -mode.log_det)
         columns = self._column_names or self.X.shape[1]
@@ -156,14 +157,17 @@ class LaplaceGP(ParamzModel, Predictions):
     posterior_samples_f = ChainedGP.posterior_samples_f
 
     def _use_threads(self, num_threads: int) -> None:
-        """Do nothing: this model has one thread, but `cross_validate` sets it on any model."""
+        """Do nothing: the Laplace model has one thread, but `cross_validate` sets it on any."""
 
     # ---- fit ------------------------------------------------------------------------------------
 
     def optimize(
         self, messages: bool | None = None, max_iters: int = 1000, *, tolerance: float = 1e-3
     ) -> OptimizationResult:
-        """Maximise log q(y) over all free parameters by L-BFGS; arguments as in `ChainedGP`."""
+        """Maximise the Laplace log q(y) over all free parameters by L-BFGS.
+
+        Arguments are as in `ChainedGP`.
+        """
         max_iters = positive_int(max_iters, "max_iters")
         tolerance = positive_float(tolerance, "tolerance")
         with Monitor("laplace", messages) as monitor:
@@ -178,7 +182,10 @@ class LaplaceGP(ParamzModel, Predictions):
 
 
 class _Objective:
-    """−(log q(y) + log prior) as a function of the free parameters, for `minimise`."""
+    """The Laplace objective as a function of the free parameters, for `minimise`.
+
+    It is −(log q(y) + log prior).
+    """
 
     def __init__(self, model: LaplaceGP, monitor: Monitor) -> None:
         self.model, self.monitor = model, monitor
@@ -207,14 +214,14 @@ class _Objective:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The log-densities log p(y | f) of the rows and their derivatives in f and θ, each (N,)."""
+    """Log-densities log p(y | f) of the rows of a Laplace model, and slopes in f and θ, (N,)."""
 
     likelihood: Likelihood
     y: Array
     kw: Keywords
 
     def value(self, f: Array) -> float:
-        """Σ log p(y_i | f_i), −inf where it is not a number."""
+        """Σ log p(y_i | f_i) of a Laplace model, −inf where it is not a number."""
         total = float(np.sum(self.likelihood.log_density(self.y, f, **self.kw)))
         return total if np.isfinite(total) else -np.inf
 
@@ -222,11 +229,11 @@ class _Rows:
         return self.likelihood.dlog_density(self.y, f, **{**self.kw, **other})[0]
 
     def curvature(self, f: Array, **other: float) -> Array:
-        """W = −∂² log p / ∂f²."""
+        """The curvature W = −∂² log p / ∂f² of the Laplace approximation."""
         return -self.likelihood.d2log_density(self.y, f, **{**self.kw, **other})[0]
 
     def in_parameter(self, function: Callable[..., Array], f: Array, key: str) -> Array:
-        """The derivative ∂function/∂θ_key, by differences."""
+        """The derivative of a Laplace model's function in a parameter θ_key, by differences."""
         at = float(self.kw[key])
         step = 1e-3 * max(abs(at), 1e-2)
         return difference(lambda value: function(f, **{key: value}), at, step)
@@ -246,17 +253,17 @@ class _Mode:
 
     @property
     def a(self) -> Array:
-        """K⁻¹(f̂ − m), (N,)."""
+        """K⁻¹(f̂ − m) at the mode of the Laplace approximation, (N,)."""
         return self.prior.L_inv.T @ self.v
 
     @property
     def log_det(self) -> float:
-        """log |B|."""
+        """log |B| of the Laplace approximation."""
         return 2.0 * float(np.log(np.diag(self.B_root)).sum())
 
     @property
     def log_marginal(self) -> float:
-        """log q(y)."""
+        """log q(y), the Laplace approximation of the log marginal likelihood."""
         return self.objective - 0.5 * self.log_det
 
     @cached_property
@@ -265,11 +272,11 @@ class _Mode:
 
     @cached_property
     def S(self) -> Array:
-        """Covariance B⁻¹ of v."""
+        """Covariance B⁻¹ of the whitened v in the Laplace approximation."""
         return self._B_root_inv.T @ self._B_root_inv
 
     def gradient(self) -> tuple[Array, Array, Array]:
-        """Gradients of log q(y) in the parameters of kernel, mean and likelihood.
+        """Gradients of the Laplace log q(y) in the parameters of kernel, mean and likelihood.
 
         Σ = (K⁻¹ + W)⁻¹ is the posterior covariance, R = (K + W⁻¹)⁻¹ = W − WΣW. The mode moves with
         the parameters, and log |B| with the mode: s = ∂(−½ log |B|)/∂f̂ enters through
@@ -303,7 +310,9 @@ class _Mode:
 
 
 def _find_mode(rows: _Rows, prior: InducingPrior, a: Array) -> _Mode:
-    """Newton's method for max log p(y | m + L v) − ½ vᵀv, from f = m + K a or m, the better.
+    """Newton's method for the mode of the Laplace approximation, max log p(y | m + L v) − ½ vᵀv.
+
+    It starts from f = m + K a or m, the better.
 
     Every step is shortened until it gains enough; see `_newton_step` for W with negative entries.
     """
@@ -336,7 +345,9 @@ def _find_mode(rows: _Rows, prior: InducingPrior, a: Array) -> _Mode:
 
 
 def _newton_step(L: Array, W: Array, slope: Array) -> tuple[Array, Array | None]:
-    """B⁻¹ slope, B = I + Lᵀ W L, and the lower Cholesky factor of B.
+    """A Newton step B⁻¹ slope towards the Laplace mode, and the lower Cholesky factor of B.
+
+    B = I + Lᵀ W L.
 
     W with negative entries can make B indefinite away from a mode. Then there is no factor, and the
     step has the absolute eigenvalues of B instead and leaves a saddle: it always ascends.

@@ -94,17 +94,19 @@ from .variational import fix_levels, variational_leaves
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PRIORS = ("auto", "default")  # Beside None these are the choices of default priors.
-TIES = ("auto", "spread")  # Beside None these are the choices for repeated targets.
-UNCERTAIN = ("auto", "uncertain", "fixed")  # How predictions take the hyperparameters.
-# With more rows the hyperparameters are known so well that "auto" takes them as fixed.
+PRIORS = ("auto", "default")  # The argument `priors` is None or one of these.
+TIES = ("auto", "spread")  # The argument `ties`, for repeated targets, is None or one of these.
+UNCERTAIN = ("auto", "uncertain", "fixed")  # The choices of the argument `hyperparameters`.
+# hyperparameters="auto" takes the hyperparameters of a model with more rows than this as fixed: so
+# many rows tell them well enough.
 FEW_ROWS = 1000
-# A fit that may take fewer iterations, and has not converged, is a try: its bands are not widened.
+# A fit that may take fewer iterations than this, and has not converged, is only a try: its bands
+# are not widened by the uncertainty of the hyperparameters.
 A_WHOLE_FIT = 50
-# These names paramz sets on a copy, and fits bring the others.
+# These attributes may be set on a model later: paramz sets the first on a copy, a fit the last.
 BY_PARAMZ = ("observers", "cache", "logger", "optimization_runs", "preferred_optimizer")
 SET_LATER = (*BY_PARAMZ, "last_result")
-UNSEEN = ("raise", "prior")  # What is done with levels that were not in the data.
+UNSEEN = ("raise", "prior")  # The choices of the argument `unseen`, for levels not in the data.
 JITTER = 1e-8  # By default this share of its mean is added to the diagonal of Kuu.
 
 
@@ -180,13 +182,13 @@ class ChainedGP(ParamzModel, Predictions):
     input_names: list[str] | None
     target_name: str | None
     _column_names: tuple[str, ...] | None  # Frames to predict at must have these columns.
-    columns: Columns | None = None  # how they are read, where some are no numbers
+    columns: Columns | None = None  # How columns of X are read, where some are no numbers.
     _problem: Problem | None = None  # A model that was stored without its rows has none.
-    _family: PosteriorFamily  # what q may be
-    _given_kernels: bool = False  # Their values are where a fit begins.
-    _ties: Ties | None  # what stands for targets that several rows share
+    _family: PosteriorFamily  # This says what q may be.
+    _given_kernels: bool = False  # The values of given kernels are where a fit begins.
+    _ties: Ties | None  # Targets that several rows share, and what stands for them.
     _hyperparameters: str = "fixed"  # "auto" and "uncertain" widen q for predictions.
-    _widening: Widening | None = None  # by how much, at the hyperparameters of the last fit
+    _widening: Widening | None = None  # What they add to q, at hyperparameters of the last fit.
     _left_out: int = 0  # Rows with gaps, which missing="drop" leaves out.
     _told_once: tuple[str, ...] = ()  # Metadata of the rows, where a file has none of these.
     _warned_unfitted: bool = False  # Each of these warnings comes once for a model.
@@ -315,7 +317,10 @@ class ChainedGP(ParamzModel, Predictions):
     def _make_parts(
         self, kernels: Kernels, means: Means, inputs: Inputs
     ) -> tuple[list[Kernel], list[MeanFunction]]:
-        """Kernels and means as given, or started from the rows; and the likelihood's parameters."""
+        """Kernels and means of a model as given, or started from the rows.
+
+        It also starts the likelihood's parameters.
+        """
         b, X = len(self.latents), inputs_that_count(self._sample)
         given_kernels = one_per_latent(kernels, b, "kernels", "a kernel", as_kernel)
         given_means = one_per_latent(means, b, "mean_functions", "a mean function", as_mean)
@@ -338,7 +343,7 @@ class ChainedGP(ParamzModel, Predictions):
         return own_kernels, own_means
 
     def _start(self) -> None:
-        """What the targets alone tell: those that are repeated, and where latents start."""
+        """What the targets alone tell a new model: those that are tied, starts of the latents."""
         self._ties = Ties.of(self.likelihood, self._sample) if self._spreads_ties else None
         self._starts = starts_from(self.likelihood, self._sample, self._ties)
         if self._ties is not None and not np.isfinite(self._starts.score):
@@ -353,7 +358,7 @@ class ChainedGP(ParamzModel, Predictions):
         Z: Array | list[Array],
         jitter: float,
     ) -> None:
-        """Make the parts leaves of this model, under their public names, with q at the prior."""
+        """Make kernels, means, likelihood, Z and q leaves of this model, with q at the prior."""
         Z_leaves, q_mu, q_sqrt = variational_leaves(Z, self.latents, self._family)
         self.likelihood.name = "likelihood"
         children: dict[str, Parameterized | Param] = {
@@ -390,7 +395,7 @@ class ChainedGP(ParamzModel, Predictions):
     if not TYPE_CHECKING:  # A checker of types would take any name for one that it has.
 
         def __getattr__(self, name: str) -> Any:
-            """Names of other libraries are an error with ours; others are Python's usual error."""
+            """Explain an attribute that other libraries have and a model has not."""
             words = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in OF_MODELS:
                 words = f"a model has no {name!r}: it is {OF_MODELS[name]} here."
@@ -402,13 +407,16 @@ class ChainedGP(ParamzModel, Predictions):
             raise AttributeError(words)
 
     def _may_be_set(self, attribute: str) -> bool:
-        """Whether a name is one that a model has, or private; while it is built all may be set."""
+        """Whether a user may set this attribute: the model has it, or it is private.
+
+        While the model is built all may be set.
+        """
         building = self.__dict__.get("_in_init_", True)
         known = attribute in self.__dict__ or hasattr(type(self), attribute)
         return building or known or attribute.startswith("_") or attribute in SET_LATER
 
     def _not_to_be_set(self, attribute: str) -> str:
-        """What to do in the place of setting an attribute that a model does not have."""
+        """What a user should do in the place of setting an attribute that a model does not have."""
         arguments = inspect.signature(ChainedGP.__init__).parameters
         public = [name for name in (*vars(self), *dir(type(self))) if name[0] != "_"]
         found = meant(attribute, [*arguments, *public])
@@ -425,22 +433,22 @@ class ChainedGP(ParamzModel, Predictions):
 
     @property
     def X(self) -> Array:
-        """The inputs (N, D)."""
+        """The inputs (N, D) of the model's rows."""
         return self._data.X
 
     @property
     def Y(self) -> Array:
-        """The targets (N, 1)."""
+        """The targets (N, 1) of the model's rows."""
         return self._data.y[:, None]
 
     @property
     def Y_metadata(self) -> dict[str, Array]:
-        """Per-row values, (N,) each, weights included."""
+        """Per-row values of the model, (N,) each, weights included."""
         return self._data.Y_metadata
 
     @property
     def latents(self) -> tuple[str, ...]:
-        """Names of the latent functions."""
+        """Names of the model's latent functions."""
         return tuple(self.likelihood.latents)
 
     @property
@@ -462,23 +470,26 @@ class ChainedGP(ParamzModel, Predictions):
 
     @property
     def _expected(self) -> Expected:
-        """What new inputs must be: the columns as they are read, their names, or their number."""
+        """What new inputs of the model must be: the columns as read, their names, or number."""
         return self.columns or self._column_names or self.X.shape[1]
 
     @property
     def _expected_of_rows(self) -> Expected:
-        """The same for rows of a fit, whose levels must be known: others would share codes."""
+        """What new rows of a fit must be: as new inputs, with known levels.
+
+        Levels that were not seen would share codes.
+        """
         known = self.columns and self.columns.with_unseen("never")
         return known or self._expected
 
     @property
     def _told(self) -> tuple[str, ...]:
-        """Names of the metadata that say something of the rows, also of those not in a file."""
+        """Names of the metadata that say something of the model's rows, even if not in a file."""
         return self._data.telling if self._data.num_rows else self._told_once
 
     @property
     def posterior(self) -> PosteriorName:
-        """The family of q: "mean_field" or "joint"."""
+        """The family of the model's q: "mean_field" or "joint"."""
         return self._family.name
 
     @property
@@ -497,7 +508,7 @@ class ChainedGP(ParamzModel, Predictions):
 
     @property
     def jitter(self) -> float:
-        """Added to the diagonal of Kuu, relative to its mean."""
+        """The share of its mean that is added to the diagonal of Kuu."""
         return self._parts.jitter
 
     @jitter.setter
@@ -570,7 +581,7 @@ class ChainedGP(ParamzModel, Predictions):
         return model
 
     def _assemble(self, stored: Contents) -> None:
-        """Join the parts of a stored model, without rows."""
+        """Join the parts of a model that was read from a file, without rows."""
         super().__init__(as_name(stored.name))
         D = stored.num_columns
         self._set_options(stored.num_nodes, None)
@@ -672,7 +683,10 @@ class ChainedGP(ParamzModel, Predictions):
         return told
 
     def _rows_to_add(self, Xnew: Data, Ynew: Data, Y_metadata: Metadata, missing: str) -> Rows:
-        """New rows, checked; none where old or new rows would have to be copied into memory."""
+        """New rows of `update`, checked; an error where rows would be copied into memory.
+
+        So it would be for old or new rows on disk or on a cluster.
+        """
         missing = one_of(missing, ("raise", "drop"), "missing")
         for inputs, whose in ((self.problem.rows.X, "the model's rows are"), (Xnew, "Xnew is")):
             if is_dask(inputs) or isinstance(inputs, np.memmap):
@@ -693,7 +707,7 @@ class ChainedGP(ParamzModel, Predictions):
 
     @property
     def problem(self) -> Problem:
-        """The bound of the rows as optimisers see it."""
+        """The problem that optimisers see: the bound of the model's rows."""
         if self._problem is None:
             raise InputError(
                 "this model was saved without its data, so it can only predict; give it rows by "
@@ -703,7 +717,7 @@ class ChainedGP(ParamzModel, Predictions):
 
     @property
     def num_nodes(self) -> int | None:
-        """Quadrature nodes per latent dimension; None: they are chosen for every row."""
+        """Quadrature nodes per latent dimension of the model; None chooses them for every row."""
         return self._num_nodes
 
     @num_nodes.setter
@@ -714,7 +728,7 @@ class ChainedGP(ParamzModel, Predictions):
 
     @property
     def num_threads(self) -> int:
-        """Threads for passes over the data."""
+        """Threads on which the model passes over its data."""
         return self._num_threads
 
     @num_threads.setter
@@ -727,7 +741,10 @@ class ChainedGP(ParamzModel, Predictions):
         self.num_threads = num_threads
 
     def _checkgrad(self, *args: Any, **kw: Any) -> bool:
-        """As paramz has it, with the nodes that rows have now: differences compare equal sums."""
+        """As paramz's check of gradients, with the quadrature nodes that rows have now.
+
+        Differences then compare equal sums.
+        """
         with self.problem.same_nodes():
             return super()._checkgrad(*args, **kw)
 
@@ -736,11 +753,11 @@ class ChainedGP(ParamzModel, Predictions):
         return self.problem.bound()
 
     def objective_function(self) -> float:
-        """−(bound + log-priors): what an optimiser minimises."""
+        """The model's objective −(bound + log-priors): what an optimiser minimises."""
         return self.problem.objective()
 
     def objective_function_gradients(self) -> Array:
-        """Gradient of the objective in all parameters, untransformed; a new array."""
+        """Gradient of the model's objective in all parameters, untransformed; a new array."""
         self.problem.take_gradient()
         return -np.array(self.gradient)
 
@@ -932,7 +949,7 @@ class ChainedGP(ParamzModel, Predictions):
         return self._predictor().latent_draws(Xnew, size, rng)
 
     def _predictor(self) -> Predictor:
-        """What predictions are made of, at the current parameters and q.
+        """What predictions of the model are made of, at the current parameters and q.
 
         Warns of a lost noise, and once for a model that was neither fitted nor set by hand.
         """
@@ -1239,7 +1256,7 @@ class ChainedGP(ParamzModel, Predictions):
         Y_metadata: Metadata = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """The fit: `plot_fit` for one input, `plot_map` for two, else `plot_slice`.
+        """Plot the fit of the model: `plot_fit` for one input, `plot_map` for two, or `plot_slice`.
 
         Of classes their probabilities. Arguments are those of these functions, None is their own
         default; one that the function does not take is an error.
@@ -1318,7 +1335,7 @@ class ChainedGP(ParamzModel, Predictions):
 
 
 def _check_at_hand(X: Data, hyperparameters: str) -> None:
-    """Refuse rows on a cluster where uncertain hyperparameters would need many passes over them."""
+    """Refuse uncertain hyperparameters for rows on a cluster: they need many passes."""
     if hyperparameters == "uncertain" and is_dask(X):
         raise InputError(
             'hyperparameters="uncertain" finds q again and again, and the rows are on a cluster: '

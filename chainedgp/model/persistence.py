@@ -1,4 +1,4 @@
-"""Models in files: one npz archive of plain arrays with a versioned JSON header. No pickle.
+"""Save and load models: one npz archive of plain arrays with a versioned JSON header. No pickle.
 
 The header says how to rebuild the parts by their constructors; values are arrays, bit for bit. A
 file never names anything to import: classes come from a table of this package's own, and from

@@ -1,4 +1,4 @@
-"""Leaves of a model that its posterior is made of: inducing inputs, mean and root of q(v)."""
+"""The variational parameters of a model: inducing inputs, mean and root of the whitened q(v)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Leaves = LargeParam | LatentList
 def variational_leaves(
     Z: Array | list[Array], latents: Sequence[str], family: PosteriorFamily
 ) -> tuple[Leaves, Leaves, Leaves]:
-    """Z, q_mu and q_sqrt, with q at the prior N(0, I) of the whitened inducing values.
+    """The leaves Z, q_mu and q_sqrt, with q at the prior N(0, I) of the inducing values.
 
     Z is one leaf where all latents share it, else a list of one for each latent. q_mu and q_sqrt
     are one leaf each with a column for each latent where all have as many inducing inputs.

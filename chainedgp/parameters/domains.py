@@ -1,4 +1,4 @@
-"""Where parameters and targets may lie: positive, real, above one …"""
+"""Domains of parameters, where their values may lie: positive, real, above one …"""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ class AboveOne(Logexp):
     lower = 1.0
 
     def f(self, x: np.ndarray) -> np.ndarray:
-        """θ from the unconstrained x, never rounded to 1."""
+        """The constrained parameter θ > 1 from the unconstrained x, never rounded to 1."""
         return 1.0 + np.maximum(super().f(x), 1e-9)
 
     def finv(self, f: np.ndarray) -> np.ndarray:
-        """The unconstrained x from θ."""
+        """The unconstrained x from the constrained parameter θ > 1."""
         return super().finv(np.maximum(f - 1.0, 1e-300))
 
     def gradfactor(self, f: np.ndarray, df: np.ndarray) -> np.ndarray:
-        """dL/dx from dL/dθ."""
+        """Gradient in the unconstrained x from that in the constrained parameter θ > 1."""
         return super().gradfactor(f - 1.0, df)
 
     def initialize(self, f: np.ndarray) -> np.ndarray:
-        """A start inside the domain."""
+        """A start of a parameter inside the domain θ > 1."""
         return np.where(f > 1.0, f, 2.0)
 
     def log_jacobian(self, f: np.ndarray) -> np.ndarray:
-        """The log of dθ/dx."""
+        """The log-Jacobian log dθ/dx of the constraint θ > 1."""
         return super().log_jacobian(f - 1.0)
 
     def log_jacobian_grad(self, f: np.ndarray) -> np.ndarray:
-        """Derivative of `log_jacobian` in θ."""
+        """Derivative in θ of the log-Jacobian of the constraint θ > 1."""
         return super().log_jacobian_grad(f - 1.0)
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ DOMAINS = {
 
 
 def make_parameter(key: str, value: float, domain: str) -> Leaf:
-    """A scalar leaf that starts at value, kept in the domain; InputError if it is outside."""
+    """A scalar parameter that starts at value, kept in its domain; InputError if it is outside."""
     if domain not in DOMAINS:
         raise InputError(f"Domain {domain!r} of {key!r} is unknown: use {', '.join(DOMAINS)}.")
     try:

@@ -27,7 +27,10 @@ class Leaf(Param):
         super().__setitem__(key, value)
 
     def _refuse(self, value: Any, lower: float, upper: float) -> None:
-        """Raise InputError if all entries are constrained to be between `lower` and `upper`."""
+        """Raise InputError for a value of a parameter outside the ends of its constraint.
+
+        It does so only if all entries are constrained to be between `lower` and `upper`.
+        """
         words = "positive" if lower == 0.0 else f"above {lower:g}"
         words = f"between {lower:g} and {upper:g}" if upper < np.inf else words
         for constraint, entries in self.constraints.items():
@@ -44,7 +47,7 @@ class InputParam(Leaf):
     """
 
     def entry_names(self) -> list[str] | None:
-        """Names of the inputs that the entries belong to; None where the inputs have no names."""
+        """Names of the inputs to which the entries of a parameter belong, or None without names."""
         names = getattr(self._highest_parent_, "input_names", None)
         if names is None or self._parent_ is None:
             return None
@@ -69,7 +72,7 @@ class InputParam(Leaf):
         super().__setitem__(self._place(key), value)
 
     def _named(self, indices: Any) -> Any:
-        """The names in place of numbers, where there are some."""
+        """The names of inputs in the place of numbers of a parameter's entries."""
         names = self.entry_names()
         if indices is None:
             indices = self._indices(self._current_slice_)
@@ -89,7 +92,7 @@ class LargeParam(Param):
 
     @property
     def is_large(self) -> bool:
-        """Whether it prints as its shape."""
+        """Whether a parameter array is so large that it prints as its shape."""
         return self.size > self._PRINTED
 
     def _summary(self) -> str:
@@ -116,7 +119,7 @@ class LargeParam(Param):
 
 
 def named_leaves(root: Parameterized) -> dict[str, Param]:
-    """All leaves of a model or part by their names, which leave out the name of the root."""
+    """All parameters (leaves) of a model or part by their names, without the name of the root."""
     return {leaf.hierarchy_name().partition(".")[2]: leaf for leaf in root.flattened_parameters}
 
 
@@ -134,7 +137,7 @@ class Selection(ParamConcatenation):
 
 
 class Searchable(Parameterized):
-    """Gives a `Selection` where a regular expression finds several parameters."""
+    """A parameterised object that gives a `Selection` where a search finds several parameters."""
 
     def __getitem__(self, key: Any, paramlist: Any = None) -> Any:
         found = super().__getitem__(key, paramlist)

@@ -1,4 +1,4 @@
-"""A paramz model: what every model here adds to it, and its traps mended."""
+"""The paramz model that every model here is: hyperpriors, names of leaves, traps mended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .priors import Prior
 class ParamzModel(Searchable, Model):
     """A paramz model with hyperpriors and named leaves, and with paramz's traps mended."""
 
-    num_changes = 0  # it counts changes of parameters: results of an earlier count are stale
+    num_changes = 0  # The number of changes of parameters: results of an earlier count are stale.
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -28,7 +28,7 @@ class ParamzModel(Searchable, Model):
 
     @classmethod
     def _built(cls, build: Callable[[Self], None]) -> Self:
-        """A model that `build` puts together in the place of `__init__`.
+        """A paramz model that `build` puts together in the place of `__init__`.
 
         As after `__init__`, paramz then connects the parts that were linked.
         """
@@ -40,11 +40,11 @@ class ParamzModel(Searchable, Model):
         return model
 
     def _mark_stale(self) -> None:
-        """Something changed: the model must evaluate its bound again."""
+        """Note that parameters of the model changed: it must evaluate its bound again."""
         self.__dict__["num_changes"] = self.num_changes + 1
 
     def parameters_changed(self) -> None:
-        """Note a change, of which paramz tells; the bound is computed when it is next asked for."""
+        """Note a change of parameters, of which paramz tells; the bound is computed later."""
         self._mark_stale()
 
     def __getstate__(self) -> Any:
@@ -54,7 +54,7 @@ class ParamzModel(Searchable, Model):
     def replace_leaves(
         self, old: Sequence[Param], values: Sequence[Array], fixed: Sequence[np.ndarray]
     ) -> list[Param]:
-        """Leaves of the same names and kinds with other values, of any shape, in the same places.
+        """Replace leaves of a model by others of the same names and kinds, of any shape.
 
         old : leaves that are children of the model itself; their constraints are lost.
         fixed : entries of each new leaf that are fixed.
@@ -150,7 +150,7 @@ class ParamzModel(Searchable, Model):
         self._sync_leaves(to_leaves=True)  # paramz itself does not update fixed leaves
 
     def update_model(self, updates: bool | None = None) -> bool | None:
-        """Get or set whether changes are followed at once; nothing set meanwhile is lost."""
+        """Get or set whether paramz follows changes of parameters at once; nothing is lost."""
         if updates:
             self._sync_leaves(to_leaves=False)
         return super().update_model(updates)

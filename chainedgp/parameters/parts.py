@@ -16,7 +16,10 @@ Copied = TypeVar("Copied", bound=Parameterized)
 
 
 def copy_of(part: Copied) -> Copied:
-    """A copy of a parameterised object; paramz overflows on the way for values above 709."""
+    """A copy of a likelihood, kernel, mean or model, without warnings of paramz's overflows.
+
+    paramz overflows on the way for values above 709.
+    """
     with np.errstate(over="ignore"):
         return part.copy()
 
@@ -37,7 +40,7 @@ class Part(Parameterized):
         super().initialize_parameter()
 
     def leaves_with(self, role: Role) -> list[Param]:
-        """The leaves that have a role, those of the parts inside included."""
+        """The parameters of a part that have a role, those of the parts inside included."""
         found = []
         for child in self.parameters:
             if isinstance(child, Part):
@@ -50,7 +53,7 @@ class Part(Parameterized):
         return copy_of(self)  # a shallow copy would take the parameters away from this one
 
     def _given(self) -> tuple[str, ...]:
-        """What stands before the parameters in the `repr`."""
+        """What stands before the parameters in the `repr` of a likelihood, kernel or mean."""
         return ()
 
     def __repr__(self) -> str:
@@ -62,7 +65,7 @@ class Part(Parameterized):
 
 
 def _one_line(part: Parameterized) -> str:
-    """The `repr` of a part, such as RBF(1, variance=1, lengthscale=2)."""
+    """The `repr` of a likelihood, kernel or mean, such as RBF(1, variance=1, lengthscale=2)."""
     words = list(part._given()) if isinstance(part, Part) else []
     for child in part.parameters:
         if isinstance(child, Param):
@@ -84,7 +87,7 @@ def name_after(part: Parameterized | Param, latent: str) -> None:
 
 
 def latent_index(latent: int | str, names: Sequence[str]) -> int:
-    """Index of a latent given by index or name; an error that lists the names."""
+    """Index of a latent that a user gave by index or name; the error lists the names."""
     if isinstance(latent, str):
         if latent in names:
             return list(names).index(latent)

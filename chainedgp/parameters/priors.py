@@ -25,15 +25,18 @@ class Prior:
     """
 
     def log_density(self, x: Array) -> Array:
-        """log p(x) of each entry; where entries depend on each other, shares of their sum."""
+        """The log-density of a hyperprior at each entry x.
+
+        Where entries depend on each other, it has shares of their sum.
+        """
         raise NotImplementedError
 
     def gradient(self, x: Array) -> Array:
-        """The derivative of the sum of `log_density` in each entry."""
+        """The derivative of a hyperprior's log-density, summed over entries, in each entry."""
         raise NotImplementedError
 
     def words(self, entry: int) -> str:
-        """What a table of parameters says of the prior of one entry."""
+        """What a table of parameters says of the hyperprior of one entry."""
         return str(self)
 
     #: Names of fields that may be any number; all other fields must be positive.
@@ -59,75 +62,81 @@ class Prior:
 
 @dataclass(frozen=True)
 class Normal(Prior):
-    """x ~ N(mean, sd²)."""
+    """The normal hyperprior x ~ N(mean, sd²)."""
 
     mean: float = 0.0
     sd: float = 1.0
 
     def log_density(self, x: Array) -> Array:
-        """−½ ((x − mean)/sd)² − log sd − ½ log 2π."""
+        """The log-density of a normal hyperprior, −½ ((x − mean)/sd)² − log sd − ½ log 2π."""
         z = (x - self.mean) / self.sd
         return -0.5 * z * z - np.log(self.sd) - HALF_LOG_2PI
 
     def gradient(self, x: Array) -> Array:
-        """−(x − mean)/sd²."""
+        """The slope of a normal hyperprior's log-density, −(x − mean)/sd²."""
         return -(x - self.mean) / self.sd**2
 
 
 @dataclass(frozen=True)
 class LogNormal(Prior):
-    """log x ~ N(mean, sd²), x > 0."""
+    """The log-normal hyperprior log x ~ N(mean, sd²), x > 0."""
 
     mean: float = 0.0
     sd: float = 1.0
 
     def log_density(self, x: Array) -> Array:
-        """−½ ((log x − mean)/sd)² − log x − log sd − ½ log 2π."""
+        """The log-density of a log-normal hyperprior.
+
+        −½ ((log x − mean)/sd)² − log x − log sd − ½ log 2π.
+        """
         log_x = np.log(x)
         z = (log_x - self.mean) / self.sd
         return -0.5 * z * z - log_x - np.log(self.sd) - HALF_LOG_2PI
 
     def gradient(self, x: Array) -> Array:
-        """−(1 + (log x − mean)/sd²) / x."""
+        """The slope of a log-normal hyperprior, −(1 + (log x − mean)/sd²) / x."""
         return -(1.0 + (np.log(x) - self.mean) / self.sd**2) / x
 
 
 @dataclass(frozen=True)
 class Gamma(Prior):
-    """x ~ Gamma(shape, rate), x > 0, with mean shape/rate."""
+    """The gamma hyperprior x ~ Gamma(shape, rate), x > 0, with mean shape/rate."""
 
     shape: float = 2.0
     rate: float = 1.0
 
     def log_density(self, x: Array) -> Array:
-        """shape log rate − lgamma(shape) + (shape − 1) log x − rate x."""
+        """The log-density of a gamma hyperprior.
+
+        shape log rate − lgamma(shape) + (shape − 1) log x − rate x.
+        """
         normaliser = self.shape * np.log(self.rate) - gammaln(self.shape)
         return normaliser + (self.shape - 1.0) * np.log(x) - self.rate * x
 
     def gradient(self, x: Array) -> Array:
-        """(shape − 1)/x − rate."""
+        """The slope of a gamma hyperprior's log-density, (shape − 1)/x − rate."""
         return (self.shape - 1.0) / x - self.rate
 
 
 @dataclass(frozen=True)
 class HalfNormal(Prior):
-    """x ~ |N(0, sd²)|, x ≥ 0."""
+    """The half-normal hyperprior x ~ |N(0, sd²)|, x ≥ 0."""
 
     sd: float = 1.0
 
     def log_density(self, x: Array) -> Array:
-        """−½ (x/sd)² + log 2 − log sd − ½ log 2π."""
+        """The log-density of a half-normal hyperprior, −½ (x/sd)² + log 2 − log sd − ½ log 2π."""
         z = x / self.sd
         return -0.5 * z * z + np.log(2.0) - np.log(self.sd) - HALF_LOG_2PI
 
     def gradient(self, x: Array) -> Array:
-        """−x/sd²."""
+        """The slope of a half-normal hyperprior's log-density, −x/sd²."""
         return -x / self.sd**2
 
 
 @dataclass(frozen=True)
 class LogGaussian(Prior):
-    """Positive entries x_d with log(x_d / median_d) jointly normal, N(0, sd² I + common_sd² 11ᵀ).
+    """A hyperprior on positive x_d: log(x_d/median_d) jointly N(0, sd² I + common_sd² 11ᵀ).
 
     That is x_d = median_d · e^(c + r_d) with a common c ~ N(0, common_sd²), integrated out, and
     r_d ~ N(0, sd²): the entries shrink towards a common multiple of their medians, which the data
@@ -150,18 +159,25 @@ class LogGaussian(Prior):
     zero_fields = ("common_sd",)
 
     def log_density(self, x: Array) -> Array:
-        """−½ zᵀΣ⁻¹z − ½ log |2πΣ| with z = log(x / median), in equal or natural shares."""
+        """The log-density of a joint hyperprior of logarithms, in shares of the entries.
+
+        It is −½ zᵀΣ⁻¹z − ½ log |2πΣ| with z = log(x / median); the shares of the first term
+        are z_d (Σ⁻¹z)_d, those of the second equal.
+        """
         z, D = self._logarithms(x), x.size
         log_determinant = np.log1p(D * (self.common_sd / self.sd) ** 2) / D
         shares = -0.5 * z * self._whitened(z) - 0.5 * log_determinant - np.log(self.sd)
         return (shares - HALF_LOG_2PI).reshape(x.shape)
 
     def gradient(self, x: Array) -> Array:
-        """−(Σ⁻¹z)_d / x_d."""
+        """The slope of a joint hyperprior of logarithms, −(Σ⁻¹z)_d / x_d."""
         return -self._whitened(self._logarithms(x)).reshape(x.shape) / x
 
     def words(self, entry: int) -> str:
-        """The median, the factor that two of three values are within, and whether it is shared."""
+        """What a table says of a joint hyperprior of logarithms: median, factor, if shared.
+
+        Two of three values are within the factor of the median.
+        """
         medians = np.atleast_1d(self.median)
         factor = float(np.exp(np.hypot(self.sd, self.common_sd)))
         shared = ", in part common to all" if self.common_sd > 0.0 and medians.size > 1 else ""
@@ -169,10 +185,10 @@ class LogGaussian(Prior):
         return f"about {median:.3g}, within a factor of {factor:.2g}{shared}"
 
     def _logarithms(self, x: Array) -> Array:
-        """The z (D,) of x."""
+        """The logarithms z (D,) of x over its medians under a joint hyperprior."""
         return np.log(np.ravel(x)) - np.log(np.asarray(self.median))
 
     def _whitened(self, z: Array) -> Array:
-        """Σ⁻¹z, by the formula of Sherman and Morrison."""
+        """Σ⁻¹z of a joint hyperprior of logarithms, by the formula of Sherman and Morrison."""
         common2, own2 = self.common_sd**2, self.sd**2
         return (z - z.sum() * common2 / (own2 + z.size * common2)) / own2

@@ -1,4 +1,4 @@
-"""What a parameter is to its kernel or mean function, whatever its name is."""
+"""Roles of parameters: what each is to its kernel or mean function, whatever its name is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Role(Enum):
-    """What a leaf is. A kernel or mean function says it of its own leaves, in `roles`.
+    """What a leaf (a parameter) is to its kernel or mean, which says so in `roles`.
 
     Fits act on roles, never on names: a leaf without one is fitted like any other number, but it
     gets none of the help that stands here.

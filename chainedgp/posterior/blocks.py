@@ -1,4 +1,4 @@
-"""What families of q share: q, sites and sums in blocks, one for each pair of latents of a group.
+"""What families of q share: marginals, sites and sums in blocks, one for each pair of latents.
 
 Whitened: u_j = L_j v_j + mean_j(Z), Kuu + jitter = L Lᵀ, A_j = L_j⁻¹ Kuf (M_j, n). The stacked v of
 a group is q(v) = N(μ, S) with blocks S_jk. The marginals of a row, a_j its column of A_j, are
@@ -36,12 +36,13 @@ from .gaussian import Gaussian
 from .sparse import InducingPrior, KernelGradient, Projection, pull, reverse_prior
 from .sums import Gram
 
-# Rounding can make a variance negative: it is raised to this share of the row's prior variance.
+# Rounding can make a variance of q(f) negative: it is raised to this share of the row's prior
+# variance.
 VARIANCE_FLOOR = 1e-12
-# Rounding can make a correlation exceed 1: at most it is this much below.
+# Rounding can make a correlation of two latents exceed 1: it is kept this much below.
 CORRELATION_GAP = 1e-12
-NARROW = 30.0  # A narrow site is so many times as precise as the prior is at its row.
-BLOCK = 20  # So many rows of a matrix (M, n) are scaled at once: they stay in the cache.
+NARROW = 30.0  # A site of `narrow` is so many times as precise as the prior is at its row.
+BLOCK = 20  # A matrix (M, n) is scaled so many of its rows at a time: they stay in the cache.
 
 T = TypeVar("T", np.float64, np.bool_)
 Weight = Callable[[Array, int, int], Array]
@@ -50,43 +51,46 @@ _work = Workspace()
 
 
 class Blocks(PosteriorFamily):
-    """A family that says where V, λ1 and Λ of a row keep their entries; all else follows."""
+    """A family of posteriors that says where V, λ1 and Λ keep their entries; all else follows."""
 
     @abstractmethod
     def marginal_shape(self, b: int) -> tuple[int, ...]:
-        """Shape of V of one row."""
+        """Shape of V of one row: the variances of its latents, or their covariance."""
 
     @abstractmethod
     def entry(self, V: NDArray[T], j: int, k: int) -> NDArray[T]:
-        """V_jk of every row, a view (n,); j and k are latents of one group."""
+        """The covariance block V_jk of every row, a view (n,); j and k are latents of one group."""
 
     @abstractmethod
     def linear(self, sites: Array) -> Array:
-        """λ1 of every row, a view (b, n)."""
+        """The linear part λ1 of the sites of every row, a view (b, n)."""
 
     @abstractmethod
     def precision(self, sites: Array, j: int, k: int) -> Array:
-        """Λ_jk of every row, a view (n,); j and k are latents of one group."""
+        """The precision Λ_jk of the site of every row, a view (n,); j, k are latents of a group."""
 
     def neighbours(self, b: int) -> list[tuple[int, ...]]:
-        """For each latent those of its group, itself included."""
+        """For each latent those that q correlates it with: its group, itself included."""
         return [group for group in self.groups(b) for _ in group]
 
     # ---- sites ----------------------------------------------------------------------------------
 
     def precisions(self, sites: Array) -> Array:
-        """Λ_jj, (b, n)."""
+        """The precisions Λ_jj of the sites of all rows, (b, n)."""
         return np.stack([self.precision(sites, j, j) for j in range(len(self.linear(sites)))])
 
     def write_sites(self, sites: Array, m: Array, g_m: Array, g_V: Array) -> None:
-        """Λ = −2 g_V and λ1 = g_m + Λ m."""
+        """Write the sites Λ = −2 g_V and λ1 = g_m + Λ m of some rows, from slopes at means m."""
         for j, group in enumerate(self.neighbours(len(m))):
             for k in group[: group.index(j) + 1]:
                 np.multiply(self.entry(g_V, j, k), -2.0, out=self.precision(sites, j, k))
         self.linear(sites)[:] = g_m + self._times(sites, m)
 
     def measured(self, values: Array, precisions: Array) -> Array:
-        """Λ = diag(precisions) and λ1 = Λ values: a normal density of each latent at each row."""
+        """Sites Λ = diag(precisions) and λ1 = Λ values of rows where latents were measured.
+
+        They are a normal density of each latent at each row.
+        """
         b, n = values.shape
         sites = np.zeros((*self.site_shape(b), n))
         for j, precision in enumerate(precisions):
@@ -95,7 +99,7 @@ class Blocks(PosteriorFamily):
         return sites
 
     def _times(self, sites: Array, x: Array) -> Array:
-        """Λ x of every row, (b, n) as x is."""
+        """The product Λ x of the sites' precisions with x, of every row, (b, n) as x is."""
         product = np.empty(x.shape)
         for j, group in enumerate(self.neighbours(len(x))):
             np.multiply(self.precision(sites, j, group[0]), x[group[0]], out=product[j])
@@ -104,7 +108,7 @@ class Blocks(PosteriorFamily):
         return product
 
     def slopes(self, chunks: Chunks, q: Q, sites: Array) -> tuple[Array, Array]:
-        """g_V = −½ Λ and g_m = λ1 − Λ m."""
+        """Slopes g_V = −½ Λ and g_m = λ1 − Λ m, the reverse of `write_sites`."""
         g_m = self.linear(sites) - self._times(sites, self.means(chunks, q))
         g_V = np.empty((*self.marginal_shape(len(chunks)), g_m.shape[1]))
         for j, group in enumerate(self.neighbours(len(chunks))):
@@ -113,13 +117,13 @@ class Blocks(PosteriorFamily):
         return g_m, g_V
 
     def means(self, chunks: Chunks, q: Q) -> Array:
-        """m_j = mean_j(X) + A_jᵀμ_j, (b, n)."""
+        """Means of q(f) at the rows, m_j = mean_j(X) + A_jᵀμ_j, (b, n)."""
         mus = self.split([part.mu for part in q], [len(chunk.A) for chunk in chunks])
         pairs = zip(chunks, mus, strict=True)
         return np.stack([chunk.mean + mu @ chunk.A for chunk, mu in pairs])
 
     def narrow(self, chunks: Chunks, sites: Array) -> None:
-        """A precision of many times the prior's, at the mean function."""
+        """Set sites to a precision of many times the prior's, at the mean function."""
         sites[:] = 0.0
         for j, chunk in enumerate(chunks):
             precision = self.precision(sites, j, j)
@@ -127,17 +131,20 @@ class Blocks(PosteriorFamily):
             self.linear(sites)[j] = precision * chunk.mean
 
     def gram(self, chunks: Chunks, sites: Array) -> Gram:
-        """[A_j diag(Λ_jk) A_kᵀ]_jk and [A_j r_j]_j of each group."""
+        """Sum sites of rows to natural parameters of q: [A_j diag(Λ_jk) A_kᵀ]_jk, [A_j r_j]_j.
+
+        They are of each group.
+        """
         r = self._pulls(chunks, sites)
         b = [chunk.A @ own for chunk, own in zip(chunks, r, strict=True)]
         return Gram(self._weighted(chunks, self.precision, sites), self.stacked(b))
 
     def _pulls(self, chunks: Chunks, sites: Array) -> Array:
-        """r = λ1 − Λ mean(X), (b, n)."""
+        """The part r = λ1 − Λ mean(X) of the sites that sums up to q, (b, n)."""
         return self.linear(sites) - self._times(sites, np.stack([c.mean for c in chunks]))
 
     def _weighted(self, chunks: Chunks, weight: Weight, of: Array) -> list[Array]:
-        """[A_j diag(w_jk) A_kᵀ]_jk of each group; weight(of, j, k) is w_jk (n,)."""
+        """The matrix [A_j diag(w_jk) A_kᵀ]_jk of each group; weight(of, j, k) is w_jk (n,)."""
         made = []
         for group in self.groups(len(chunks)):
             if len(group) == 1:
@@ -158,7 +165,9 @@ class Blocks(PosteriorFamily):
     # ---- marginals and their reverse ------------------------------------------------------------
 
     def marginals(self, chunks: Chunks, q: Q) -> Marginals:
-        """m = mean + Aᵀμ, V = kff + Σ_M A ∘ (S − I) A, by blocks (Saul et al. 2016, eqs. 4 and 5).
+        """Marginals q(f) of rows: m = mean + Aᵀμ, V = kff + Σ_M A ∘ (S − I) A, by blocks.
+
+        (Saul et al. 2016, eqs. 4 and 5)
 
         The paper has the diagonal blocks alone.
         """
@@ -193,7 +202,7 @@ class Blocks(PosteriorFamily):
     def _write(
         self, made: Marginals, j: int, k: int, chunk: Projection, B: Array, C: Array
     ) -> None:
-        """Set V_jk = δ_jk kff + Σ_M B ∘ C; a variance is not below its floor."""
+        """Set a block V_jk = δ_jk kff + Σ_M B ∘ C of the marginals; variances have a floor."""
         V = np.einsum("ij,ij->j", B, C)
         if j != k:
             self.entry(made.V, j, k)[:] = self.entry(made.V, k, j)[:] = V
@@ -205,7 +214,7 @@ class Blocks(PosteriorFamily):
         self.entry(made.floored, j, j)[:] = low
 
     def _limited(self, made: Marginals) -> Marginals:
-        """The marginals; covariances that exceed what the variances allow are put back."""
+        """The marginals, in which covariances that exceed what the variances allow are put back."""
         for j, group in enumerate(self.neighbours(len(made.m))):
             for k in group[: group.index(j)]:
                 V = self.entry(made.V, j, k)
@@ -219,7 +228,7 @@ class Blocks(PosteriorFamily):
         return made
 
     def sums(self, chunks: Chunks, g_m: Array, g_V: Array) -> tuple[list[Array], list[Array]]:
-        """G = [A_j diag(g_V,jk) A_kᵀ]_jk and [A_j g_m,j]_j of each group."""
+        """Sums over rows G = [A_j diag(g_V,jk) A_kᵀ]_jk and [A_j g_m,j]_j, of each group."""
         A_gm = [chunk.A @ g for chunk, g in zip(chunks, g_m, strict=True)]
         return self._weighted(chunks, self.entry, g_V), self.stacked(A_gm)
 
@@ -231,7 +240,10 @@ class Blocks(PosteriorFamily):
         left: Arrays,
         products: list[Array] | None = None,
     ) -> list[KernelGradient]:
-        """Gradients at fixed q, all but the part through L, from `left` = [P, L⁻ᵀμ]."""
+        """Gradients in kernels, Z and means at fixed q, all but the part through L.
+
+        `left` is [P, L⁻ᵀμ].
+        """
         parts = []
         for group, factors in zip(self.groups(len(chunks)), left, strict=True):
             spans = _spans([len(chunks[j].A) for j in group])
@@ -249,13 +261,13 @@ class Blocks(PosteriorFamily):
     def reverse_sites(
         self, chunks: Chunks, g_m: Array, g_V: Array, sites: Array, left: Arrays, S_mu_bar: Arrays
     ) -> list[KernelGradient]:
-        """The same at fixed sites; see `reverse_sites` of this module."""
+        """Gradients in kernels, Z and means at fixed sites; see `reverse_sites` of this module."""
         parts, r = [], self._pulls(chunks, sites)
         for group, factors, moved in zip(self.groups(len(chunks)), left, S_mu_bar, strict=True):
             own = [chunks[j] for j in group]
             spans = _spans([len(chunk.A) for chunk in own])
             pairs = zip(own, spans, strict=True)
-            x = [moved[span] @ chunk.A for chunk, span in pairs]  # by which means gain most
+            x = [moved[span] @ chunk.A for chunk, span in pairs]  # The change (Sμ̄) of means.
             for i, j in enumerate(group):
                 g = [self.entry(g_V, j, k) for k in group]
                 Lam = [self.precision(sites, j, k) for k in group]
@@ -267,7 +279,10 @@ class Blocks(PosteriorFamily):
     # ---- small matrices: of one group -----------------------------------------------------------
 
     def fixed_q_factors(self, priors: Priors, q: Gaussian, *, whitened: bool = True) -> Array:
-        """[P, L⁻ᵀμ] (M, M + 1): P = L⁻ᵀ(S − I), or L⁻ᵀ(S − I) L⁻¹ where A is not whitened."""
+        """The factors [P, L⁻ᵀμ] (M, M + 1) of gradients at fixed q.
+
+        P is L⁻ᵀ(S − I), or L⁻ᵀ(S − I) L⁻¹ where A is not whitened.
+        """
         left = np.empty((len(q.mu), len(q.mu) + 1))
         _up(priors, q.S_minus_I, left[:, :-1])
         if not whitened:
@@ -279,7 +294,9 @@ class Blocks(PosteriorFamily):
     def site_factors(
         self, priors: Priors, q: Gaussian, A_gm: Array, G: Array, b: Array, Lam: Array
     ) -> SiteFactors:
-        """[L⁻ᵀ(S − I), L⁻ᵀμ, L⁻ᵀΠ, L⁻ᵀSμ̄] (M, 2M + 2), Sμ̄ (M,) and H of each latent.
+        """The factors [L⁻ᵀ(S − I), L⁻ᵀμ, L⁻ᵀΠ, L⁻ᵀSμ̄] of gradients at fixed sites, Sμ̄ and H.
+
+        The shapes are (M, 2M + 2), (M,) and, of each latent, (M_j, M_j).
 
         With μ̄ = A g_m − μ, S̄ = G − ½(I − S⁻¹), Π = −S(S̄ + ½(μ̄bᵀ + bμ̄ᵀ))S and b = S⁻¹μ; to H the
         sites add (Sμ̄) bᵀ + 2 Π Λ.
@@ -301,30 +318,30 @@ class Blocks(PosteriorFamily):
         return SiteFactors(_up(priors, factors), S_mu_bar, H)
 
     def whiten(self, priors: Priors, G: Array, A_gm: Array) -> tuple[Array, Array]:
-        """L⁻¹ G L⁻ᵀ and L⁻¹ A_gm: sums with Kuf in the place of A become those with A."""
+        """Turn sums over rows with Kuf in the place of A into those with A: L⁻¹ G L⁻ᵀ, L⁻¹ A_gm."""
         A_gm = np.concatenate([prior.L_inv @ A_gm[span] for prior, span in _by_prior(priors)])
         return _down(priors, _down(priors, G).T), A_gm
 
     def through_L(
         self, priors: Priors, q: Gaussian, A_gm: Array, G: Array
     ) -> list[tuple[Array, Array]]:
-        """Gradients through L of each latent at fixed q."""
+        """Gradients of each latent at fixed q that go through L, the Cholesky factor of Kuu."""
         return [reverse_prior(p, _through_A(q, A_gm, G, span)) for p, span in _by_prior(priors)]
 
 
 def _spans(sizes: Sequence[int]) -> list[slice]:
-    """Where each of some latents is in a stacked vector, by their numbers of inducing inputs."""
+    """Where each latent of a group is in a stacked v, by the numbers of inducing inputs."""
     ends = np.cumsum(sizes).tolist()
     return [slice(end - M, end) for M, end in zip(sizes, ends, strict=True)]
 
 
 def _by_prior(priors: Priors) -> list[tuple[InducingPrior, slice]]:
-    """Each latent of a group with its place in stacked vectors."""
+    """Each latent of a group, by its prior, with its place in stacked vectors."""
     return list(zip(priors, _spans([len(prior.Z) for prior in priors]), strict=True))
 
 
 def _up(priors: Priors, F: Array, out: Array | None = None) -> Array:
-    """L_j⁻ᵀ F_j of the rows F_j (M_j, ·) of each latent."""
+    """L_j⁻ᵀ F_j of the rows F_j (M_j, ·) that each latent of a group has in a stacked matrix."""
     out = np.empty(F.shape) if out is None else out
     for prior, span in _by_prior(priors):
         upper_product(prior.L_inv.T, F[span], out[span])
@@ -332,7 +349,7 @@ def _up(priors: Priors, F: Array, out: Array | None = None) -> Array:
 
 
 def _down(priors: Priors, F: Array) -> Array:
-    """L_j⁻¹ F_j of the rows F_j (M_j, ·) of each latent."""
+    """L_j⁻¹ F_j of the rows F_j (M_j, ·) that each latent of a group has in a stacked matrix."""
     out = np.empty(F.shape)
     for prior, span in _by_prior(priors):
         lower_product(prior.L_inv, F[span], out[span])
@@ -340,7 +357,7 @@ def _down(priors: Priors, F: Array) -> Array:
 
 
 def _product(chunk: Projection, P: Array, k: int) -> Array:
-    """P A of latent k, with P the columns of its group that belong to it."""
+    """P A of latent k in the marginals of rows; P are the columns of its group for k."""
     return np.matmul(P, chunk.A, out=_work.array(f"PA{k}", len(P), chunk.A.shape[1]))
 
 
@@ -375,7 +392,7 @@ def reverse_sites(
     left: Array,
     d_mean: Array,
 ) -> KernelGradient:
-    """As `reverse_chunk`, but for q as a function of the hyperparameters at fixed sites.
+    """Gradients of a latent in kernel, Z and mean at fixed sites, where q follows hyperparameters.
 
     That adds Σ_k L⁻ᵀΠ_jk A_k diag(2 Λ_jk) + L⁻ᵀSμ̄ rᵀ with r = λ1 − Λ mean(X) to ∂/∂Kuf: one
     product with `left` = [L⁻ᵀ(S − I), L⁻ᵀμ, L⁻ᵀΠ, L⁻ᵀSμ̄] (M_j, 2M + 2), the rows of latent j.
@@ -395,7 +412,7 @@ def reverse_sites(
 
 
 def _through_A(q: Gaussian, A_gm: Array, G: Array, span: slice) -> Array:
-    """H = (∂/∂A) Aᵀ = μ (A g_m)ᵀ + 2 (S − I) G of one latent at fixed q, its lower triangle."""
+    """H = (∂/∂A) Aᵀ = μ (A g_m)ᵀ + 2 (S − I) G of a latent at fixed q, its lower triangle."""
     H = lower_triangle_product(q.S_minus_I[span], G[:, span])
     H *= 2.0
     H += np.multiply(q.mu[span, None], A_gm[span], out=_work.array("outer", *H.shape))

@@ -10,14 +10,14 @@ from .joint import JOINT
 from .mean_field import MEAN_FIELD
 
 PosteriorName = Literal["auto", "mean_field", "joint"]
-# A likelihood that does not say whether its latents are coupled gets correlations between up to so
-# many: for more, the matrices of q are large, and so are the grids of nodes.
+# A likelihood that does not say whether its latents are coupled gets a joint q if it has at most so
+# many latents: with more, the matrices of q are large, and so are the grids of quadrature nodes.
 MOST_LATENTS = 3
 POSTERIORS: tuple[PosteriorName, ...] = get_args(PosteriorName)
 
 
 def family_of(posterior: PosteriorName, likelihood: Likelihood) -> PosteriorFamily:
-    """The family that `posterior` names; for one latent all are the same."""
+    """The family of q that the argument `posterior` names; for one latent all are the same."""
     b = len(likelihood.latents)
     if posterior == "mean_field" or b == 1:
         return MEAN_FIELD

@@ -26,7 +26,8 @@ from .sums import Evaluation, Gradients, Gram, Request, S, Setting, Task
 # Where tr(Kuu⁻¹) times the mean of diag(Kuu) is below this, products with Kuu⁻¹ have rounding
 # errors of about 1e-12, and rows need no whitening by L⁻¹.
 WELL_CONDITIONED = 1e5
-# From so many times M rows on, to do without A saves more than the three (M, M) products it costs.
+# With at least this many times M rows, to do without A = L⁻¹ Kuf saves more than it costs, which is
+# three products of (M, M) matrices.
 MANY_ROWS = 8
 # With at least so many inducing inputs the (M, M) work of each latent has a thread of its own.
 LARGE = 200
@@ -34,12 +35,12 @@ LARGE = 200
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_keys = itertools.count()  # Shards know by its number whether their cache is of a setting.
+_keys = itertools.count()  # Each setting has a number, by which shards know if a cache is of it.
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """θ as the core sees it: kernels, means, Z per latent, the likelihood and its parameters.
+    """The hyperparameters θ at which the bound is evaluated: kernels, means, Z, likelihood.
 
     ties : what stands for targets that several rows share, if not these themselves.
     """
@@ -74,7 +75,7 @@ class State:
 
     @property
     def bound(self) -> float:
-        """L(θ, q)."""
+        """The bound L(θ, q) at an evaluated point."""
         return bound(self.evaluation, self.q)
 
     def proposal(self) -> Gram:
@@ -122,11 +123,11 @@ class Evaluator:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows over all shards."""
+        """Number of rows over all shards of an evaluator."""
         return sum(shard.num_rows for shard in self.shards)
 
     def set_hyperparameters(self, theta: Hyperparameters, scale: float = 1.0) -> None:
-        """Factorise the priors at θ; every later call is at this θ."""
+        """Factorise the priors Kuu at θ; every later call of the evaluator is at this θ."""
         make = partial(make_prior, jitter=theta.jitter)
         self._large = max(len(Z) for Z in theta.Z) >= LARGE
         self._priors = tuple(self.over_latents(make, theta.kernels, theta.means, theta.Z))
@@ -137,17 +138,20 @@ class Evaluator:
 
     @property
     def priors(self) -> tuple[InducingPrior, ...]:
-        """The priors of the latents at their inducing inputs, at θ."""
+        """The priors of the latents at their inducing inputs, at the evaluator's θ."""
         return self._priors
 
     def take(self, shard: Shard, scale: float) -> None:
-        """Other rows from now on, at the same θ; `scale` multiplies their sums."""
+        """Evaluate the bound of other rows from now on, at the same θ.
+
+        scale multiplies their sums.
+        """
         self.shards = [shard]
         self._setting = replace(self.setting, scale=scale, key=next(_keys))
 
     @property
     def setting(self) -> Setting:
-        """The current θ as it is sent to shards."""
+        """The current hyperparameters θ as they are sent to shards."""
         if self._setting is None:
             raise RuntimeError("set_hyperparameters comes first")
         return self._setting
@@ -155,51 +159,60 @@ class Evaluator:
     # ---- steps on the sites and the quadrature nodes of all rows --------------------------------
 
     def start_sites(self, b: int) -> None:
-        """All sites of b latents are 0: q is the prior."""
+        """Set all sites of b latents to 0, in every shard: q is the prior."""
         self._each(Shard.start_sites, self.family.site_shape(b))
 
     def accept(self, rho: float) -> None:
-        """λ ← (1 − ρ) λ + ρ λ_proposal; the last evaluation's sites become the proposal."""
+        """Move the sites of all shards: λ ← (1 − ρ) λ + ρ λ_proposal.
+
+        The last evaluation's sites become the proposal.
+        """
         self._each_sites(Sites.accept, rho)
 
     def accept_combination(self, weights: Array) -> None:
-        """λ ← Σ_k c_k λ_proposal^(k) over the remembered proposals (Anderson acceleration)."""
+        """Move the sites of all shards: λ ← Σ_k c_k λ_proposal^(k) (Anderson acceleration).
+
+        The sum is over the remembered proposals.
+        """
         self._each_sites(Sites.accept_combination, weights)
 
     def take_proposal(self) -> None:
-        """The proposal becomes the current sites: rebuilds them after one evaluation at any q."""
+        """Take the proposal for the sites of all rows: this rebuilds them after one evaluation."""
         self._each_sites(Sites.take_proposal)
 
     def remember(self) -> None:
-        """Keep a copy of the proposal for a later combination."""
+        """Keep a copy of all shards' proposed sites for a later combination."""
         self._each_sites(Sites.remember)
 
     def forget(self, keep: int = 0) -> None:
-        """Drop all but the last `keep` remembered proposals."""
+        """Drop all but the last `keep` remembered proposals of sites."""
         self._each_sites(Sites.forget, keep)
 
     def commit(self) -> None:
-        """The hyperparameters were accepted: later trials start from the current sites."""
+        """Keep the sites of accepted hyperparameters: later trials start from them."""
         self._each_sites(Sites.commit)
 
     def restore(self) -> None:
-        """Start a trial from the sites of the last accepted hyperparameters."""
+        """Start a trial of hyperparameters from the sites of the last accepted ones."""
         self._each_sites(Sites.restore)
 
     def clip(self) -> None:
-        """Drop the sites of negative precision: a start from which q always exists."""
+        """Drop the sites of negative precision in all shards: a start from which q exists."""
         list(self._passes(Shard.clip, Request()))
 
     def clear(self) -> None:
-        """Current sites are 0 and q is the prior; the committed ones stay."""
+        """Set the current sites of all shards to 0, so that q is the prior.
+
+        The committed ones stay.
+        """
         self._each_sites(Sites.clear)
 
     def narrow(self) -> None:
-        """Current sites that hold every latent close to its mean function: a last resort."""
+        """Set sites that hold every latent close to its mean function: a last resort."""
         list(self._passes(Shard.narrow, Request()))
 
     def fix_nodes(self, nodes: int | None) -> None:
-        """Other quadrature nodes per dimension from now on, or None to choose them row by row."""
+        """Use `nodes` quadrature nodes per dimension, or choose them row by row with None."""
         self._each(Shard.fix_nodes, nodes)
 
     def freeze_nodes(self, frozen: bool) -> None:
@@ -207,35 +220,35 @@ class Evaluator:
         self._each(Shard.freeze_nodes, frozen)
 
     def use_few_nodes(self, rough: bool) -> None:
-        """Do without trials of nodes for as long as fits are rough, or no more."""
+        """Do without trials of quadrature nodes for as long as fits are rough, or no more."""
         self._each(Shard.use_few_nodes, rough)
 
     def raise_nodes(self) -> None:
-        """Give every row at least the nodes that it wanted in the last evaluation."""
+        """Give every row at least the quadrature nodes that it wanted in the last evaluation."""
         self._each(Shard.raise_nodes)
 
     def drop_cache(self) -> None:
-        """Free the projections that are kept between passes."""
+        """Free the projections A of rows that shards keep between passes."""
         self._each(Shard.drop_cache)
 
     def _each(
         self, step: Callable[Concatenate[Shard, P], None], *args: P.args, **kw: P.kwargs
     ) -> None:
-        """Take a step with every shard."""
+        """Call a method of every shard."""
         for shard in self.shards:
             step(shard, *args, **kw)
 
     def _each_sites(
         self, step: Callable[Concatenate[Sites, P], None], *args: P.args, **kw: P.kwargs
     ) -> None:
-        """Take a step from one set of sites to another with the sites of every shard."""
+        """Take a step from one set of sites to another, with the sites of every shard."""
         for shard in self.shards:
             step(shard.sites, *args, **kw)
 
     # ---- passes over all rows -------------------------------------------------------------------
 
     def gram(self) -> Gram:
-        """Λ and b of the current sites."""
+        """The natural parameters Λ and b that the current sites of all rows sum up to."""
         return self._sum(Shard.gram, Request())
 
     def positive_proposal(self, q: Sequence[Gaussian]) -> Gram:
@@ -243,7 +256,7 @@ class Evaluator:
         return self._sum(Shard.positive_proposal, Request(tuple(q)))
 
     def gaussians(self, gram: Gram) -> tuple[Gaussian, ...]:
-        """q of every group of latents from its natural parameters."""
+        """The Gaussian q of every group of latents from its natural parameters."""
         return tuple(self.over_latents(from_natural, gram.b, gram.Lam))
 
     def evaluate(
@@ -254,7 +267,7 @@ class Evaluator:
         gradient: bool = False,
         count_unmet: bool = False,
     ) -> State:
-        """The bound at (θ, q); rows keep the proposed sites as `trial`.
+        """The bound at (θ, q) by a pass over all rows, which keep the proposed sites as `trial`.
 
         gradient : whether `gradient` with q fixed will follow; its pass is then made in this one.
         count_unmet : count the rows whose integral no number of nodes serves.
@@ -272,7 +285,7 @@ class Evaluator:
         return State(tuple(q), sums, gram)
 
     def _needs_no_whitening(self) -> bool:
-        """Whether products with Kuu⁻¹ are exact enough, and rows enough to be worth them."""
+        """Whether products with Kuu⁻¹ are exact enough, and rows enough, to do without A."""
         if self.num_rows < MANY_ROWS * max(len(prior.Z) for prior in self._priors):
             return False
         # The size of Kuu⁻¹ is tr(Kuu⁻¹) times the mean of diag(Kuu), which has no unit.
@@ -286,7 +299,9 @@ class Evaluator:
         return np.concatenate([m for m, _ in parts]), np.concatenate([V for _, V in parts])
 
     def gradient(self, state: State, *, sites_fixed: bool) -> Gradient:
-        """Gradient at an accepted state: with q fixed, or with q = q(θ, sites) and sites fixed.
+        """Gradient of the bound at an accepted state: at fixed q, or at fixed sites.
+
+        At fixed sites q = q(θ, sites) moves with θ.
 
         The second is exact for L(θ, q(θ, λ)) however far q is from optimal.
         """
@@ -309,7 +324,7 @@ class Evaluator:
         return Gradient(latents, ev.d_parameters, mu_bar, ev.G)
 
     def _gradient_at_sites(self, state: State) -> tuple[Gradients, list[tuple[Array, Array]]]:
-        """Sums over rows and the part through L of the gradient at fixed sites."""
+        """Gradient of the bound at fixed sites: sums over rows, and the part through L."""
         if state.gram is None:
             raise RuntimeError("this q was not made from sites")
         ev, natural = state.evaluation, (state.gram.b, state.gram.Lam)
@@ -322,7 +337,7 @@ class Evaluator:
         return sums, self.over_latents(reverse_prior, self._priors, of_latents)
 
     def over_latents(self, work: Callable[..., R], *parts: Sequence[object]) -> list[R]:
-        """work(…) of every latent's or group's parts, on threads where it is long enough."""
+        """Call work(…) with every latent's or group's parts, on threads if M is large enough."""
         jobs = list(zip(*parts, strict=True))
         with one_blas_thread():
             if self._large and len(self.shards) == 1:
@@ -330,7 +345,7 @@ class Evaluator:
             return [work(*job) for job in jobs]
 
     def _left(self, q: Sequence[Gaussian], whitened: bool = True) -> tuple[Array, ...]:
-        """What turns slopes into the gradient in Kuf at fixed q, of every group."""
+        """What turns slopes of rows into the gradient in Kuf at fixed q, of every group."""
         factors = partial(self.family.fixed_q_factors, whitened=whitened)
         return tuple(self.over_latents(factors, self._groups, q))
 

@@ -1,4 +1,4 @@
-"""What a variational posterior over the latents may be, and all that depends on the choice.
+"""Families of posteriors: what q over the latents may be, and all that depends on the choice.
 
 The whitened inducing values v = (v_1, …, v_b) of the b latents fall into *groups*, within which q
 has correlations and between which it has none: q(v) is a product of Gaussians, one for each group.
@@ -46,7 +46,7 @@ class SiteFactors(NamedTuple):
 
 
 class PosteriorFamily(ABC):
-    """A family of posteriors. It has no state: one object serves every model.
+    """A family of posteriors, such as the mean field. One object, without state, serves all models.
 
     name : what users and files call it.
 
@@ -69,24 +69,27 @@ class PosteriorFamily(ABC):
 
     @abstractmethod
     def groups(self, b: int) -> list[tuple[int, ...]]:
-        """The latents of each group: numbers from 0 to b − 1, in their order."""
+        """The latents of each group that q correlates: numbers from 0 to b − 1, in their order."""
 
     def grouped(self, parts: Sequence[T]) -> list[tuple[T, ...]]:
-        """What belongs to each latent, by groups."""
+        """What belongs to each latent, sorted by groups of q."""
         return [tuple(parts[j] for j in group) for group in self.groups(len(parts))]
 
     def stacked(self, parts: Arrays) -> list[Array]:
-        """Vectors (M_j,) of each latent, one after another in a vector for each group."""
+        """Vectors (M_j,) of the latents, one after another in a vector for each group of q."""
         return [np.concatenate(g) if len(g) > 1 else g[0] for g in self.grouped(parts)]
 
     def split(self, stacked: Arrays, sizes: Sequence[int]) -> list[Array]:
-        """The reverse of `stacked`, given the number of inducing inputs M_j of each latent."""
+        """Vectors of the latents from stacked ones: the reverse of `stacked`.
+
+        sizes : number of inducing inputs M_j of each latent.
+        """
         ends = [np.cumsum(group)[:-1] for group in self.grouped(sizes)]
         pairs = zip(stacked, ends, strict=True)
         return [part for vector, cuts in pairs for part in np.split(vector, cuts)]
 
     def prior(self, sizes: Sequence[int]) -> tuple[Gaussian, ...]:
-        """q(v) = N(0, I): the posterior of no rows."""
+        """The prior q(v) = N(0, I) of all groups: the posterior of no rows."""
         totals = [sum(group) for group in self.grouped(sizes)]
         return tuple(Gaussian(np.zeros(M), np.eye(M), 0.0) for M in totals)
 
@@ -95,7 +98,7 @@ class PosteriorFamily(ABC):
         return self.split([part.mu for part in q], sizes), [root_of(part) for part in q]
 
     def by_latent(self, q: Q, sizes: Sequence[int]) -> list[Gaussian]:
-        """q(v_j) of each latent on its own."""
+        """The marginal Gaussian q(v_j) of each latent on its own."""
         parts = []
         for part, group in zip(q, self.grouped(sizes), strict=True):
             if len(group) == 1:
@@ -111,7 +114,7 @@ class PosteriorFamily(ABC):
 
     @abstractmethod
     def site_shape(self, b: int) -> tuple[int, ...]:
-        """Shape of the site of one row."""
+        """Shape of the site of one row, in this family of posteriors."""
 
     @abstractmethod
     def precisions(self, sites: Array) -> Array:
@@ -119,7 +122,7 @@ class PosteriorFamily(ABC):
 
     @abstractmethod
     def write_sites(self, sites: Array, m: Array, g_m: Array, g_V: Array) -> None:
-        """Set sites to those that have these slopes at means m (b, n)."""
+        """Set sites to those that have these slopes of E[log p] at means m (b, n)."""
 
     @abstractmethod
     def measured(self, values: Array, precisions: Array) -> Array:
@@ -127,11 +130,11 @@ class PosteriorFamily(ABC):
 
     @abstractmethod
     def slopes(self, chunks: Chunks, q: Q, sites: Array) -> tuple[Array, Array]:
-        """g_m and g_V, from which sites were written at this q."""
+        """The slopes g_m and g_V of E[log p] from which sites were written at this q."""
 
     @abstractmethod
     def clip(self, sites: Array) -> None:
-        """Drop what has negative precision from sites: q then exists."""
+        """Drop what has negative precision from sites, so that q exists."""
 
     @abstractmethod
     def make_positive(self, chunks: Chunks, q: Q, sites: Array) -> None:
@@ -143,15 +146,15 @@ class PosteriorFamily(ABC):
 
     @abstractmethod
     def gram(self, chunks: Chunks, sites: Array) -> Gram:
-        """The natural parameters of q that sites sum up to, of each group."""
+        """The natural parameters of q that the sites of a chunk sum up to, of each group."""
 
     @abstractmethod
     def marginals(self, chunks: Chunks, q: Q) -> Marginals:
-        """q(f) of every row."""
+        """The marginals q(f) of every row of a chunk."""
 
     @abstractmethod
     def cavities(self, chunks: Chunks, q: Q, sites: Array) -> tuple[Marginals, Booleans]:
-        """q(f) of every row without the row's own site, and (n,) whether that is a distribution."""
+        """Cavities: q(f) of every row without its own site; (n,) whether it is a distribution."""
 
     @abstractmethod
     def marginals_for_gradient(self, chunks: Chunks, left: Arrays) -> tuple[Marginals, list[Array]]:
@@ -159,7 +162,7 @@ class PosteriorFamily(ABC):
 
     @abstractmethod
     def sums(self, chunks: Chunks, g_m: Array, g_V: Array) -> tuple[list[Array], list[Array]]:
-        """G = ∂E/∂S and A g_m = ∂E/∂μ of each group."""
+        """Sums over a chunk's rows, G = ∂E/∂S and A g_m = ∂E/∂μ of each group of q."""
 
     @abstractmethod
     def reverse(
@@ -170,7 +173,10 @@ class PosteriorFamily(ABC):
         left: Arrays,
         products: list[Array] | None = None,
     ) -> list[KernelGradient]:
-        """Gradients at fixed q of each latent, all but the part through L; spoils `products`."""
+        """Gradients at fixed q in kernel, Z and mean of each latent, all but the part through L.
+
+        It spoils `products`.
+        """
 
     @abstractmethod
     def reverse_sites(
@@ -192,7 +198,7 @@ class PosteriorFamily(ABC):
 
     @abstractmethod
     def whiten(self, priors: Priors, G: Array, A_gm: Array) -> tuple[Array, Array]:
-        """Sums with A from those with Kuf in its place."""
+        """Sums over rows with A = L⁻¹ Kuf, from those with Kuf in its place."""
 
     @abstractmethod
     def through_L(

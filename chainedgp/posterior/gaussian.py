@@ -36,7 +36,7 @@ class Gaussian:
 
     @cached_property
     def S_minus_I(self) -> Array:
-        """S − I, the matrix of every product with a chunk of rows."""
+        """S − I of a Gaussian q(v), the matrix of every product with a chunk of rows."""
         D = self.S.copy()
         D.flat[:: D.shape[0] + 1] -= 1.0
         return D
@@ -49,7 +49,7 @@ class Gaussian:
 
 
 def from_natural(b: Array, Lam: Array) -> Gaussian:
-    """q with natural parameters S⁻¹ = I + Λ and S⁻¹μ = b: the prior N(0, I) times the sites.
+    """The Gaussian q with natural parameters S⁻¹ = I + Λ and S⁻¹μ = b: prior N(0, I) times sites.
 
     Raises NumericalError where I + Λ is not positive definite (sites may be negative).
     """
@@ -62,7 +62,7 @@ def from_natural(b: Array, Lam: Array) -> Gaussian:
 
 
 def from_root(mu: Array, packed: Array) -> Gaussian:
-    """q with mean μ (M,) and S = R Rᵀ; R is lower triangular, packed row by row as parameters are.
+    """The Gaussian q with mean μ (M,) and S = R Rᵀ; R is lower triangular, packed row by row.
 
     The diagonal may have either sign.
     """
@@ -74,7 +74,7 @@ def from_root(mu: Array, packed: Array) -> Gaussian:
 
 
 def root_of(q: Gaussian) -> Array:
-    """The lower triangular R with S = R Rᵀ, packed.
+    """The packed lower triangular root R of a Gaussian's covariance S = R Rᵀ.
 
     R comes from the precision if there is one: S itself may be singular to working precision. With
     S⁻¹ = L Lᵀ, as `from_natural` found it, and L⁻¹ = Q T, T upper triangular: S = L⁻ᵀL⁻¹ = Tᵀ T.
@@ -88,7 +88,10 @@ def root_of(q: Gaussian) -> Array:
 
 
 def root_gradient(q: Gaussian, G: Array) -> Array:
-    """∂L/∂R with S = RRᵀ and ∂E/∂S = G, packed: the lower triangle of 2 G R − R + diag(1/R_ii)."""
+    """Gradient of the bound in the packed root R of S = R Rᵀ, from ∂E/∂S = G.
+
+    It is the lower triangle of 2 G R − R + diag(1/R_ii).
+    """
     if q.root is None:
         raise RuntimeError("this q was not made from a root")
     GR = lower_triangle_product(G, q.root, _work.array("GR", *G.shape), lower=True)
@@ -98,7 +101,9 @@ def root_gradient(q: Gaussian, G: Array) -> Array:
 
 
 def symmetric_kl(p: Gaussian, q: Gaussian) -> float:
-    """½ [KL(p‖q) + KL(q‖p)], which tracks how far the bound at p is below its optimum.
+    """The symmetric KL ½ [KL(p‖q) + KL(q‖p)] of two Gaussians.
+
+    It tracks how far the bound at p is below its optimum.
 
     = ¼ [tr(S_q⁻¹ S_p) + tr(S_p⁻¹ S_q) − 2M + (μ_p − μ_q)ᵀ (S_p⁻¹ + S_q⁻¹) (μ_p − μ_q)]
     """

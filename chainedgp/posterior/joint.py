@@ -20,37 +20,37 @@ from .mean_field import CAVITY_FLOOR
 
 
 class Joint(Blocks):
-    """All latents have one Gaussian q(u_1, …, u_b)."""
+    """The family of joint posteriors: all latents have one Gaussian q(u_1, …, u_b)."""
 
     name = "joint"
 
     def groups(self, b: int) -> list[tuple[int, ...]]:
-        """All latents together."""
+        """All latents together are the one group of a joint posterior."""
         return [tuple(range(b))]
 
     def marginal_shape(self, b: int) -> tuple[int, ...]:
-        """A covariance of all latents."""
+        """Shape of a row's marginal under a joint posterior, a covariance of all latents."""
         return b, b
 
     def entry(self, V: NDArray[T], j: int, k: int) -> NDArray[T]:
-        """The covariance of latents j and k."""
+        """The covariance of latents j and k at every row under a joint posterior."""
         return V[j, k]
 
     def site_shape(self, b: int) -> tuple[int, ...]:
-        """λ1 and the lower triangle of Λ."""
+        """Shape of a row's site under a joint posterior: λ1 and the lower triangle of Λ."""
         return (b * (b + 3) // 2,)
 
     def linear(self, sites: Array) -> Array:
-        """λ1, (b, n)."""
+        """λ1 of the sites of a joint posterior, (b, n)."""
         return sites[: _num_latents(sites)]
 
     def precision(self, sites: Array, j: int, k: int) -> Array:
-        """Λ_jk."""
+        """Λ_jk of the sites of a joint posterior."""
         row, column = max(j, k), min(j, k)
         return sites[_num_latents(sites) + row * (row + 1) // 2 + column]
 
     def clip(self, sites: Array) -> None:
-        """Drop what sites say along the directions in which their precision is negative."""
+        """Drop what sites of a joint posterior say along directions of negative precision."""
         w, U = self._eigen(sites)
         bad = np.flatnonzero((w < 0.0).any(axis=1))
         w, U = w[bad], U[bad]
@@ -60,7 +60,7 @@ class Joint(Blocks):
         self._write_some(sites, bad, w, U)
 
     def make_positive(self, chunks: Chunks, q: Q, sites: Array) -> None:
-        """Λ⁺ is Λ without its negative eigenvalues, and λ1⁺ = g_m + Λ⁺ m."""
+        """Take the negative eigenvalues from Λ of joint sites: Λ⁺, and λ1⁺ = g_m + Λ⁺ m."""
         w, U = self._eigen(sites)
         bad = np.flatnonzero((w < 0.0).any(axis=1))
         w, U = w[bad], U[bad]
@@ -69,7 +69,10 @@ class Joint(Blocks):
         self._write_some(sites, bad, w, U)
 
     def _eigen(self, sites: Array) -> tuple[Array, Array]:
-        """Eigenvalues (n, b) and vectors (n, b, b) of Λ; NumericalError where it is not finite."""
+        """Eigenvalues (n, b) and vectors (n, b, b) of Λ of joint sites.
+
+        Raises NumericalError where Λ is not finite.
+        """
         try:
             w, U = np.linalg.eigh(self._block(sites))
         except np.linalg.LinAlgError:
@@ -77,20 +80,20 @@ class Joint(Blocks):
         return w, U
 
     def _block(self, sites: Array) -> Array:
-        """Λ of every row, (n, b, b)."""
+        """The precision Λ of the joint site of every row, (n, b, b)."""
         b = _num_latents(sites)
         rows = [[self.precision(sites, j, k) for k in range(b)] for j in range(b)]
         return np.array(rows).transpose(2, 0, 1)
 
     def _write_some(self, sites: Array, rows: Indices, w: Array, U: Array) -> None:
-        """Set Λ of some rows to U max(w, 0) Uᵀ."""
+        """Set Λ of the joint sites of some rows to U max(w, 0) Uᵀ."""
         Lam = (U * np.maximum(w, 0.0)[:, None, :]) @ U.swapaxes(1, 2)
         for j in range(Lam.shape[1]):
             for k in range(j + 1):
                 self.precision(sites, j, k)[rows] = Lam[:, j, k]
 
     def cavities(self, chunks: Chunks, q: Q, sites: Array) -> tuple[Marginals, Booleans]:
-        """With s_jk = a_jᵀS_jk a_k and s₋ = (s⁻¹ − Λ)⁻¹: m − s₋ g_m and V − s + s₋.
+        """Joint cavities: with s_jk = a_jᵀS_jk a_k and s₋ = (s⁻¹ − Λ)⁻¹, m − s₋ g_m and V − s + s₋.
 
         With s = R Rᵀ, s₋ = R (I − RᵀΛR)⁻¹ Rᵀ. Where I − RᵀΛR is not positive definite, no
         distribution is left, and s₋ stays s.
@@ -114,5 +117,5 @@ JOINT = Joint()
 
 
 def _num_latents(sites: Array) -> int:
-    """b, of sites of b + b(b + 1)/2 numbers a row."""
+    """The number b of latents of joint sites, which have b + b(b + 1)/2 numbers a row."""
     return int((np.sqrt(9 + 8 * len(sites)) - 3) / 2 + 0.5)

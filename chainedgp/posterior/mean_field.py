@@ -17,51 +17,53 @@ from ..linalg import Array, Booleans
 from .blocks import Blocks, T
 from .family import Chunks, Marginals, Q
 
-CAVITY_FLOOR = 1e-6  # Where 1 − λ2 s is less, q without a site is no distribution.
+CAVITY_FLOOR = 1e-6  # Where 1 − λ2 s is less, the cavity (q without a site) is no distribution.
 
 
 class MeanField(Blocks):
-    """Every latent has a Gaussian q(u_j) of its own."""
+    """The mean field: every latent has a Gaussian q(u_j) of its own."""
 
     name = "mean_field"
 
     def groups(self, b: int) -> list[tuple[int, ...]]:
-        """Each latent alone."""
+        """Each latent alone is a group of the mean field."""
         return [(j,) for j in range(b)]
 
     def marginal_shape(self, b: int) -> tuple[int, ...]:
-        """A variance for each latent."""
+        """Shape of a row's marginal in the mean field, a variance for each latent."""
         return (b,)
 
     def entry(self, V: NDArray[T], j: int, k: int) -> NDArray[T]:
-        """The variance of latent j = k."""
+        """The variance of latent j = k at every row in the mean field."""
         return V[j]
 
     def site_shape(self, b: int) -> tuple[int, ...]:
-        """λ1 and λ2 of each latent."""
+        """Shape of a row's site in the mean field: λ1 and λ2 of each latent."""
         return 2, b
 
     def linear(self, sites: Array) -> Array:
-        """λ1, (b, n)."""
+        """λ1 of the sites of the mean field, (b, n)."""
         return sites[0]
 
     def precision(self, sites: Array, j: int, k: int) -> Array:
-        """λ2 of latent j = k."""
+        """λ2 of the sites of latent j = k in the mean field."""
         return sites[1, j]
 
     def clip(self, sites: Array) -> None:
-        """Sites of negative precision become 0."""
+        """Set sites of negative precision to 0 in the mean field."""
         sites[:, sites[1] < 0.0] = 0.0
 
     def make_positive(self, chunks: Chunks, q: Q, sites: Array) -> None:
-        """λ2⁺ = max(λ2, 0) and λ1⁺ = g_m + λ2⁺ m."""
+        """Take negative precisions from mean-field sites: λ2⁺ = max(λ2, 0), λ1⁺ = g_m + λ2⁺ m."""
         lam1, lam2 = sites
         negative = np.minimum(lam2, 0.0)
         lam1 -= negative * self.means(chunks, q)
         lam2 -= negative
 
     def cavities(self, chunks: Chunks, q: Q, sites: Array) -> tuple[Marginals, Booleans]:
-        """With s = aᵀSa, of which v = kff − aᵀa + s, and s₋ = s/(1 − λ2 s): m − s₋ g_m, v − s + s₋.
+        """Mean-field cavities: with s = aᵀSa and s₋ = s/(1 − λ2 s), m − s₋ g_m and v − s + s₋.
+
+        Here v = kff − aᵀa + s.
 
         Where 1 − λ2 s is not positive, no distribution is left, and s₋ stays s.
         """

@@ -1,4 +1,4 @@
-"""Rows with the same inputs: they share their projections, so that passes cost by distinct inputs.
+"""Rows with the same inputs (replicates): they share projections, so that passes cost less.
 
 Kuf, A and the marginals of a row depend on its inputs alone, and everything that is summed over
 rows is linear in what the likelihood says of each. So a chunk projects its distinct inputs,
@@ -16,7 +16,7 @@ from ..linalg import Array, Indices
 
 WORTH = 0.75
 """Rows share projections where distinct inputs are at most this share of them."""
-PRIME = np.uint64(0x9E3779B97F4A7C15)  # Products with it spread the bits of a sum of columns.
+PRIME = np.uint64(0x9E3779B97F4A7C15)  # Products with it spread the bits of a hash of inputs.
 
 T = TypeVar("T", np.float64, np.bool_)
 
@@ -38,7 +38,7 @@ def input_numbers(X: Array) -> Indices | None:
 
 
 class Replicates(NamedTuple):
-    """The rows of a chunk by their inputs.
+    """The rows of a chunk by their inputs, which several of them share.
 
     first : (d,) a row of each of the distinct inputs.
     of : (n,) which of these each row has.
@@ -52,7 +52,7 @@ class Replicates(NamedTuple):
 
     @staticmethod
     def among(numbers: Indices) -> Replicates | None:
-        """Of rows (n,) with `input_numbers`; None where sharing is not worth it."""
+        """Replicates among rows (n,) with these `input_numbers`; None where they are few."""
         _, first, of, counts = np.unique(
             numbers, return_index=True, return_inverse=True, return_counts=True
         )
@@ -62,9 +62,9 @@ class Replicates(NamedTuple):
         return Replicates(first, of.ravel(), np.argsort(of.ravel(), kind="stable"), starts)
 
     def spread(self, of_inputs: NDArray[T]) -> NDArray[T]:
-        """What inputs have (…, d), for each row: (…, n)."""
+        """Give each row what its inputs have: (…, n) from (…, d)."""
         return of_inputs[..., self.of]
 
     def gather(self, of_rows: Array) -> Array:
-        """Sums over the rows of each input: (…, d) from (…, n)."""
+        """Sums over the rows that have the same inputs: (…, d) from (…, n)."""
         return np.add.reduceat(of_rows[..., self.order], self.starts, axis=-1)

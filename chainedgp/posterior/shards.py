@@ -1,4 +1,4 @@
-"""A shard owns rows: inputs, targets, metadata, quadrature levels and sites. All passes over data.
+"""Passes over rows of data: a shard owns inputs, targets, metadata, quadrature levels and sites.
 
 A pass receives a small `Task` (priors, q, likelihood parameters: nothing of the size of the data)
 and returns sums of size 1, M, M² and of the kernels' gradients. Rows go through in chunks that fit
@@ -28,8 +28,8 @@ from .threads import Threads
 # A chunk has at most so many rows: the arrays of longer ones leave the cache of the processor, and
 # in shorter ones threads wait for the GIL.
 CHUNK_ROWS = 2560
-CHUNK_SIZE = 2**19  # An array (M, n) of a chunk has about so many numbers, 4 MB, where M is large.
-FEWEST_ROWS = 256  # Rows are split into two chunks, for two threads, if each has as many as this.
+CHUNK_SIZE = 2**19  # Where M is large, an array (M, n) of a chunk has about so many numbers, 4 MB.
+FEWEST_ROWS = 256  # Rows are split into two chunks, for two threads, if each has so many rows.
 # A chunk has at most so many rows, however many of them share their inputs.
 MOST_ROWS = 2**16
 # Projections of at most this size are kept for the next pass at the same hyperparameters.
@@ -41,7 +41,7 @@ _work = Workspace()
 
 
 class Shard:
-    """Rows of the data with their sites, and the passes over them.
+    """A shard: rows of the data with their sites, and the passes over them.
 
     Parameters
     ----------
@@ -68,7 +68,8 @@ class Shard:
         self._cache: dict[tuple[int, int], list[Projection]] = {}
         self._cache_key: int | None = None
         self._cache_bytes = 0
-        # Batches, which come with the threads of others, are gone before a search would pay.
+        # A minibatch, which comes with the threads of another shard, is gone before a search for
+        # rows with the same inputs would pay.
         searched = not (threads_of or rows.on_disk)
         self._numbers: Indices | None = input_numbers(rows.X) if searched else None
         self._replicates: dict[tuple[int, int], Replicates | None] = {}
@@ -82,12 +83,12 @@ class Shard:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows n."""
+        """Number of rows n of a shard."""
         return self.rows.num_rows
 
     @property
     def num_threads(self) -> int:
-        """Threads on which the passes run."""
+        """Threads on which the passes of a shard run."""
         return self.threads.count
 
     @num_threads.setter
@@ -98,31 +99,31 @@ class Shard:
 
     @property
     def has_sites(self) -> bool:
-        """Whether sites have been started."""
+        """Whether the sites of a shard have been started."""
         return self._sites is not None
 
     @property
     def sites(self) -> Sites:
-        """The sites of all rows, after `start_sites` or an evaluation."""
+        """The sites of all rows of a shard, after `start_sites` or an evaluation."""
         if self._sites is None:
             raise RuntimeError("start_sites comes first")
         return self._sites
 
     def start_sites(self, shape: tuple[int, ...]) -> None:
-        """All sites are 0, of this shape for each row: q is the prior."""
+        """Set all sites of a shard to 0, of this shape for each row: q is the prior."""
         self._sites = Sites((*shape, self.num_rows), on_disk=self.rows.on_disk)
 
     def load_sites(self, sites: Array) -> None:
-        """Set current and committed sites from an array, whose last axis are the rows."""
+        """Set current and committed sites of a shard from an array; its last axis are the rows."""
         self.start_sites(sites.shape[:-1])
         self.sites.load(sites)
 
     def clip(self, task: Task) -> None:
-        """Drop current sites of negative precision: a start from which q always exists."""
+        """Drop a shard's current sites of negative precision: a start from which q exists."""
         task.setting.family.clip(self.sites.current)
 
     def narrow(self, task: Task) -> None:
-        """Current sites that hold every latent close to its mean function: a last resort."""
+        """Set a shard's sites to hold every latent close to its mean function: a last resort."""
 
         def chunk(task: Task, rows: slice) -> None:
             chunks = self._spread(self._projections(task, rows), rows)
@@ -134,11 +135,11 @@ class Shard:
     # ---- passes -------------------------------------------------------------------------------
 
     def gram(self, task: Task) -> Gram:
-        """Λ and b of the current sites: no likelihood is evaluated."""
+        """Sum the current sites of a shard to Λ and b of q: no likelihood is evaluated."""
         return self._sum(self._gram_chunk, task)
 
     def positive_proposal(self, task: Task) -> Gram:
-        """Replace the proposal by one without negative curvature; its Λ and b.
+        """Replace a shard's proposed sites by some without negative curvature; their Λ and b.
 
         The slope of the bound at q stays, and q exists after a step of every length.
         """
@@ -157,30 +158,36 @@ class Shard:
         return self._sum(self._evaluate_chunk, task)
 
     def gradient(self, task: Task) -> Gradients:
-        """Gradients in kernels, Z and means; the proposal holds those in m and V."""
+        """Gradients in kernels, Z and means by a pass over a shard of rows.
+
+        The proposal holds those in m and V.
+        """
         return self._sum(self._gradient_chunk, task)
 
     def fix_nodes(self, nodes: int | None) -> None:
-        """Other nodes per dimension from now on, or None to choose them row by row."""
+        """Use `nodes` quadrature nodes per dimension, or choose them row by row with None."""
         self.fixed_nodes = nodes
         # (n,) levels by which rows have nodes, and those that the last evaluation asked for
         self.levels: Indices = np.full(self.num_rows, nodes or 0, dtype=np.int16)
         self.wanted: Indices = self.levels.copy()
 
     def freeze_nodes(self, frozen: bool) -> None:
-        """Keep the node levels as they are (within a line search), or choose them afresh."""
+        """Keep the levels of quadrature nodes (within a line search), or choose them afresh."""
         self.frozen = frozen
 
     def use_few_nodes(self, rough: bool) -> None:
-        """Do without trials of nodes for as long as fits are rough, or no more."""
+        """Do without trials of quadrature nodes for as long as fits are rough, or no more."""
         self.rough = rough
 
     def raise_nodes(self) -> None:
-        """Give every row at least the nodes it wanted in the last evaluation."""
+        """Give every row at least the quadrature nodes it wanted in the last evaluation."""
         np.maximum(self.levels, self.wanted, out=self.levels)
 
     def marginals(self, task: Task) -> tuple[Array, Array]:
-        """Means (n, b) of q(f(x_i)) and their variances (n, b), or covariances (n, b, b)."""
+        """Means (n, b) of q(f(x_i)) of a shard's rows, and variances or covariances.
+
+        Variances are (n, b), covariances (n, b, b).
+        """
 
         def chunk(task: Task, rows: slice) -> Marginals:
             X = self._inputs(rows)
@@ -203,7 +210,7 @@ class Shard:
         return task.setting.family.gram(chunks, self._by_inputs(self.sites.proposal, rows))
 
     def _evaluate_chunk(self, task: Task, rows: slice) -> Evaluation:
-        """The rows' part of Σ_i E_q[log p(y_i | f(x_i))], its slopes and what is made of them."""
+        """A chunk's part of Σ_i E_q[log p(y_i | f(x_i))], its slopes and what is made of them."""
         family, likelihood = task.setting.family, task.setting.likelihood
         left, products = task.request.left, None
         chunks = self._projections(task, rows, keep=not left)
@@ -256,7 +263,7 @@ class Shard:
     def _nodes(
         self, task: Task, rows: slice, y: Array, m: Array, v: Array, kw: Keywords
     ) -> tuple[int | Indices, int, int]:
-        """Nodes of some rows; how many of these no number serves, and how many want more."""
+        """Quadrature nodes of some rows; how many rows no number serves, and how many want more."""
         if self.fixed_nodes is not None or task.setting.likelihood.is_exact(v):
             return self.fixed_nodes or 1, 0, 0  # An exact expectation has no use for nodes.
         few = task.setting.likelihood.few_nodes if self.rough else None
@@ -277,7 +284,7 @@ class Shard:
     # ---- rows that share their inputs -----------------------------------------------------------
 
     def _same(self, rows: slice) -> Replicates | None:
-        """The rows of a chunk by their inputs; None where (nearly) all have their own."""
+        """The replicates among rows of a chunk; None where (nearly) all have their own inputs."""
         if self._numbers is None:
             return None
         key = rows.start, rows.stop
@@ -291,7 +298,7 @@ class Shard:
         return X if same is None else X[same.first]
 
     def _of_rows(self, marginals: Marginals, rows: slice) -> Marginals:
-        """The marginals of every row, from those of distinct inputs."""
+        """The marginals q(f) of every row, from those of distinct inputs."""
         same = self._same(rows)
         if same is None:
             return marginals
@@ -316,7 +323,7 @@ class Shard:
     # ---- chunks and the cache -------------------------------------------------------------------
 
     def _projections(self, task: Task, rows: slice, keep: bool = True) -> list[Projection]:
-        """Projections of some rows for each latent; where the task asks for it, with Kuf as A.
+        """Projections A of a chunk of rows for each latent; where the task asks for it, Kuf as A.
 
         keep : whether they will be asked for again at the same hyperparameters.
         """
@@ -342,7 +349,7 @@ class Shard:
             self._cache_key, self._cache_bytes = key, 0
 
     def drop_cache(self) -> None:
-        """Free the projections that are kept between passes."""
+        """Free the projections A of rows that are kept between passes."""
         self._cache.clear()
         self._cache_key, self._cache_bytes = None, 0
 
@@ -354,13 +361,13 @@ class Shard:
         return total
 
     def _map(self, work: Callable[[Task, slice], R], task: Task) -> Iterator[R]:
-        """Results of all chunks in the order of the rows; at most a few are in flight."""
+        """Results of a pass over all chunks in the order of rows; at most a few are in flight."""
         self._new_key(task.setting.key)
         M = max(len(projector.Z) for projector in task.setting.projectors)
         return self.threads.map(work, [(task, rows) for rows in self._slices(M)])
 
     def _slices(self, M: int) -> list[slice]:
-        """The rows of every chunk: an even number of equal parts, for two threads or more."""
+        """The rows of every chunk of a pass: an even number of equal parts, for threads."""
         fewest = min(FEWEST_ROWS, self.chunk_rows)
         most = min(self.chunk_rows, max(fewest, CHUNK_SIZE // M))
         if self._numbers is not None and self.num_rows > 2 * most:
@@ -370,7 +377,10 @@ class Shard:
         return self.rows.chunks(size)
 
     def _widened(self, most: int, numbers: Indices) -> int:
-        """How many rows a chunk may have, if it may have the projections of `most`."""
+        """How many rows a chunk may have, if it may have the projections of `most`.
+
+        Rows that share their inputs share a projection.
+        """
         if most not in self._widths:
             size = most
             while size < min(MOST_ROWS, self.num_rows):

@@ -1,4 +1,4 @@
-"""Sites: a few numbers per row that stand for its likelihood, of which q is made.
+"""Sites: a few numbers per row that stand for its likelihood; q is the prior times all sites.
 
 What these are is told by the family of posteriors (`family`); here they are mixed and copied. There
 are four sets of them: `committed` at the last accepted hyperparameters, `current` (they define q),
@@ -35,21 +35,21 @@ class Sites:
         make = _on_disk if on_disk else np.zeros
         names: tuple[SetName, ...] = get_args(SetName)
         self.sets: dict[SetName, Array] = {name: make(shape) for name in names}
-        self.history: deque[Array] = deque(maxlen=8)  # It remembers proposals.
+        self.history: deque[Array] = deque(maxlen=8)  # These are the remembered proposals.
 
     @property
     def current(self) -> Array:
-        """The sites that define q."""
+        """The current sites, which define q."""
         return self.sets["current"]
 
     @property
     def proposal(self) -> Array:
-        """The sites of a full natural-gradient step from the current q."""
+        """The proposed sites of a full natural-gradient step from the current q."""
         return self.sets["proposal"]
 
     @property
     def trial(self) -> Array:
-        """The sites of a full step from the q of the last evaluation."""
+        """The trial sites of a full natural-gradient step from the q of the last evaluation."""
         return self.sets["trial"]
 
     def load(self, sites: Array) -> None:
@@ -58,7 +58,7 @@ class Sites:
         self.sets["committed"][:] = sites
 
     def accept(self, rho: float) -> None:
-        """λ ← (1 − ρ) λ + ρ λ_proposal, then the last evaluation's sites become the proposal."""
+        """Mix sites, λ ← (1 − ρ) λ + ρ λ_proposal; those of the last evaluation are proposed."""
         current, proposal = self.current, self.proposal
         if rho == 1.0:
             current[:] = proposal
@@ -68,7 +68,7 @@ class Sites:
         self._swap_trial()
 
     def accept_combination(self, weights: Array) -> None:
-        """λ ← Σ_k c_k λ_proposal^(k) over the remembered proposals (Anderson acceleration)."""
+        """Combine remembered proposals to sites, λ ← Σ_k c_k λ_proposal^(k): Anderson's method."""
         combined = sum(c * old for c, old in zip(weights, self.history, strict=True))
         self.sets["current"][:] = combined
         self._swap_trial()
@@ -78,33 +78,36 @@ class Sites:
         s["proposal"], s["trial"] = s["trial"], s["proposal"]
 
     def remember(self) -> None:
-        """Keep a copy of the proposal for a later combination."""
+        """Keep a copy of the proposed sites for a later combination."""
         self.history.append(self.sets["proposal"].copy())
 
     def forget(self, keep: int = 0) -> None:
-        """Drop all but the last `keep` remembered proposals."""
+        """Drop all but the last `keep` remembered proposals of sites."""
         while len(self.history) > keep:
             self.history.popleft()
 
     def commit(self) -> None:
-        """The hyperparameters were accepted: later trials start from these sites."""
+        """Keep the current sites for the accepted hyperparameters: later trials start from them."""
         self.sets["committed"][:] = self.sets["current"]
 
     def restore(self) -> None:
-        """Start a trial from the sites of the last accepted hyperparameters."""
+        """Set current sites to those of the last accepted hyperparameters, to start a trial."""
         self.sets["current"][:] = self.sets["committed"]
 
     def clear(self) -> None:
-        """Current sites 0, q the prior; the committed ones stay."""
+        """Set current sites to 0, so that q is the prior; the committed ones stay."""
         self.sets["current"][:] = 0.0
 
     def take_proposal(self) -> None:
-        """The proposal becomes the current sites: rebuilds them after one evaluation at any q."""
+        """Take the proposal for the current sites: rebuilds them after one evaluation at any q."""
         self.sets["current"][:] = self.sets["proposal"]
 
 
 def _on_disk(shape: tuple[int, ...]) -> Array:
-    """Zeros in a temporary file that goes with the array; in memory if few, or the disk is full."""
+    """A set of sites, all 0, in a temporary file that goes with the array.
+
+    It is in memory if it is small, or if the disk is full.
+    """
     size = 8 * math.prod(shape)
     if size >= DISK_BYTES:
         with suppress(OSError), tempfile.TemporaryFile() as file:  # The map outlives its name.

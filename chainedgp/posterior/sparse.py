@@ -1,4 +1,4 @@
-"""One latent's sparse Gaussian process: its prior at the inducing inputs, and what rows see of it.
+"""The sparse Gaussian process of one latent: its prior at inducing inputs, what rows see of it.
 
 Whitened: u = L v + mean(Z), Kuu + jitter = L Lᵀ, p(v) = N(0, I). A row sees v through a column of
 A = L⁻¹ Kuf (M, n): f = mean(X) + Aᵀv + what the inducing values leave open, of variance kff − Σ A².
@@ -34,7 +34,9 @@ _work = Workspace()
 
 @dataclass(frozen=True)
 class Projector:
-    """One latent's prior as rows see it, at given hyperparameters; nothing of the data's size.
+    """One latent's sparse prior as rows see it, at given hyperparameters.
+
+    Nothing in it has the data's size.
 
     covariance : X (n, D) -> Kuf (M, n) and its pullback, at the parameters when this was made.
     """
@@ -47,7 +49,7 @@ class Projector:
 
     @staticmethod
     def at(kernel: Kernel, mean: MeanFunction, Z: Array, L_inv: Array) -> Projector:
-        """A projector at the current parameters of its kernel and mean."""
+        """The sparse prior as rows see it at the current parameters of its kernel and mean."""
         return Projector(kernel, mean, Z, L_inv, kernel.prepare(Z))
 
     def __reduce__(self) -> tuple[Callable[..., Projector], tuple[object, ...]]:
@@ -83,12 +85,15 @@ class KernelGradient(NamedTuple):
     mean: Array
 
     def plus(self, other: KernelGradient) -> KernelGradient:
-        """Sum of two gradients, part by part."""
+        """Sum of two gradients in kernel, Z and mean, part by part."""
         return KernelGradient(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 def make_prior(kernel: Kernel, mean: MeanFunction, Z: Array, jitter: float) -> InducingPrior:
-    """Factorise Kuu + jitter · mean(diag Kuu) I; the jitter is a constant of the model."""
+    """Prior of a latent at its inducing inputs: factorises Kuu + jitter · mean(diag Kuu) I.
+
+    The jitter is a constant of the model.
+    """
     covariance: Callable[..., tuple[Array, Pullback]] = kernel.prepare(Z)
     K, pull_Kuu = covariance()
     Kuu = _work.array("Kuu", *K.shape)
@@ -101,7 +106,9 @@ def make_prior(kernel: Kernel, mean: MeanFunction, Z: Array, jitter: float) -> I
 def project(
     prior: Projector, X: Array, out: Array | None = None, *, whiten: bool = True
 ) -> Projection:
-    """A = L⁻¹ Kuf (M, n), perhaps in `out`, and the prior mean and variance of rows X (n, D).
+    """Project rows X (n, D) on inducing values, A = L⁻¹ Kuf (M, n), with prior mean and variance.
+
+    A is written to `out`, if that is given.
 
     whiten : whether A is needed; if not, Kuf stands in its place.
     """
@@ -113,14 +120,14 @@ def project(
 
 
 def pull(chunk: Projection, dL_dKuf: Array, dL_dkff: Array, dL_dmean: Array) -> KernelGradient:
-    """Gradients of one latent from those in what its projection has."""
+    """Gradients of one latent in kernel, Z and mean from those in Kuf, kff and mean of a chunk."""
     d_theta, d_Z, _ = chunk.pull_Kuf(dL_dKuf, wrt_second=False)
     d_theta_diag, _ = chunk.pull_kff(dL_dkff)
     return KernelGradient(d_theta + d_theta_diag, d_Z, chunk.pull_mean(dL_dmean))
 
 
 def reverse_prior(prior: InducingPrior, H: Array) -> tuple[Array, Array]:
-    """The part through L: gradients in kernel parameters and Z from H = (∂/∂A) Aᵀ (M, M).
+    """Gradients through L = chol(Kuu) in kernel parameters and Z, from H = (∂/∂A) Aᵀ (M, M).
 
     ∂/∂Kuu = −½ L⁻ᵀ (tril(H) + tril(H)ᵀ with the diagonal once) L⁻¹: the reverse of the Cholesky
     factorisation, with LᵀL̄ = −H already known. The jitter scales with the mean of diag(Kuu).

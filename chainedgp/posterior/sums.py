@@ -1,4 +1,4 @@
-"""What travels between the head and the shards: a small task out, small sums back."""
+"""What travels between evaluator and shards of rows: a small task out, small sums back."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setting:
-    """The hyperparameters θ as shards use them; the same for many tasks."""
+    """The hyperparameters θ as shards of rows use them; the same for many tasks."""
 
     family: PosteriorFamily
     projectors: tuple[Projector, ...]  # There is one for each latent.
     likelihood: Likelihood
     parameters: Mapping[str, float]  # These are the likelihood's.
     key: int  # Caches know the setting by this number.
-    scale: float = 1.0  # It multiplies the sums over rows: N / B for a minibatch.
-    ties: Ties | None = None  # What stands for targets that several rows share.
+    scale: float = 1.0  # This multiplies the sums over rows: N / B for a minibatch.
+    ties: Ties | None = None  # These stand for targets that several rows share.
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,17 @@ class Request:
 
 
 class Task(NamedTuple):
-    """What an evaluation sends to every shard; nothing in it has the size of the data."""
+    """What an evaluation of the bound sends to every shard; nothing has the size of the data."""
 
     setting: Setting
     request: Request
 
 
 class Sum(Protocol):
-    """What a pass over rows returns: something to which the same of other rows is added."""
+    """What a pass over a shard's rows returns: sums, to which those of other rows are added."""
 
     def add(self, other: Self) -> None:
-        """Add another part of the rows, in place."""
+        """Add the sums of another shard or chunk of rows to these sums, in place."""
 
 
 S = TypeVar("S", bound=Sum)
@@ -62,10 +62,10 @@ S = TypeVar("S", bound=Sum)
 
 @dataclass
 class Evaluation:
-    """Sums over rows at one (θ, q): E = Σ E_q[log p], and G = ∂E/∂S, A g_m = ∂E/∂μ of each group.
+    """Sums over rows of an evaluated bound: E = Σ E_q[log p], G = ∂E/∂S and A g_m = ∂E/∂μ.
 
-    E = Σ_i E_q[log p(y_i | f)] (Saul et al. 2016, eq. 6) is computed by `shards`. In the mean field
-    G = A diag(g_v) Aᵀ.
+    E = Σ_i E_q[log p(y_i | f)] (Saul et al. 2016, eq. 6) is computed by `shards`; G and A g_m have
+    an entry for each group. In the mean field G = A diag(g_v) Aᵀ.
     """
 
     E: float
@@ -78,7 +78,7 @@ class Evaluation:
     gradients: Gradients | None = None  # They are at fixed q, if the task asked.
 
     def add(self, other: Evaluation) -> None:
-        """Add another part of the rows, in place."""
+        """Add the expected log-likelihood and slopes of another shard or chunk, in place."""
         self.E += other.E
         self.abs_E += other.abs_E
         self.d_parameters = self.d_parameters + other.d_parameters
@@ -102,7 +102,7 @@ class Gram:
     b: list[Array]
 
     def add(self, other: Gram) -> None:
-        """Add another part of the rows, in place."""
+        """Add the natural parameters that the sites of other rows sum up to, in place."""
         for mine, yours in ((self.Lam, other.Lam), (self.b, other.b)):
             for a, c in zip(mine, yours, strict=True):
                 a += c
@@ -119,7 +119,7 @@ class Gram:
 
     @classmethod
     def mixed(cls, weights: Sequence[float] | Array, grams: Sequence[Gram]) -> Gram:
-        """Σ_k c_k (Λ_k, b_k): the natural parameters of sites that are mixed by these weights."""
+        """Natural parameters Σ_k c_k (Λ_k, b_k) of sites that are mixed by these weights."""
 
         def mix(parts: Sequence[Array]) -> Array:
             return sum(c * part for c, part in zip(weights, parts, strict=True))
@@ -131,10 +131,10 @@ class Gram:
 
 @dataclass
 class Gradients:
-    """Per latent the gradients in kernel, Z and mean parameters, summed over rows."""
+    """Gradients in each latent's kernel, Z and mean parameters, summed over rows."""
 
     parts: list[KernelGradient]
 
     def add(self, other: Gradients) -> None:
-        """Add another part of the rows, in place."""
+        """Add the gradients in kernels, Z and means of other rows, in place."""
         self.parts = [a.plus(c) for a, c in zip(self.parts, other.parts, strict=True)]

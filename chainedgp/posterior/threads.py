@@ -24,7 +24,7 @@ class Threads:
         return {**self.__dict__, "_pool": None}
 
     def map(self, work: Callable[..., R], jobs: Sequence[tuple[object, ...]]) -> Iterator[R]:
-        """work(*job) of all jobs, in their order; at most a few are in flight."""
+        """Call work(*job) of all jobs on threads, in their order; at most a few are in flight."""
         if self.count == 1 or len(jobs) == 1:
             for job in jobs:
                 yield _quiet(work, *job)
@@ -43,7 +43,7 @@ class Threads:
             wait(flying)
 
     def _executor(self) -> ThreadPoolExecutor:
-        """The pool of this process; threads do not survive a fork."""
+        """The pool of threads of this process; threads do not survive a fork."""
         key = (os.getpid(), self.count)
         if self._pool is None or self._pool[0] != key:
             self._pool = (key, ThreadPoolExecutor(self.count))
@@ -51,6 +51,9 @@ class Threads:
 
 
 def _quiet(work: Callable[..., R], *job: object) -> R:
-    """Without floating-point warnings: what is not finite shows in the bound, which is checked."""
+    """Do work on a thread without floating-point warnings: the bound, which is checked, shows them.
+
+    What is not finite shows in the bound.
+    """
     with np.errstate(all="ignore"):  # belongs to a thread, so it is set in each
         return work(*job)

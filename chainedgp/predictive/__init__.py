@@ -1,4 +1,4 @@
-"""The distribution of new targets."""
+"""The predictive distribution of new targets: moments, densities, quantiles, survival."""
 
 from .distribution import Predictive
 

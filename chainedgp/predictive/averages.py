@@ -1,4 +1,4 @@
-"""Predictive distributions averaged over several posteriors: p(y) = Σ_k w_k p_k(y) for each row."""
+"""Predictive distributions averaged over several posteriors: p(y) = Σ_k w_k p_k(y) of each row."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from ..linalg import Array
 from .distribution import FEW_NODES, Predictive
 from .law import BAND_NODES, PredictiveLaw
 
-HALVINGS = 60  # A quantile is searched for in at most so many steps.
-CLOSE = 1e-7  # It is found to within this share of where it may lie.
-LEVELS = 32  # Parameters of each distribution are represented by so many of their quantiles.
+HALVINGS = 60  # A quantile of an average is searched for in at most so many steps.
+CLOSE = 1e-7  # The search ends when this share is left of the bracket of a quantile.
+LEVELS = 32  # Parameters of each averaged distribution are represented by so many quantiles.
 INNER = tuple(100.0 * (np.arange(LEVELS) + 0.5) / LEVELS)  # These are their levels, in percent.
 
 
 class AveragedPredictive(PredictiveLaw):
-    """The distribution of y at n rows, p(y) = Σ_k w_k p_k(y), in the habit of scipy.stats.
+    """The averaged predictive distribution of y at n rows, p(y) = Σ_k w_k p_k(y).
+
+    Its methods are those of `Predictive`, in the habit of scipy.stats.
 
     Parameters
     ----------
@@ -45,20 +47,20 @@ class AveragedPredictive(PredictiveLaw):
         return f"<Average of {len(self._weights)} predictive distributions of {len(self)} rows>"
 
     def _each(self, answer: Callable[[Predictive], Array]) -> Array:
-        """What every p_k answers, (K, n, …)."""
+        """What every averaged distribution p_k answers, (K, n, …)."""
         return self._by_point([answer(part) for part in self._parts])
 
     def _by_point(self, found: Sequence[Array]) -> Array:
-        """Answers of the parts, of K n rows in all, as (K, n, …)."""
+        """Answers of the parts of an average, of K n rows in all, as (K, n, …)."""
         each = np.concatenate(found)
         return each.reshape(len(self._weights), self._n, *each.shape[1:])
 
     def _over(self, each: Array) -> Array:
-        """Σ_k w_k of (K, n, …)."""
+        """The weighted average Σ_k w_k of the answers (K, n, …) of distributions p_k."""
         return np.tensordot(self._weights, each, 1)
 
     def _at(self, y: Array, answer: Callable[[Predictive, Array], Array]) -> Array:
-        """What every p_k answers at the values y (n, …) of the rows, (K, n, …)."""
+        """What every averaged distribution p_k answers at the values y (n, …), (K, n, …)."""
         starts = np.cumsum([0, *(len(part) for part in self._parts)])
         rows = np.tile(np.arange(self._n), len(self._weights))
         pairs = zip(self._parts, starts, strict=False)
@@ -69,7 +71,7 @@ class AveragedPredictive(PredictiveLaw):
 
     @property
     def mean(self) -> Array:
-        """E[y] = Σ_k w_k E_k[y], (n, 1)."""
+        """The mean of an averaged predictive, E[y] = Σ_k w_k E_k[y], (n, 1)."""
         return self._over(self._means)
 
     @cached_property
@@ -78,19 +80,22 @@ class AveragedPredictive(PredictiveLaw):
 
     @property
     def noise_variance(self) -> Array:
-        """Σ_k w_k E_k[var[y | f]], (n, 1): what would remain if the latents were known."""
+        """The noise in an averaged predictive, Σ_k w_k E_k[var[y | f]], (n, 1).
+
+        It would remain if the latents were known.
+        """
         return self._over(self._each(lambda part: part.noise_variance))
 
     @property
     def latent_variance(self) -> Array:
-        """var[E[y | f]], (n, 1): within each p_k, and of their means."""
+        """The variance var[E[y | f]] in an averaged predictive, within p_k and of means, (n, 1)."""
         between = self._over((self._means - self.mean) ** 2)
         return self._over(self._each(lambda part: part.latent_variance)) + between
 
     # ---- the distribution ------------------------------------------------------------------------
 
     def logpdf(self, y: Data) -> Array:
-        """log Σ_k w_k p_k(y), (n, k)."""
+        """The log-density of an averaged predictive, log Σ_k w_k p_k(y), (n, k)."""
         each = self._at(self._as_targets(y), Predictive.logpdf)
         with np.errstate(divide="ignore"):
             found = logsumexp(each, axis=0, b=self._weights[:, None, None])
@@ -107,7 +112,9 @@ class AveragedPredictive(PredictiveLaw):
         return self._pooled(each, levels)
 
     def ppf(self, q: float | Array) -> Array:
-        """The least y with cdf(y) ≥ q: (n, k) for k values.
+        """Quantiles of an averaged predictive, the least y with cdf(y) ≥ q: (n, k) for k values.
+
+        Each lies between the least and the largest of the p_k's own quantiles.
 
         It lies between the least and the largest of the p_k's own quantiles.
         """
@@ -130,7 +137,7 @@ class AveragedPredictive(PredictiveLaw):
         return found
 
     def sample(self, size: int = 1, rng: Seed = None) -> Array:
-        """Independent draws for each row, (n, size)."""
+        """Independent draws from an averaged predictive for each row, (n, size)."""
         size, generator = positive_int(size, "size"), as_generator(rng)
         chosen = generator.choice(len(self._weights), size=(self._n, size), p=self._weights)
         most = int(max(np.bincount(row).max() for row in chosen))
@@ -143,7 +150,7 @@ class AveragedPredictive(PredictiveLaw):
         return result
 
     def parameters(self, quantiles: tuple[float, ...] = (2.5, 50.0, 97.5)) -> dict[str, Array]:
-        """Quantiles (percent) of the likelihood's natural parameters: name -> (n, k)."""
+        """Quantiles (percent) of natural parameters over averaged posteriors: name -> (n, k)."""
         levels = as_percent(quantiles, "quantiles")
         tables = [part.parameters(INNER) for part in self._parts]
         named = {name: self._by_point([table[name] for table in tables]) for name in tables[0]}
@@ -165,14 +172,16 @@ class AveragedPredictive(PredictiveLaw):
 
 
 def _weighted_quantiles(values: Array, weights: Array, levels: Array) -> Array:
-    """Quantiles (k,) of values that have these weights, linear between them."""
+    """Quantiles (k,) of values pooled over averaged distributions with weights, interpolated."""
     order = np.argsort(values)
     before = np.cumsum(weights[order]) - 0.5 * weights[order]
     return np.interp(levels, before, values[order])
 
 
 def mixture_quantiles(cdf: Callable[[Array], Array], want: Array, low: Array, high: Array) -> Array:
-    """Where an increasing cdf reaches `want`, between `low` and `high`, which have it between them.
+    """Quantiles of an average: where its cdf reaches `want`, between `low` and `high`.
+
+    These have it between them. Steps are secants, and every other one halves what is left.
 
     Secants, and halves of what is left in every other step.
     """
@@ -196,7 +205,7 @@ def mixture_quantiles(cdf: Callable[[Array], Array], want: Array, low: Array, hi
 
 
 def normal_mixture_quantiles(means: Array, sds: Array, weights: Array, levels: Array) -> Array:
-    """Quantiles (…, k) of Σ_k w_k N(means_k, sds_k²), of arrays (K, …)."""
+    """Quantiles (…, k) of an average of normals, Σ_k w_k N(means_k, sds_k²), of arrays (K, …)."""
     reach = 9.0 * sds
     low, high = (means - reach).min(axis=0), (means + reach).max(axis=0)
 

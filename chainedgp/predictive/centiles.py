@@ -1,4 +1,4 @@
-"""Centiles: what is asked of them, and the table that growth charts are made of."""
+"""Centiles, as growth charts have them: arguments of users, and the table of results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def as_band(bands: Ends) -> Array:
 
 
 def as_centiles(centiles: Sequence[float], bands: Bands, support: Support) -> tuple[Array, Array]:
-    """Centiles (k,), and the levels of what is asked of each: its median and the ends of a band."""
+    """Centiles (k,) a user asks for, and the levels of each: its median, the ends of a band."""
     levels = as_percent(centiles, "centiles")
     ends = np.empty(0) if bands is None else as_band(bands)
     if not support.ordered:
@@ -39,7 +39,7 @@ def as_centiles(centiles: Sequence[float], bands: Bands, support: Support) -> tu
 
 
 def centile_frame(Xnew: Data, percent: Sequence[float], found: Centiles) -> Frame:
-    """A data frame like Xnew with a column "3%" for each centile, "3% lower" and "3% upper"."""
+    """A data frame like Xnew of centiles: columns "3%", and "3% lower", "3% upper" of the bands."""
     names = [f"{level:g}%" for level in np.atleast_1d(np.asarray(percent, dtype=float))]
     if not isinstance(found, tuple):
         return frame_like(Xnew, dict(zip(names, found.T, strict=True)))

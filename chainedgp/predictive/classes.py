@@ -1,4 +1,4 @@
-"""Targets that are classes: their probabilities, the class that is decided for, and their names."""
+"""Predictions of classes: their probabilities, the class that is decided for, their names."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..linalg import Array
 
 
 class _HasDensity(Protocol):
-    """A predictive distribution of rows."""
+    """What predictions of classes need: a predictive distribution of rows."""
 
     def pdf(self, y: Data) -> Array:
-        """Probabilities (n, k) of a grid of targets (k,)."""
+        """Predictive probabilities (n, k) of a grid of classes (k,)."""
 
 
 def num_classes(likelihood: Likelihood) -> int:
-    """Number K of classes of a likelihood; InputError where its targets are numbers."""
+    """Number K of classes that predictions are about; InputError where targets are numbers."""
     number = likelihood.target_support.num_classes
     if number is None:
         raise InputError(
@@ -33,7 +33,7 @@ def num_classes(likelihood: Likelihood) -> int:
 
 
 def check_mean(likelihood: Likelihood) -> None:
-    """Raise InputError where targets are one of several classes, whose codes have no mean.
+    """Raise InputError where predicted targets are one of several classes: codes have no mean.
 
     Of two classes, 0 and 1, the mean is the probability of the second.
     """
@@ -47,25 +47,31 @@ def check_mean(likelihood: Likelihood) -> None:
 
 
 def class_names(likelihood: Likelihood) -> tuple[str, ...]:
-    """Names of the K classes: the labels that targets were given by, else "0", "1", …"""
+    """Names of the K classes in predictions: labels that targets had, else "0", "1", …"""
     return likelihood.class_names or tuple(map(str, range(num_classes(likelihood))))
 
 
 def class_probabilities(distribution: _HasDensity, likelihood: Likelihood) -> Array:
-    """P(y = k | x) = ∫ P(y = k | f) q(f) df, k = 0 … K − 1: (n, K), rows of which sum to 1."""
+    """Predicted class probabilities P(y = k | x) = ∫ P(y = k | f) q(f) df, k = 0 … K − 1: (n, K).
+
+    Rows sum to 1.
+    """
     p = distribution.pdf(np.arange(float(num_classes(likelihood))))
     return p / p.sum(axis=1, keepdims=True)  # The sum is 1 but for errors of the integrals.
 
 
 def proba_like(Xnew: object, p: Array, likelihood: Likelihood) -> Array | Frame:
-    """Probabilities (n, K) as they are, or as a frame of the library of Xnew where that is one."""
+    """Class probabilities (n, K) as they are, or as a data frame where Xnew is one."""
     if column_names(Xnew) is None and not hasattr(Xnew, "columns"):
         return p
     return frame_like(Xnew, dict(zip(class_names(likelihood), p.T, strict=True)))
 
 
 def class_columns(p: Array, likelihood: Likelihood) -> dict[str, np.ndarray]:
-    """Columns for a frame: "class", the most probable one, and "P(…)" of each, from (n, K)."""
+    """Columns for a frame of class predictions: "class", the most probable, and "P(…)" of each.
+
+    They are made from probabilities (n, K).
+    """
     names, best = class_names(likelihood), np.argmax(p, axis=1)
     labels: Any = np.array(names, dtype=object) if likelihood.class_names else np.arange(len(names))
     return {

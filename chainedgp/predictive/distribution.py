@@ -39,11 +39,12 @@ ROUNDING = 0.01
 """Covariances may differ from their transposes, and exceed what the variances allow, by this share:
 where little variance is left, rounding does that."""
 FEW_NODES = 128
-"""So many Sobol nodes make the band of a centile that is the root of an integral at each node."""
+"""The number of Sobol nodes for the band of a centile, where each node takes the root of an
+integral."""
 
 
 class Predictive(SurvivalCurves):
-    """The distribution of y at n rows, in the habit of scipy.stats: p(y) = ∫ p(y | f) q(f) df.
+    """The predictive distribution p(y) = ∫ p(y | f) q(f) df at n rows, in the habit of scipy.stats.
 
     q(f) = N(f; means, V), V diagonal for variances. Parameters of the likelihood are read once,
     here: the object does not change when the model does. A one-dimensional y (or t) is a grid, with
@@ -91,7 +92,7 @@ class Predictive(SurvivalCurves):
     if not TYPE_CHECKING:  # A checker of types would take any name for one that it has.
 
         def __getattr__(self, name: str) -> Any:
-            """Names of other libraries are an error with ours; others are Python's usual error."""
+            """Explain an attribute of a predictive distribution that other libraries have."""
             words = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in OF_PREDICTIVES:
                 words = f"a predictive distribution has no {name!r}: it is {OF_PREDICTIVES[name]}."
@@ -102,19 +103,19 @@ class Predictive(SurvivalCurves):
 
     @property
     def num_classes(self) -> int | None:
-        """The number of classes that targets are one of; None where they are numbers."""
+        """The number of classes that predicted targets are one of; None for numbers."""
         return self._support.num_classes
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """Labels of the classes in the order of their codes; None where these are all there is."""
+        """Labels of the predicted classes in the order of their codes; None without labels."""
         return self._likelihood.class_names
 
     # ---- moments ---------------------------------------------------------------------------------
 
     @property
     def mean(self) -> np.ndarray:
-        """E[y] = E_q[E[y | f]], (n, 1). inf, with one warning, where it does not exist.
+        """The predictive mean E[y] = E_q[E[y | f]], (n, 1); inf, with a warning, if there is none.
 
         nan for a Student-t with ν ≤ 1, whose mean is not even infinite.
         """
@@ -122,17 +123,23 @@ class Predictive(SurvivalCurves):
 
     @property
     def noise_variance(self) -> np.ndarray:
-        """E_q[var[y | f]], (n, 1): what would remain if the latents were known."""
+        """The noise in a predictive variance, E_q[var[y | f]], (n, 1).
+
+        It would remain if the latents were known.
+        """
         return self._moments[1].copy()
 
     @property
     def latent_variance(self) -> np.ndarray:
-        """var_q[E[y | f]], (n, 1): what more data can remove."""
+        """The ignorance in a predictive variance, var_q[E[y | f]], (n, 1).
+
+        More data can remove it.
+        """
         return self._moments[2].copy()
 
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean, noise and latent variance, (n, 1) each; warns, once for the object."""
+        """Predictive mean, noise and latent variance, (n, 1) each; warns, once for the object."""
         if isinstance(self._law, ScaleMixture | CorrelatedScale):
             moments = self._scale_mixture_moments(self._law.shape)
         elif self._likelihood.infinite_mean:
@@ -148,7 +155,7 @@ class Predictive(SurvivalCurves):
         return moments[0][:, None], moments[1][:, None], moments[2][:, None]
 
     def _warn_of_moments(self, rows: dict[str, np.ndarray], how: str = "") -> None:
-        """One MomentWarning that says of how many rows (n,) what is true."""
+        """Warn once (MomentWarning) of how many rows (n,) have infinite or uncertain moments."""
         counts = {what: int(which.sum()) for what, which in rows.items() if which.any()}
         if counts:
             words = " and ".join(f"{count} {what}" for what, count in counts.items())
@@ -160,7 +167,11 @@ class Predictive(SurvivalCurves):
             )
 
     def _scale_mixture_moments(self, shape: float) -> np.ndarray:
-        """Closed: m_f, E[e^g] E[1/λ] with E[1/λ] = a/(a − 1), v_f; (3, n), whatever cov(f, g)."""
+        """Predictive moments of a scale mixture of normals: closed.
+
+        They are m_f, E[e^g] E[1/λ] with E[1/λ] = a/(a − 1), and v_f; (3, n), whatever
+        cov(f, g).
+        """
         (m_f, m_g), (v_f, v_g) = self._means.T, self._marginals.T
         factor = 1.0 if np.isinf(shape) else shape / (shape - 1.0) if shape > 1.0 else np.inf
         exists = np.where(shape > 0.5, 1.0, np.nan)
@@ -171,7 +182,7 @@ class Predictive(SurvivalCurves):
     # ---- the distribution ------------------------------------------------------------------------
 
     def logpdf(self, y: Data) -> np.ndarray:
-        """log p(y), (n, k), summed in log space; −inf outside the support.
+        """The predictive log-density log p(y), (n, k), summed in log space; −inf off the support.
 
         For a censored row the logarithm of the probability of what was seen; for a `Rounded` target
         that of its interval, divided by the width. All else is of y before it was rounded.
@@ -204,7 +215,7 @@ class Predictive(SurvivalCurves):
         )
 
     def ppf(self, q: float | np.ndarray) -> np.ndarray:
-        """The y with cdf(y) = q, or the smallest count with cdf(y) ≥ q: (n, k) for k values."""
+        """Predictive quantiles, y with cdf(y) = q or the smallest count with cdf(y) ≥ q: (n, k)."""
         q = np.atleast_1d(as_fractions(q, "q"))
         each = np.broadcast_to(q, (len(self), len(q)))
         if self._tables is not None:
@@ -221,7 +232,7 @@ class Predictive(SurvivalCurves):
         return result
 
     def sample(self, size: int = 1, rng: int | np.random.Generator | None = None) -> np.ndarray:
-        """Independent draws for each row, (n, size): latents from q, then y given them."""
+        """Independent draws from the predictive distribution, (n, size): latents from q, then y."""
         size, generator = positive_int(size, "size"), as_generator(rng)
         result = np.empty(len(self) * size)
         # A numeric default of the likelihood tabulates hundreds of values for each draw.
@@ -288,7 +299,7 @@ class Predictive(SurvivalCurves):
     def _quantiles_of(
         self, function: _At, levels: np.ndarray, count: int = BAND_NODES
     ) -> np.ndarray:
-        """Quantiles (n, k) under q(f) of a function of the latents, exact or by so many nodes."""
+        """Quantiles (n, k) under q(f) of a function of the latents, exact or by `count` nodes."""
         exact = self._monotone_quantiles(function, levels)
         return self._sobol_quantiles(function, levels, count) if exact is None else exact
 
@@ -303,7 +314,7 @@ class Predictive(SurvivalCurves):
         return {name: self._mean_of(t)[:, None] for name, t in self._functions(functions).items()}
 
     def _mean_of(self, function: _At) -> np.ndarray:
-        """E_q[t(f)], (n,)."""
+        """The mean E_q[t(f)] of a function of the latents, (n,)."""
         alone, _, moving = self._moving(function)
         event = alone if len(moving) == 1 else self._event
         if len(moving) == 1:
@@ -319,7 +330,7 @@ class Predictive(SurvivalCurves):
         return result
 
     def _functions(self, functions: Mapping[str, LatentFunction] | None) -> dict[str, _At]:
-        """Each function, or natural parameter, at the nodes z (b, K, 1) of some latents: (K, N)."""
+        """Functions, or natural parameters, at nodes z (b, K, 1) of some latents: (K, N) each."""
 
         def at(function: Callable[..., np.ndarray]) -> _At:
             def values(event: GaussianLatents, rows: np.ndarray, z: np.ndarray) -> np.ndarray:
@@ -343,7 +354,7 @@ class Predictive(SurvivalCurves):
 
     @property
     def _marginals(self) -> np.ndarray:
-        """Variances (n, b) of the latents."""
+        """Variances (n, b) of the latents under q."""
         V = self._variances
         return V if V.ndim == 2 else np.diagonal(V, axis1=1, axis2=2)
 
@@ -363,7 +374,7 @@ class Predictive(SurvivalCurves):
         return function(alone, np.arange(len(self)), z).T.copy()
 
     def _moving(self, function: _At) -> tuple[GaussianLatents, list[np.ndarray], list[int]]:
-        """Latents without correlations, steps of a function along each, and those that move it."""
+        """Uncorrelated latents, steps of a function along each, and the latents that move it."""
         alone = GaussianLatents(self._likelihood, self._means, self._marginals, self._event.kw)
         rows, axes = np.arange(len(self)), np.eye(alone.dim)[:, :, None, None]  # (b, b, 1, 1)
         probe = axes * np.linspace(-3.0, 3.0, 13)[:, None]
@@ -371,7 +382,7 @@ class Predictive(SurvivalCurves):
         return alone, steps, [j for j, step in enumerate(steps) if step.any()]
 
     def _sobol_quantiles(self, function: _At, levels: np.ndarray, count: int) -> np.ndarray:
-        """Quantiles (n, k) of any function of the latents."""
+        """Quantiles (n, k) under q(f) of any function of the latents, from `count` Sobol nodes."""
         z = np.stack(quadrature.sobol_rule(self._event.dim, count).x)  # (b, K, 1)
         result = np.empty((len(self), len(levels)))
         for rows in _blocks(np.arange(len(self)), z.shape[1]):
@@ -382,7 +393,7 @@ class Predictive(SurvivalCurves):
 
     @cached_property
     def _tables(self) -> DensityTables | None:
-        """Tables of cdf and quantiles, for a likelihood that has no cdf of its own."""
+        """Tables of the predictive cdf and quantiles, for a likelihood that has no own cdf."""
         if self._likelihood.has_cdf or isinstance(self._law, ScaleMixture | NormalInFirst):
             return None
         return DensityTables(self._law, len(self), self._likelihood)
@@ -395,7 +406,7 @@ class Predictive(SurvivalCurves):
         function: Callable[[np.ndarray, np.ndarray], np.ndarray],
         step: bool = False,
     ) -> np.ndarray:
-        """function(y, rows) of the targets inside the support, (n, k).
+        """function(y, rows) of the predictive's targets inside the support, (n, k).
 
         For counts a density is 0 between integers, and a step function is that at the floor.
         """
@@ -416,12 +427,12 @@ class Predictive(SurvivalCurves):
 
 
 def _blocks(rows: np.ndarray, nodes: int) -> list[np.ndarray]:
-    """Pieces of `rows` such that nodes × rows of a piece is bounded."""
+    """Pieces of prediction rows such that nodes × rows of a piece is bounded."""
     return [rows[part] for part in quadrature.row_blocks(len(rows), nodes)]
 
 
 def _check_moments(means: np.ndarray, V: np.ndarray, latents: Sequence[str]) -> None:
-    """Refuse means that are not (n, b), and what are neither variances nor covariances."""
+    """Refuse means of q(f) that are not (n, b), and what are no variances or covariances."""
     shape = (len(means), len(latents))
     if means.shape != shape or V.shape not in (shape, (*shape, shape[1])):
         raise InputError(

@@ -1,4 +1,4 @@
-"""What figures and checks, which lie below the model, read of it: a type."""
+"""The type of a fitted model: what figures and checks, which lie below the model, read of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .predictor import Predictor
 
 
 class FittedModel(Protocol):
-    """A model with rows, which predicts. `ChainedGP` is one."""
+    """The type of a model with rows, which predicts. `ChainedGP` is one."""
 
     name: str
     likelihood: Likelihood
@@ -24,25 +24,25 @@ class FittedModel(Protocol):
 
     @property
     def X(self) -> Array:
-        """The inputs (N, D)."""
+        """The inputs (N, D) of a fitted model."""
 
     @property
     def Y(self) -> Array:
-        """The targets (N, 1)."""
+        """The targets (N, 1) of a fitted model."""
 
     @property
     def Y_metadata(self) -> dict[str, Array]:
-        """Per-row values, (N,) each, weights included."""
+        """Per-row values of a fitted model, (N,) each, weights included."""
 
     @property
     def latents(self) -> tuple[str, ...]:
-        """Names of the latent functions."""
+        """Names of the latent functions of a fitted model."""
 
     def predict_latents(self, Xnew: Data) -> tuple[Array, Array]:
-        """Mean and variance (n, b) of q(f*)."""
+        """Mean and variance (n, b) of q(f*) of a fitted model at Xnew."""
 
     def predictive(self, Xnew: Data, Y_metadata: Metadata = None) -> Predictive:
-        """The predictive distribution of the targets at Xnew."""
+        """The predictive distribution that a fitted model has of the targets at Xnew."""
 
     def _predictor(self) -> Predictor:
-        """What predictions are made of, at the current parameters and q."""
+        """What predictions of a fitted model are made of, at the current parameters and q."""

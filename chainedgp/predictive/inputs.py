@@ -15,7 +15,7 @@ from .fitted import FittedModel
 
 
 def need_rows(model: FittedModel, instead: str = "") -> None:
-    """Raise InputError where a model was saved without its data.
+    """Raise InputError where rows are needed and a model was saved without its data.
 
     instead : what else a user may give, such as "X and Y".
     """
@@ -28,7 +28,7 @@ def need_rows(model: FittedModel, instead: str = "") -> None:
 
 
 def input_names(model: FittedModel) -> list[str]:
-    """Names of the inputs: the model's `input_names`, else x, or x0, x1, …"""
+    """Names of a model's inputs: its `input_names`, else x, or x0, x1, …"""
     D = model.X.shape[1]
     given = getattr(model, "input_names", None)
     if given is not None:
@@ -39,13 +39,13 @@ def input_names(model: FittedModel) -> list[str]:
 
 
 def column_of(model: FittedModel, d: int) -> Column:
-    """How an input was read."""
+    """How a column of a model's inputs was read."""
     columns = getattr(model, "columns", None)
     return Number(input_names(model)[d]) if columns is None else columns[d]
 
 
 def column_index(model: FittedModel, input: int | str) -> int:
-    """Index of an input given by index or name."""
+    """Index of a model's input that a user gave by index or name."""
     names = input_names(model)
     if isinstance(input, str) and input in names:
         return names.index(input)
@@ -59,7 +59,7 @@ def column_index(model: FittedModel, input: int | str) -> int:
 def grouped(
     model: FittedModel, groups: Mapping[str, Sequence[int | str]] | None
 ) -> tuple[list[str], list[list[int]]]:
-    """Names and columns of the groups of inputs, each that is in no group alone, in their order."""
+    """Names and columns of groups of inputs, with each other input alone, in their order."""
     names = input_names(model)
     members = {
         name: [column_index(model, input) for input in inputs]
@@ -76,9 +76,9 @@ def grouped(
 
 
 def metadata_at_rest(model: FittedModel, Y_metadata: Metadata = None) -> dict[str, Data]:
-    """Metadata of drawn rows: what is given, else a typical value of the data.
+    """Metadata of rows at which something is predicted: as given, else typical of the data.
 
-    Exposure, trials and the like take their (lower) median; what says how an event was seen
+    Exposure, trials and the like take their (lower) median. What says how an event was seen
     (censored, entry) says nothing of the event itself and is left out.
     """
     typical = {

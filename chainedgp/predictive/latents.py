@@ -1,4 +1,4 @@
-"""q(f*) of the latent functions at new inputs: marginals, covariances and joint draws.
+"""The latent functions q(f*) at new inputs: marginals, covariances and joint draws.
 
 Every function takes the projectors of all latents, q of their groups, the family of q and X (n, D).
 """
@@ -16,14 +16,16 @@ from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import Projector, project
 
-BLOCK_ROWS = 4096  # Marginals of so many rows are computed at once: memory stays bounded.
+BLOCK_ROWS = 4096  # Marginals of q(f*) are computed for so many rows at once, to bound memory.
 JOINT_ROWS = 2048  # At most so many rows are drawn jointly given u: that takes an (n, n) matrix.
 
 
 def marginals_at(
     priors: Sequence[Projector], q: Sequence[Gaussian], family: PosteriorFamily, X: Array
 ) -> tuple[Array, Array]:
-    """Means (n, b) of q(f*), and variances (n, b) or, if q has correlations, covariances (n, b, b).
+    """Means (n, b) of q(f*) at new inputs, and variances (n, b) or covariances (n, b, b).
+
+    They are covariances if q has correlations between latents (Saul et al. 2016, eqs. 4 and 5).
 
     Saul et al. 2016, eqs. 4 and 5.
     """
@@ -39,7 +41,7 @@ def marginals_at(
 def covariances_at(
     priors: Sequence[Projector], q: Sequence[Gaussian], family: PosteriorFamily, X: Array
 ) -> tuple[Array, Array]:
-    """Means (n, b) and covariances (b, n, n) of q(f*): K** + Aᵀ(S − I)A of every latent."""
+    """Means (n, b), covariances (b, n, n) of q(f*) at new inputs: K** + Aᵀ(S − I)A of latents."""
     means, covariances = [], []
     by_latent = family.by_latent(q, [len(prior.Z) for prior in priors])
     with one_blas_thread():
@@ -79,7 +81,7 @@ def draws_at(
     size: int,
     rng: np.random.Generator,
 ) -> Array:
-    """Joint draws from q(f*), (n, b, size).
+    """Joint draws of the latent functions at new inputs from q(f*), (n, b, size).
 
     f = mean(x) + Aᵀv + r with v ~ q(v) and r ~ N(0, K** − AᵀA), in blocks of JOINT_ROWS rows.
     """
@@ -99,7 +101,7 @@ def draws_at(
 def _write_draws(
     draws: Array, prior: Projector, v: Array, X: Array, rng: np.random.Generator
 ) -> None:
-    """Set draws (n, size) of one latent, given those of its inducing values v (M, size)."""
+    """Set joint draws (n, size) of one latent, given those of its inducing values v (M, size)."""
     for start in range(0, X.shape[0], JOINT_ROWS):
         block = np.ascontiguousarray(X[start : start + JOINT_ROWS], dtype=float)
         chunk = project(prior, block)
@@ -112,7 +114,7 @@ def _write_draws(
 
 
 def _root(C: Array) -> Array:
-    """R with R Rᵀ = C; where rounding has made C indefinite, of the nearest matrix that is not."""
+    """A root R of a covariance of latents, R Rᵀ = C, or of the nearest semidefinite matrix."""
     try:
         return cholesky(C, "the prior covariance given the inducing values")
     except NumericalError:

@@ -1,4 +1,4 @@
-"""What all predictive distributions of rows have, of one posterior or averaged over several."""
+"""The base of all predictive distributions of rows, of one posterior or averaged over several."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .centiles import Bands, Centiles, Ends, as_band, as_centiles
 from .return_levels import ReturnLevels, as_exceedance, band_percentages
 
 BAND_NODES = 2048
-"""The quantiles of a band are those of so many equally weighted draws (Sobol points) of q."""
+"""The quantiles of a band are those of so many equally weighted Sobol points of q(f)."""
 
 
 class PredictiveLaw:
-    """The distribution of y at n rows, in the habit of scipy.stats.
+    """The base of predictive distributions of y at n rows, in the habit of scipy.stats.
 
     A one-dimensional y (or t) is a grid, with results (n, k); an array (n, k), such as (n, 1),
     holds values for each row.
@@ -37,26 +37,29 @@ class PredictiveLaw:
 
     @property
     def mean(self) -> Array:
-        """E[y], (n, 1)."""
+        """The predictive mean E[y], (n, 1)."""
         raise NotImplementedError
 
     @property
     def noise_variance(self) -> Array:
-        """E[var[y | f]], (n, 1): what would remain if the latents were known."""
+        """The noise E[var[y | f]] in a predictive variance, (n, 1).
+
+        It would remain if the latents were known.
+        """
         raise NotImplementedError
 
     @property
     def latent_variance(self) -> Array:
-        """var[E[y | f]], (n, 1): what more data can remove."""
+        """The ignorance var[E[y | f]] in a predictive variance, (n, 1): more data remove it."""
         raise NotImplementedError
 
     @property
     def variance(self) -> Array:
-        """var[y] = `noise_variance` + `latent_variance`, (n, 1)."""
+        """The predictive variance var[y] = `noise_variance` + `latent_variance`, (n, 1)."""
         return self.noise_variance + self.latent_variance
 
     def variance_parts(self) -> dict[str, Array]:
-        """The variance of the targets in two parts, which add up to it: name -> (n, 1).
+        """The predictive variance of the targets in two parts, which add up to it: name -> (n, 1).
 
             var[y] = E[var[y | f]] + var[E[y | f]]
 
@@ -69,11 +72,11 @@ class PredictiveLaw:
     # ---- the distribution ------------------------------------------------------------------------
 
     def pdf(self, y: Data) -> Array:
-        """p(y), a density or a probability: (n, k) for a grid (k,)."""
+        """The predictive density p(y), or a probability: (n, k) for a grid (k,)."""
         return np.exp(self.logpdf(y))
 
     def logpdf(self, y: Data) -> Array:
-        """log p(y), (n, k)."""
+        """The predictive log-density log p(y), (n, k)."""
         raise NotImplementedError
 
     @overload
@@ -114,15 +117,15 @@ class PredictiveLaw:
         return 1.0 - value, 1.0 - upper, 1.0 - lower
 
     def ppf(self, q: float | Array) -> Array:
-        """The least y with cdf(y) ≥ q: (n, k) for k values."""
+        """Predictive quantiles, the least y with cdf(y) ≥ q: (n, k) for k values."""
         raise NotImplementedError
 
     def sample(self, size: int = 1, rng: Seed = None) -> Array:
-        """Independent draws for each row, (n, size)."""
+        """Independent draws from the predictive distribution for each row, (n, size)."""
         raise NotImplementedError
 
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
-        """Central interval with probability `level` in (0, 1): lower and upper end, (n, 1) each."""
+        """Central predictive interval of probability `level` in (0, 1): both ends, (n, 1) each."""
         level = fraction(level, "level")
         ends = self.ppf(np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level]))
         return ends[:, :1], ends[:, 1:]
@@ -131,7 +134,7 @@ class PredictiveLaw:
 
     @property
     def _centile_nodes(self) -> int:
-        """How many Sobol nodes make the band of a centile."""
+        """How many Sobol nodes of q(f) make the band of a centile."""
         raise NotImplementedError
 
     def _quantile_given(self, q: Array, levels: Array, count: int = BAND_NODES) -> Array:
@@ -142,7 +145,7 @@ class PredictiveLaw:
         raise NotImplementedError
 
     def return_level(self, periods: Data, *, level: float = 0.9, rate: Data = 1.0) -> ReturnLevels:
-        """What is exceeded once in each period, on average: median over q and the ends of a band.
+        """Return levels, exceeded once in each period on average: the median over q and a band.
 
         The level y of a period T has P(Y > y | f) = 1/(rate T) given the latents f; the band is the
         central one of probability `level` under q(f). Each array is (n, k) for k periods.
@@ -194,7 +197,10 @@ class PredictiveLaw:
     # ---- arguments -------------------------------------------------------------------------------
 
     def _as_targets(self, y: Data, name: str = "y") -> Array:
-        """y as (n, k): a scalar or a grid (k,) for all rows, or (n, k) as it is."""
+        """Targets y of a predictive distribution as (n, k): a scalar or a grid (k,) for all rows.
+
+        (n, k) stays as it is.
+        """
         try:
             values = np.array(y, dtype=float)
         except (TypeError, ValueError):

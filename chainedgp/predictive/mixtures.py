@@ -1,4 +1,4 @@
-"""What a predictive distribution is a mixture of: p(y | z) and π(z) of each row, z ~ `dim` latents.
+"""Predictive mixtures: p(y | z) and π(z) of each row, whose integral over z is predictive.
 
 Any likelihood is a mixture over all its latents (`GaussianLatents`). Where some of them can be
 integrated exactly, fewer are left, and the rest is smooth: a latent in which y is normal
@@ -26,17 +26,20 @@ from ..likelihoods.observation import TINY, seen
 from .nodes import LOG_SQRT_2PI, REACH, Mixture, lattice
 
 KNOTS, SD_FLOOR = 400, 0.03
-"""The mixing density is interpolated between so many values of log(sd + SD_FLOOR), sd that of g."""
+"""The mixing density of a `ScaleMixture` is interpolated between so many values of
+log(sd + SD_FLOOR), where sd is that of g."""
 ODDS_LEVEL = 3
-"""The lattice over log-odds has this level: sums are right to 1e-9 for their sd of up to 3."""
+"""The lattice over the log-odds of atoms has this level: sums are right to 1e-9 for sds of the
+log-odds up to 3."""
 ODDS_SDS = (0.3, 0.5, 0.7, 1.1, 1.6, 2.1, np.inf)
-"""Up to such an sd of the log-odds the sums over so many nodes as LEVELS has are right to 1e-8."""
+"""Sums over log-odds with as many nodes as an entry of LEVELS says are right to 1e-8 for sds up to
+the entry here in the same place."""
 ODDS_NODES = {1: 64, 2: 20}
-"""At most so many nodes for each of one or two log-odds; 8 for each of more."""
+"""One log-odds of an atom has at most 64 nodes, each of two at most 20, each of more at most 8."""
 
 
 def mixture_of(likelihood: Likelihood, means: np.ndarray, V: np.ndarray, kw: Keywords) -> Mixture:
-    """The mixture over the fewest latents; means (n, b), kw as the likelihood's."""
+    """The predictive mixture over the fewest latents; means (n, b), kw as the likelihood's."""
     if isinstance(likelihood, Inflated):
         return WithOdds(likelihood, means, V, kw)
     if isinstance(likelihood, Rounded):
@@ -52,7 +55,7 @@ def mixture_of(likelihood: Likelihood, means: np.ndarray, V: np.ndarray, kw: Key
 
 
 class DeclaredNormal(NamedTuple):
-    """What a likelihood declares of y given the first latent, held against its density.
+    """What a likelihood declares of y normal in its first latent, held against its density.
 
     shape: that of `normal_scale_mixture`; None where it declares `normal_in_first`.
     method: the name of the member. want, got: log-densities of a few y, declared and given (k,).
@@ -65,12 +68,12 @@ class DeclaredNormal(NamedTuple):
 
     @property
     def is_of_density(self) -> bool:
-        """Whether both say the same."""
+        """Whether y is normal in the first latent by its density as well as by declaration."""
         return np.allclose(self.got, self.want, rtol=1e-6, atol=1e-6)
 
 
 def declared_normal(likelihood: Likelihood, kw: Keywords) -> DeclaredNormal | None:
-    """`normal_scale_mixture` or `normal_in_first`, or None where neither is declared.
+    """Check that y is normal in the first latent where a likelihood declares it, else None.
 
     kw: parameters, and metadata of one row.
     """
@@ -88,7 +91,7 @@ def declared_normal(likelihood: Likelihood, kw: Keywords) -> DeclaredNormal | No
 
 
 def _log_standard(z: np.ndarray, shape: float) -> np.ndarray:
-    """log ∫ N(z; 0, 1/λ) Gamma(λ; a, a) dλ: a Student-t with 2a degrees of freedom."""
+    """log ∫ N(z; 0, 1/λ) Gamma(λ; a, a) dλ of a scale mixture: a Student-t with ν = 2a."""
     if np.isinf(shape):
         return -0.5 * z * z - LOG_SQRT_2PI
     constant = gammaln(shape + 0.5) - gammaln(shape) - 0.5 * np.log(2.0 * np.pi * shape)
@@ -96,7 +99,9 @@ def _log_standard(z: np.ndarray, shape: float) -> np.ndarray:
 
 
 class GaussianLatents:
-    """p(y | f), f = m + R z, R Rᵀ = V: any likelihood. kw: its parameters and metadata.
+    """The predictive mixture over all latents, p(y | f), f = m + R z, R Rᵀ = V.
+
+    It serves any likelihood; kw are its parameters and metadata.
 
     means: (b, n). scales: (b, n), the diagonal of the lower triangular R, sqrt(v_j) in the mean
     field. below: what R has below its diagonal, (j, k, R_jk (n,)).
@@ -118,34 +123,37 @@ class GaussianLatents:
         self.below = [(j, k, R[j, k]) for j in range(self.dim) for k in range(j)]
 
     def keywords(self, rows: np.ndarray) -> Keywords:
-        """Keywords of the likelihood's methods for these rows."""
+        """Keywords of the likelihood's methods for some rows of a predictive mixture."""
         return rows_of(self.kw, rows)
 
     def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """log N(z; 0, I) and f = m + R z; see `Mixture`."""
+        """log N(z; 0, I) and latents f = m + R z at nodes of a mixture; see `Mixture`."""
         latents = self.means[:, None, rows] + self.scales[:, None, rows] * z
         for j, k, slope in self.below:
             latents[j] += slope[rows] * z[k]
         return -0.5 * np.sum(z * z, axis=0) - len(z) * LOG_SQRT_2PI, tuple(latents)
 
     def log_density(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """log p(y | f); see `Mixture`."""
+        """log p(y | f) at nodes of a mixture over all latents; see `Mixture`."""
         return self.likelihood.log_density(y, *latents, **self.keywords(rows))
 
     def cdf(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """P(Y ≤ y | f); see `Mixture`."""
+        """P(Y ≤ y | f) at nodes of a mixture over all latents; see `Mixture`."""
         return self.likelihood.cdf(y, *latents, **self.keywords(rows))
 
     def log_survival(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """log P(T > t | f), (K, N), of an event time."""
+        """log P(T > t | f) of an event time at nodes of a mixture, (K, N)."""
         return self.likelihood.log_survival(t, *latents, **self.keywords(rows))
 
     def middle(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Quantiles at the mean of q; see `Mixture`."""
+        """Quantiles of a mixture guessed at the mean of q; see `Mixture`."""
         return self.likelihood.ppf(q, *self.means[:, rows], **self.keywords(rows))
 
     def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Quantiles at the mean of q, and the extremes one sd to either side along each z_j."""
+        """Quantiles of a mixture guessed at the mean of q, and extremes one sd around it.
+
+        The sds are along each z_j, to either side.
+        """
         centre, kw = self.means[:, rows], self.keywords(rows)
         middle = self.likelihood.ppf(q, *centre, **kw)
         around = [
@@ -159,7 +167,9 @@ class GaussianLatents:
 
 
 class ScaleMixture:
-    """y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a) (a = ∞: λ = 1), f integrated exactly.
+    """Predictive scale mixture of normals: y | f, g ~ N(f, e^g/λ), f integrated exactly.
+
+    λ ~ Gamma(a, a); for a = ∞, λ = 1.
 
     p(y) = ∫ N(y; m_f, v_f + e^s) r(s) ds, where s = g − log λ has the density r: N(m_g, v_g)
     convolved with that of −log λ. HetGaussian has a = ∞, HetStudentT a = ν/2. One dimension,
@@ -182,7 +192,7 @@ class ScaleMixture:
         self._splines: dict[int, Any] = {}
 
     def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """log density of z, and the inverse sd (v_f + e^s)^{−½}; see `Mixture`."""
+        """Log-density of z, inverse sd (v_f + e^s)^{−½} at a scale mixture's nodes (`Mixture`)."""
         offset = (self.centre - self.m_g)[rows] + self.scale[rows] * z[0]  # s − m_g
         if np.isfinite(self.shape) and z.shape[2] == 1 and len(self.m_f) > 2 * KNOTS:
             log_base = self._spline(z[0])(np.log(self.sd_g[rows] + SD_FLOOR)).T
@@ -191,7 +201,7 @@ class ScaleMixture:
         return log_base, (1.0 / np.sqrt(self.v_f[rows] + np.exp(self.m_g[rows] + offset)),)
 
     def _spline(self, z: np.ndarray) -> Any:
-        """log π at the nodes z (K, 1), a function of the standard deviation of g alone.
+        """log π of a scale mixture at the nodes z (K, 1), a function of the sd of g alone.
 
         The convolution costs 40 exponentials a node: for many rows it is interpolated.
         """
@@ -207,7 +217,7 @@ class ScaleMixture:
         return self._splines[z.size]
 
     def _log_density_s(self, s: np.ndarray, sd: np.ndarray) -> np.ndarray:
-        """log r(s + m_g), (K, N), for sd (N,) of g."""
+        """log r(s + m_g) of a scale mixture's s = g − log λ, (K, N), for sd (N,) of g."""
         sd = np.maximum(sd, 1e-12)
         if np.isinf(self.shape):
             return -0.5 * (s / sd) ** 2 - np.log(sd) - LOG_SQRT_2PI
@@ -219,12 +229,15 @@ class ScaleMixture:
         return result
 
     def _log_gamma_density(self, u: np.ndarray) -> np.ndarray:
-        """log density of u = log λ."""
+        """The log-density of u = log λ in a scale mixture."""
         a = self.shape
         return a * (np.log(a) + u - np.exp(u)) - gammaln(a)
 
     def _over_g(self, s: np.ndarray, sd: np.ndarray) -> np.ndarray:
-        """log ∫ N(g; 0, sd²) p_u(g − s) dg, on nodes of g: for sd below the width of p_u."""
+        """log ∫ N(g; 0, sd²) p_u(g − s) dg of a scale mixture, on nodes of g.
+
+        It is for an sd below the width of p_u.
+        """
         peak = np.full(s.shape, -np.inf)
         total = np.zeros(s.shape)
         base = lattice(1, 0)
@@ -236,7 +249,10 @@ class ScaleMixture:
         return peak + np.log(total)
 
     def _over_u(self, s: np.ndarray, sd: np.ndarray) -> np.ndarray:
-        """log ∫ N(s + u; 0, sd²) p_u(u) du, on nodes of u: for sd above the width of p_u."""
+        """log ∫ N(s + u; 0, sd²) p_u(u) du of a scale mixture, on nodes of u.
+
+        It is for an sd above the width of p_u.
+        """
         step = 0.35 * self.width
         low, high = _log_gamma_range(self.shape, 40.0)
         nodes = np.arange(-low, high + step, step)
@@ -246,31 +262,33 @@ class ScaleMixture:
         return np.log(total) + (np.log(step) - np.log(sd) - LOG_SQRT_2PI)
 
     def normal(self, rows: np.ndarray, latents: tuple) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and inverse standard deviation of y at nodes."""
+        """Mean and inverse standard deviation of the normal y at nodes of a scale mixture."""
         return self.m_f[rows], latents[0]
 
     def log_density(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """log N(y; m_f, v_f + e^s); see `Mixture`."""
+        """log N(y; m_f, v_f + e^s) at nodes of a scale mixture; see `Mixture`."""
         (inverse,) = latents
         return np.log(inverse) - 0.5 * ((y - self.m_f[rows]) * inverse) ** 2 - LOG_SQRT_2PI
 
     def cdf(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """Φ((y − m_f)/sqrt(v_f + e^s)); see `Mixture`."""
+        """Φ((y − m_f)/sqrt(v_f + e^s)) at nodes of a scale mixture; see `Mixture`."""
         return ndtr((y - self.m_f[rows]) * latents[0])
 
     def middle(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The first of `guess`; see `Mixture`."""
+        """A quantile of a scale mixture of about the right size; see `Mixture`."""
         return self.guess(q, rows)[0]
 
     def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Normal quantiles with the variance at the centre of q(g)."""
+        """Quantiles of a scale mixture guessed as normal, with the variance at q(g)'s centre."""
         scale = np.sqrt(self.v_f[rows] + np.exp(self.m_g[rows]))
         middle = self.m_f[rows] + scale * ndtri(q)
         return middle, middle - 0.5 * scale, middle + 0.5 * scale
 
 
 class NormalInFirst(GaussianLatents):
-    """y | f, rest ~ N(a f, s), a and s functions of the rest, f integrated exactly.
+    """Predictive mixture of y | f, rest ~ N(a f, s), the first latent f integrated exactly.
+
+    a and s are functions of the rest.
 
     Given the rest, f ~ N(m + Σ_k r_k z_k, v), r_k = 0 where it is independent of them. So
     p(y) = ∫ N(y; a (m + Σ r_k z_k), a² v + s) N(z; 0, I) dz, (a, s) = normal_in_first(*rest).
@@ -290,7 +308,7 @@ class NormalInFirst(GaussianLatents):
         self.first, self.shifts = (means[:, 0], scale**2), tuple(shifts)
 
     def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """log N(z; 0, I), and mean and inverse sd of y; see `Mixture`."""
+        """log N(z; 0, I), and mean and inverse sd of a y normal in f, at nodes; see `Mixture`."""
         log_base, rest = super().nodes(rows, z)
         slope, variance = self.likelihood.normal_in_first(*rest, **self.keywords(rows))
         return log_base, self._mean_and_inverse(rows, z, slope, variance)
@@ -298,38 +316,40 @@ class NormalInFirst(GaussianLatents):
     def _mean_and_inverse(
         self, rows: np.ndarray, z: np.ndarray, slope: np.ndarray | float, variance: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """a (m + Σ r_k z_k) and (a² v + s)^{−½}, (K, N) each."""
+        """Mean a (m + Σ r_k z_k) and inverse sd (a² v + s)^{−½} of y at nodes, (K, N) each."""
         m, v = (part[rows] for part in self.first)
         for k, shift in enumerate(self.shifts):
             m = m + shift[rows] * z[k]
         return slope * m, 1.0 / np.sqrt(slope**2 * v + variance)
 
     def normal(self, rows: np.ndarray, latents: tuple) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and inverse standard deviation of y at nodes."""
+        """Mean and inverse standard deviation of the normal y at nodes of a mixture."""
         return latents[0], latents[1]
 
     def log_density(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """log N(y; a m, a² v + s); see `Mixture`."""
+        """log N(y; a m, a² v + s) at nodes of a mixture normal in f; see `Mixture`."""
         mean, inverse = latents
         return np.log(inverse) - 0.5 * ((y - mean) * inverse) ** 2 - LOG_SQRT_2PI
 
     def cdf(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """Φ((y − a m)/sqrt(a² v + s)); see `Mixture`."""
+        """Φ((y − a m)/sqrt(a² v + s)) at nodes of a mixture normal in f; see `Mixture`."""
         return ndtr((y - latents[0]) * latents[1])
 
     def middle(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The first of `guess`; see `Mixture`."""
+        """A quantile of a mixture normal in f, of about the right size; see `Mixture`."""
         return self.guess(q, rows)[0]
 
     def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Normal quantiles at the mean of q."""
+        """Quantiles of a mixture normal in f, guessed as normal at the mean of q."""
         mean, inverse = (part[0] for part in self.nodes(rows, np.zeros((self.dim, 1, 1)))[1])
         middle = mean + ndtri(q) / inverse
         return middle, middle - 0.5 / inverse, middle + 0.5 / inverse
 
 
 class CorrelatedScale(NormalInFirst):
-    """y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a) (a = ∞: λ = 1), f and g correlated.
+    """Predictive scale mixture of normals, y | f, g ~ N(f, e^g/λ), with f and g correlated.
+
+    λ ~ Gamma(a, a); for a = ∞, λ = 1.
 
     p(y) = ∫ N(y; m_f + r z_1, v + e^g/λ) N(z; 0, I) dz, where z_1 is that of g and λ the quantile
     of its distribution at Φ(z_2). `ScaleMixture` has one dimension also for a < ∞, since there f
@@ -348,7 +368,7 @@ class CorrelatedScale(NormalInFirst):
         self.shape, self.dim = shape, 1 if np.isinf(shape) else 2
 
     def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """log N(z; 0, I), and mean and inverse sd of y; see `Mixture`."""
+        """log N(z; 0, I), mean and inverse sd of y at nodes of a scale mixture; see `Mixture`."""
         log_base, (g,) = GaussianLatents.nodes(self, rows, z[:1])
         variance = np.exp(g)
         if self.dim == 2:
@@ -362,7 +382,7 @@ class CorrelatedScale(NormalInFirst):
 
 
 class WithOdds:
-    """p(y) = E[r p_base(y | f) + Σ_k w_k [y = a_k]]: an `Inflated` likelihood.
+    """Predictive mixture with atoms, p(y) = E[r p_base(y | f) + Σ_k w_k [y = a_k]] (`Inflated`).
 
     r = E[1/Z] and w_k = E[e^{h_k}/Z] are over the log-odds h given the base's latents f, so that a
     mixture over f is left. In the mean field they are numbers for each row, and some of f may be
@@ -385,12 +405,15 @@ class WithOdds:
         self.dim, self.far = self.inner.dim, self.inner.far
 
     def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Those of the base; r and w_k, (1, N) or (K, N) each; see `Mixture`."""
+        """Nodes of the base's mixture; r and w_k of atoms, (1, N) or (K, N) each; see `Mixture`."""
         log_base, latents = self.inner.nodes(rows, z)
         return log_base, (*latents, *self._shares(rows, z))
 
     def _shares(self, rows: np.ndarray, z: np.ndarray) -> list[np.ndarray]:
-        """r and w_k at z. With R as in f = m + R z of all latents, h = m_h + R_hf z + R_hh z_h."""
+        """Shares r of the base and w_k of the atoms at nodes z.
+
+        With R as in f = m + R z of all latents, h = m_h + R_hf z + R_hh z_h.
+        """
         if self._known:
             return [part[:, rows] for part in self._known]
         if z.shape[2] == 1:  # Many targets of a row have the same shares.
@@ -402,34 +425,37 @@ class WithOdds:
         return [share[:, back] for share in shares] if z.shape[2] == 1 else shares
 
     def log_density(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """log(r p_base(y) + Σ w_k [y = a_k]), or of what was seen of y; see `Mixture`."""
+        """log(r p_base(y) + Σ w_k [y = a_k]) at nodes, or of what was seen of y; see `Mixture`."""
         hit, none, safe = self.likelihood._asked(seen(y, rows_of(self.kw, rows)))  # (K, N), (N,) …
         inner, shares = self._parted(latents)
         return self._log_total(hit, none, self.inner.log_density(safe, rows, inner), shares)
 
     def log_survival(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """log P(T > t), (K, N), of an event time."""
+        """log P(T > t) of an event time with atoms at nodes of a mixture, (K, N)."""
         above = np.less.outer(t, self.likelihood.at).T
         latents, shares = self._parted(latents)
         inner = self.inner.log_survival(np.maximum(t, TINY), rows, latents)
         return self._log_total(above, np.zeros(len(t), dtype=bool), inner, shares)
 
     def _parted(self, latents: tuple) -> tuple[tuple, tuple]:
-        """The latents of the base, and r with the w_k."""
+        """The latents of the base, and the shares r and w_k of a mixture with atoms."""
         cut = len(latents) - 1 - len(self.likelihood.at)
         return latents[:cut], latents[cut:]
 
     def _log_total(
         self, hit: np.ndarray, none: np.ndarray, inner: np.ndarray, shares: tuple
     ) -> np.ndarray:
-        """log(r P_base + Σ w_k [hit_k]), P_base = exp(inner) but for rows of which it has none."""
+        """log(r P_base + Σ w_k [hit_k]) of a mixture with atoms.
+
+        P_base is exp(inner) but for rows of which the base has none.
+        """
         total = np.where(none, -np.inf, np.log(shares[0]) + inner)
         for one, weight in zip(hit, shares[1:], strict=True):
             total = np.where(one, np.logaddexp(total, np.log(weight)), total)
         return total
 
     def cdf(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """r F_base(y) + Σ w_k [y ≥ a_k]; see `Mixture`."""
+        """r F_base(y) + Σ w_k [y ≥ a_k] at nodes of a mixture with atoms; see `Mixture`."""
         inner, (share, *weights) = self._parted(latents)
         total = share * self.inner.cdf(y, rows, inner)
         for atom, weight in zip(self.likelihood.at, weights, strict=True):
@@ -437,11 +463,11 @@ class WithOdds:
         return total
 
     def middle(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """That of the base at what is left of q; see `Mixture`."""
+        """A quantile of a mixture with atoms: the base's at what is left of q; see `Mixture`."""
         return self.inner.middle(self._left(q, rows), rows)
 
     def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Those of the base at what is left of q."""
+        """Quantiles of a mixture with atoms: the base's guesses at what is left of q."""
         return self.inner.guess(self._left(q, rows), rows)
 
     def _left(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -454,7 +480,9 @@ class WithOdds:
 
 
 class WithRounding:
-    """p(y) = P(y − w/2 < Y ≤ y + w/2)/w under the mixture of Y itself: a `Rounded` likelihood.
+    """Predictive mixture of a rounded y: p(y) = P(y − w/2 < Y ≤ y + w/2)/w (`Rounded`).
+
+    P is under the mixture of Y itself, whose are the cdf and its inverse.
 
     The cdf and its inverse are those of Y.
     """
@@ -465,11 +493,11 @@ class WithRounding:
         self.dim, self.far = self.law.dim, self.law.far
 
     def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Those of Y; see `Mixture`."""
+        """Nodes of the mixture of Y before it was rounded; see `Mixture`."""
         return self.law.nodes(rows, z)
 
     def log_density(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """The logarithm of the interval's probability over its width; see `Mixture`."""
+        """Log of a rounding interval's probability over its width, at nodes; see `Mixture`."""
         kw = rows_of(self.kw, rows)
         if isinstance(self.law, GaussianLatents) and not isinstance(self.law, NormalInFirst):
             return self.likelihood.log_density(y, *latents, **kw)
@@ -479,24 +507,24 @@ class WithRounding:
         return np.where(low < high, value - np.log(width), self.law.log_density(y, rows, latents))
 
     def cdf(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """That of Y; see `Mixture`."""
+        """The cdf of Y before it was rounded, at nodes of the mixture; see `Mixture`."""
         return self.law.cdf(y, rows, latents)
 
     def log_survival(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """That of Y, an event time."""
+        """The log-survival of an event time Y before it was rounded, at nodes."""
         return self.law.log_survival(t, rows, latents)
 
     def middle(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """That of Y."""
+        """A quantile of Y before it was rounded, of about the right size."""
         return self.law.middle(q, rows)
 
     def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Those of Y."""
+        """Guessed quantiles of Y before it was rounded."""
         return self.law.guess(q, rows)
 
 
 def _odds(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """E[1/Z] (n,) and E[e^{h_k}/Z] (K, n), Z = 1 + Σ e^{h_k}, for moments (K, n) of h."""
+    """E[1/Z] (n,) and E[e^{h_k}/Z] (K, n) of atoms, Z = 1 + Σ e^{h_k}, for moments (K, n) of h."""
     grid = lattice(len(means), ODDS_LEVEL)
     log_phi = grid.log_volume - 0.5 * np.sum(grid.x**2, axis=0)
     weights = np.exp(log_phi - log_phi.max())
@@ -511,7 +539,10 @@ def _odds(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _odds_around(centre: np.ndarray, C: np.ndarray) -> list[np.ndarray]:
-    """E[1/Z], E[e^{h_1}/Z], …, (S, N) each, h ~ N(centre, C Cᵀ): centre (K, S, N), C (K, K, N)."""
+    """E[1/Z], E[e^{h_1}/Z], … of atoms, (S, N) each, h ~ N(centre, C Cᵀ).
+
+    centre (K, S, N), C (K, K, N).
+    """
     widest = np.sqrt(np.max(np.sum(C * C, axis=1), initial=0.0))
     count = min(LEVELS[np.searchsorted(ODDS_SDS, widest)], ODDS_NODES.get(len(C), 8))
     rule = rule_for(len(C), count)
@@ -526,7 +557,10 @@ def _odds_around(centre: np.ndarray, C: np.ndarray) -> list[np.ndarray]:
 
 
 def _log_gamma_range(shape: float, nats: float) -> tuple[float, float]:
-    """Distances l, r with P(u < −l), P(u > r) ≤ e^{−nats} for u = log λ, λ ~ Gamma(a, a)."""
+    """Distances l, r with P(u < −l), P(u > r) ≤ e^{−nats} for the log λ = u of a scale mixture.
+
+    λ ~ Gamma(a, a).
+    """
     x = nats / shape  # Chernoff bounds: λ > 1 + sqrt(2x) + x, and |u| − 1 + e^{−|u|} > x
     reach = x + np.sqrt(2.0 * x)
     return reach, np.log1p(reach)

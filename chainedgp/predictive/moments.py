@@ -1,4 +1,4 @@
-"""Mean and variance of a predictive mixture: E[m], E[s] and var[m] of m = E[y | f], s = var[y | f].
+"""Mean and variance of a predictive mixture: E[m], E[s], var[m] of m = E[y | f], s = var[y | f].
 
 Where m and s grow like exponentials of the latents, most of a second moment lies standard
 deviations out in q. Up to three latents a lattice is widened until what lies outermost adds
@@ -22,28 +22,33 @@ from .mixtures import GaussianLatents
 from .nodes import lattice
 
 TOLERANCE = 0.01
-"""A relative error of a moment above this is told in a warning."""
+"""A warning tells of moments whose relative error may be above this."""
 REACH = (7.5, 12.0, 24.0)
-"""These radii, in standard deviations of q, are tried until the outer shell adds nothing."""
+"""A lattice of latents has these radii, in standard deviations of q, one after the other until its
+outer shell adds nothing to a moment."""
 SHELL, NOTHING = 0.8, 1e-7
-"""The shell begins at this share of the radius; this share of a variance counts as nothing."""
+"""The outer shell begins at this share of the radius; NOTHING is the share of a variance that
+counts as nothing."""
 FEW = 10
-"""So many nodes per latent are tried first if moments given the latents are integrals over y."""
+"""This number of nodes per latent is tried first if moments given the latents are integrals over
+y."""
 SMOOTH = 1e-2
-"""Nodes suffice if their last two Hermite polynomials hold at most this share of a variance."""
+"""FEW nodes suffice if the last two Hermite polynomials on them hold at most this share of a
+variance."""
 NEAR, HALVES = 0.5, 1e-3
-"""Nodes around 0 suffice if no second moment is centred beyond NEAR sds and halves agree."""
+"""Nodes around 0 suffice if no second moment is centred beyond NEAR sds, and if two halves of the
+nodes agree to the relative difference HALVES."""
 SCATTERED, SCATTERED_NUMERIC = 1024, 256
 """Each centre has so many nodes: more if moments given the latents are formulas, not integrals."""
 SCAN, MIDDLE = np.linspace(-REACH[-1], REACH[-1], 65), 32
 """Along one latent, in its standard deviations, the second moment is searched for its centre at
 these points; SCAN[MIDDLE] = 0 parts the two sides, which may have a centre each."""
 SWEEPS = 2
-"""Every latent is searched for a centre so many times."""
+"""Every latent is searched for a centre of second moments so many times."""
 
 
 def node_moments(event: GaussianLatents, numeric: bool) -> tuple[Array, Array]:
-    """Mean, noise and latent variance (3, n), and rows (n,) whose error may be over TOLERANCE.
+    """Predictive mean, noise, latent variance (3, n), and rows (n,) that may be off by TOLERANCE.
 
     numeric: the moments given the latents are integrals over y, hundreds of values for each node.
     """
@@ -79,7 +84,9 @@ def _blocks(rows: Indices, nodes: int) -> list[Indices]:
 
 
 def _sums(event: GaussianLatents, rows: Indices, z: Array, weights: Array) -> tuple[Array, Any]:
-    """Moments (3, N); mean, noise and squared deviation of the mean at the nodes, (K, N) each.
+    """Predictive moments (3, N) summed over nodes, and what is summed, (K, N) each.
+
+    These are mean, noise and squared deviation of the mean at the nodes.
 
     z: (dim, K, 1 or N); weights: (K, 1 or N), of sum 1.
     """
@@ -96,7 +103,7 @@ def _sums(event: GaussianLatents, rows: Indices, z: Array, weights: Array) -> tu
 
 
 def _conditional(event: GaussianLatents, rows: Indices, z: Array) -> tuple[Array, Array]:
-    """E[y | f] and var[y | f] at the nodes, (K, N) each."""
+    """Moments E[y | f] and var[y | f] at nodes of the latents, (K, N) each."""
     _, latents = event.nodes(rows, z)
     kw, shape = event.keywords(rows), latents[0].shape
     with np.errstate(all="ignore"):
@@ -107,7 +114,7 @@ def _conditional(event: GaussianLatents, rows: Indices, z: Array) -> tuple[Array
 
 
 def _outer(x: Array, weights: Array, moments: Array, parts: Any) -> Array:
-    """Whether nodes far out matter (N,); not where moments are infinite anyway."""
+    """Whether nodes far out matter for a predictive moment (N,); not where moments are infinite."""
     radius = np.sqrt(np.sum(x * x, axis=0))
     outer = np.where(radius > SHELL * radius.max(), weights, 0.0)
     with np.errstate(all="ignore"):
@@ -117,7 +124,7 @@ def _outer(x: Array, weights: Array, moments: Array, parts: Any) -> Array:
 
 
 def _first(event: GaussianLatents, numeric: bool, moments: Array) -> Indices:
-    """Moments on a few nodes around 0, written to the array (3, n), and rows that need more."""
+    """Predictive moments on a few nodes around 0, written to (3, n), and rows that need more."""
     every, dim = np.arange(moments.shape[1]), event.dim
     if dim > 3:
         rule = quadrature.sobol_rule(dim, FEW**3 if numeric else 2**12)
@@ -136,7 +143,7 @@ def _first(event: GaussianLatents, numeric: bool, moments: Array) -> Indices:
 
 
 def _last_polynomials(x: Array, weights: Array, parts: Any) -> Array:
-    """How much the last two Hermite polynomials of any latent hold of the variance, (N,)."""
+    """Share of a predictive variance in the last two Hermite polynomials of any latent, (N,)."""
     degrees = [FEW - 2, FEW - 1]
     largest = np.zeros(parts[0].shape[1])
     with np.errstate(all="ignore"):
@@ -150,7 +157,7 @@ def _last_polynomials(x: Array, weights: Array, parts: Any) -> Array:
 
 
 def _halves(sizes: Sequence[Array], weights: Array) -> Array:
-    """The largest relative difference between two halves of the nodes in a sum, (N,).
+    """The largest relative difference between two halves of the nodes in a moment's sum, (N,).
 
     sizes: what is summed over the nodes, (K, N) each and none negative; weights: (K, 1 or N).
     """
@@ -182,7 +189,7 @@ def _peaks(event: GaussianLatents, rows: Indices, z: Array, j: int) -> Array:
 
 
 def _starts(event: GaussianLatents, rows: Indices) -> Array:
-    """Both `_peaks` along every latent through 0: (dim, 2, N)."""
+    """Where second moments come from along every latent through 0, (dim, 2, N)."""
     zero = np.zeros((event.dim, len(rows)))
     return np.stack([_peaks(event, rows, zero, j)[:2] for j in range(event.dim)])
 
@@ -201,7 +208,9 @@ def _centres(event: GaussianLatents, rows: Indices) -> Array:
 
 
 def _around_centres(event: GaussianLatents, rows: Indices, size: int) -> tuple[Array, Array]:
-    """Moments (3, N) from nodes around 0, the centres, and halfway, where means come from.
+    """Predictive moments (3, N) from nodes around 0, around the centres, and halfway.
+
+    Means come from halfway. Returned too are rows (N,) whose error may be over TOLERANCE.
 
     And rows (N,) whose error may be over TOLERANCE.
     """

@@ -33,13 +33,15 @@ Gaussian has less than 1e-9 of its mass outside. Three latents have less room fo
 LAST_LEVEL = {1: 12, 2: 8, 3: 5}
 """The number of nodes doubles with each level, up to this one, by the number of latents."""
 SHARE = {1: 0.45, 2: 0.25, 3: 0.15}
-"""One node may hold this share of the sum; if one holds more, the peak is not resolved."""
+"""One node may hold this share of a sum; if one holds more, the lattice does not resolve the
+peak."""
 SPREAD = {1: 5e-4, 2: 5e-4, 3: 1e-2}
-"""Sub-lattices (spacing 2h) may disagree by this share; the error at h is about its square."""
+"""Sub-lattices (of spacing 2h) may disagree by this share of a sum; the error of the whole lattice
+(of spacing h) is about the square of it."""
 MASS = 1e-7
 """On a lattice that resolves a cdf the total weight differs from 1 by at most this."""
 NEGLIGIBLE = 1e-10
-"""Sub-lattices of a cdf that agree to this are converged, whatever the density does."""
+"""A cdf on whose value sub-lattices agree to this is resolved, whatever the density does."""
 KEEP, MOVES = 3.0, 100
 """A moving window has its centre KEEP standard deviations behind the mode; it moves MOVES times."""
 
@@ -57,7 +59,7 @@ class Lattice:
 
     @property
     def size(self) -> int:
-        """Number of nodes K."""
+        """Number of nodes K of a lattice of latents."""
         return self.x.shape[1]
 
 
@@ -80,7 +82,7 @@ def lattice(dim: int, level: int, reach: float | None = None) -> Lattice:
 
 @lru_cache(maxsize=16)
 def few_nodes(dim: int, count: int) -> Lattice:
-    """`count` Gauss–Hermite nodes in each of `dim` dimensions, their weights written as volumes."""
+    """A lattice of `count` Gauss–Hermite nodes in each of `dim` latents, weights as volumes."""
     rule = product_rule(dim, count)
     x = np.stack([np.broadcast_to(column, rule.weights.shape).ravel() for column in rule.x])
     log_phi = -0.5 * np.sum(x * x, axis=0) - dim * LOG_SQRT_2PI
@@ -92,7 +94,10 @@ def _radius(x: np.ndarray) -> np.ndarray:
 
 
 def _rotation(dim: int) -> np.ndarray:
-    """An orthogonal matrix with entries (of degree dim) that rational numbers approximate badly."""
+    """The rotation of a lattice of nodes: its entries are badly approximated by rational numbers.
+
+    They are algebraic of degree dim.
+    """
     if dim == 2:  # slopes 1/φ of the axes, φ³ of the diagonals
         c, s = np.array([GOLDEN, 1.0]) / np.hypot(GOLDEN, 1.0)
         return np.array([[c, -s], [s, c]])
@@ -103,7 +108,10 @@ def _rotation(dim: int) -> np.ndarray:
 
 
 def _sobol_lattice(dim: int, level: int) -> Lattice:
-    """Equal weights under N(0, I) written as volumes: two interleaved halves as sub-lattices."""
+    """Sobol nodes of the latents as a lattice: equal weights under N(0, I) written as volumes.
+
+    Two interleaved halves are its sub-lattices.
+    """
     rule = sobol_rule(dim, 2 ** (12 + max(level, 0)))
     x = np.stack([column[:, 0] for column in rule.x])
     x = np.concatenate([x[:, ::2], x[:, 1::2]], axis=1)
@@ -113,30 +121,30 @@ def _sobol_lattice(dim: int, level: int) -> Lattice:
 
 
 class Mixture(Protocol):
-    """p(y) = ∫ p(y | z) π(z) dz for each of n rows, z the `dim` standardised latents."""
+    """A predictive mixture p(y) = ∫ p(y | z) π(z) dz of n rows, z the `dim` standard latents."""
 
     dim: int
     far: float
     """A mode of the integrand that lies this far from the window's centre moves the window."""
 
     def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """log π(z), (K, N) or (K, 1), and the latents (K, N) at z (dim, K, N or 1)."""
+        """log π(z) of a mixture, (K, N) or (K, 1), and the latents (K, N) at z (dim, K, N or 1)."""
         ...
 
     def log_density(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """log p(y | latents), (K, N) for y (N,)."""
+        """log p(y | latents) at nodes of a mixture, (K, N) for y (N,)."""
         ...
 
     def cdf(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """P(Y ≤ y | latents), (K, N) for y (N,)."""
+        """P(Y ≤ y | latents) at nodes of a mixture, (K, N) for y (N,)."""
         ...
 
     def middle(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """A quantile of about the right size, (N,): the first of `guess`."""
+        """A quantile of a mixture of about the right size, (N,): the first of `guess`."""
         ...
 
     def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A quantile of about the right size, and two others that tell the spread, (N,) each."""
+        """A quantile of a mixture of about the right size, and two around it, (N,) each."""
         ...
 
 
@@ -154,7 +162,9 @@ def log_expectation(
     floor: float = -np.inf,
     nothing: float = 0.0,
 ) -> np.ndarray:
-    """log E[exp h(y, z)], z ~ π of each row, (N,): −inf where exp h is 0 at every node.
+    """The integral log E[exp h(y, z)] over the latents z ~ π of each prediction row, (N,).
+
+    It is −inf where exp h is 0 at every node.
 
     Parameters
     ----------
@@ -202,7 +212,7 @@ def _window_sum(
     centre: np.ndarray,
     follow: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One lattice for all entries: log sums (N,), whether resolved (N,), new centres (dim, N)."""
+    """A sum over one lattice of nodes: log sums (N,), if resolved (N,), new centres (dim, N)."""
     value, done = np.empty(len(y)), np.empty(len(y), dtype=bool)
     todo = np.arange(len(y))
     for _ in range(MOVES):
@@ -254,12 +264,12 @@ def step_resolved(
 
 
 def _disagreement(values: np.ndarray, grid: Lattice) -> np.ndarray:
-    """The largest difference between what sub-lattices say of a sum over the nodes, (N,)."""
+    """The largest difference between what sub-lattices of nodes say of a sum, (N,)."""
     return np.ptp(np.add.reduceat(values, grid.starts, axis=0) * len(grid.starts), axis=0)
 
 
 def _sum(terms: np.ndarray, grid: Lattice) -> tuple[np.ndarray, np.ndarray]:
-    """log Σ exp(terms) (N,), nan counting as −inf, and whether sub-lattices agree (N,)."""
+    """log Σ exp(terms) over lattice nodes (N,), nan as −inf; whether sub-lattices agree (N,)."""
     top = np.fmax.reduce(terms, axis=0)
     finite = np.isfinite(top)
     weights = np.exp(terms - np.where(finite, top, 0.0))  # The largest weight is 1.

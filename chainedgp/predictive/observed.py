@@ -1,4 +1,4 @@
-"""The law of a target given how its row was observed: seen after an entry, or censored."""
+"""The predictive law of a target given how its row was observed: after an entry, or censored."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from .nodes import log_expectation
 from .quantiles import _solve
 
 LOGIT_TOLERANCE = 1e-8
-"""Error of logit F at which the search for a quantile after an entry ends."""
+"""The search for a quantile after an entry ends at this error of logit F."""
 NOTHING = 1e-9
-"""Where E[F (1 − F)] is less, F is all but 0 or 1 wherever q is, and no nodes are added."""
+"""Where E[F (1 − F)] is less than this, F is all but 0 or 1 wherever q is, so that no nodes are
+added."""
 ROUGH = np.linspace(-18.0, 18.0, 31)
 """Logarithms of y − entry, in a typical unit of the row, between which quantiles are guessed."""
 
 
 class ObservedLaw:
-    """The law of Y given Y > entry in the rows of a predictive distribution, else of Y itself.
+    """The predictive law of Y given Y > entry where a row has an entry, else of Y itself.
 
         F(y) = E_q[(F(y | f) − F(e | f))/S(e | f)] = E_q[1 − S(y | f)/S(e | f)],   y > e.
 
@@ -40,7 +41,10 @@ class ObservedLaw:
         self.entered = self.entry > 0.0
 
     def cdf(self, y: Array) -> Array:
-        """P(Y ≤ y | Y > entry), (n, k), for y (k,) or (n, k)."""
+        """The predictive cdf given the entry of each row, P(Y ≤ y | Y > entry), (n, k).
+
+        y is (k,) or (n, k).
+        """
         if not self.entered.any():
             return self.predictive.cdf(y)
         y = self.predictive._as_targets(y)
@@ -52,7 +56,7 @@ class ObservedLaw:
         return result
 
     def _after_entry(self, y: Array, rows: np.ndarray) -> Array:
-        """E_q[1 − S(y | f)/S(e | f)], (N,), of targets y > e of the given rows."""
+        """The cdf after an entry, E_q[1 − S(y | f)/S(e | f)], (N,), of targets y > e."""
         event = self.predictive._event
 
         def log_cdf(y: Array, rows: np.ndarray, latents: tuple) -> Array:
@@ -65,7 +69,7 @@ class ObservedLaw:
         return np.minimum(np.exp(value), 1.0)
 
     def ppf(self, q: Array) -> Array:
-        """The y with cdf(y) = q, (n, k) for k fractions."""
+        """Predictive quantiles given the entry of each row, the y with cdf(y) = q, (n, k)."""
         result = self.predictive.ppf(q)
         rows = np.repeat(np.flatnonzero(self.entered), len(q))
         if len(rows):
@@ -87,7 +91,7 @@ class ObservedLaw:
         return result
 
     def rough_ppf(self, q: Array) -> Array:
-        """About the y with cdf(y) = q, (n, k): good enough to divide an integral over y.
+        """Rough predictive quantiles given the entry, (n, k): enough to divide an integral over y.
 
         Where there is an entry e, logit F is interpolated in log(y − e) between few values.
         """
@@ -107,7 +111,7 @@ class ObservedLaw:
 def pit_ends(
     predictive: Predictive, y: Array, censored: Array | None = None
 ) -> tuple[Array, Array]:
-    """The ends, (n,) each, between which the probability integral transform of each row lies.
+    """Ends, (n,) each, between which the probability integral transform F(y) of each row lies.
 
     Both are F(y) for a continuous target that was seen; F(y ± w/2) for one that was rounded to a
     width w; F(y⁻) and F(y) at a jump; F(y) and 1 for a

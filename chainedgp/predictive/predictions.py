@@ -1,4 +1,4 @@
-"""Predictions of new rows, by the same methods for models and for averages over their posteriors.
+"""Predictions of new rows, by the same methods for models and for averages over posteriors.
 
 A class that predicts is a `Predictions` and says by `_predictor` what its predictions are made of.
 """
@@ -27,11 +27,11 @@ from .law import PredictiveLaw
 
 
 class Source(Protocol):
-    """What predictions are made of, as it was when it was asked for."""
+    """What predictions are made of, as it was when it was asked for; `Predictor` is one."""
 
     @property
     def likelihood(self) -> Likelihood:
-        """That of the targets, with its parameters."""
+        """The likelihood of predicted targets, with its parameters."""
 
     @property
     def columns(self) -> Expected:
@@ -42,10 +42,10 @@ class Source(Protocol):
         """Names of the metadata that the rows of the fit had; scores without them warn."""
 
     def inputs(self, X: Data, name: str = "Xnew") -> Array:
-        """X as (n, D) with these columns."""
+        """New inputs X as (n, D) with the columns that predictions need."""
 
     def distribution(self, Xnew: Data, Y_metadata: Metadata = None) -> PredictiveLaw:
-        """p(y* | x*), one distribution for each row of Xnew."""
+        """The predictive distributions p(y* | x*), one for each row of Xnew."""
 
     def on_blocks(
         self,
@@ -59,7 +59,7 @@ class Source(Protocol):
 
 
 class Predictions:
-    """What is asked about the targets of new rows.
+    """Methods that predict the targets of new rows: moments, quantiles, densities, draws.
 
     Most methods take Dask arrays of inputs too, and give Dask arrays, which are computed block by
     block.
@@ -116,7 +116,7 @@ class Predictions:
         return frame_like(Xnew, {**first, **moments, **table})
 
     def _input_columns(self, source: Source, Xnew: Data) -> dict[str, np.ndarray]:
-        """The inputs by their names, as the table had them."""
+        """The inputs by their names, for a frame of predictions, as the table had them."""
         X, columns = source.inputs(Xnew), source.columns
         values = list(columns.back(X).values()) if isinstance(columns, Columns) else list(X.T)
         known = columns.names if isinstance(columns, Columns) else columns
@@ -209,7 +209,10 @@ class Predictions:
     def posterior_samples(
         self, Xnew: Data, size: int = 10, rng: Seed = None, Y_metadata: Metadata = None
     ) -> Array:
-        """Draws of the targets at Xnew, independent over rows: (n, 1, size)."""
+        """Draws of the targets at Xnew from their predictive distributions, (n, 1, size).
+
+        They are independent over rows.
+        """
         size, generator = positive_int(size, "size"), as_generator(rng)
         return self._predictor().distribution(Xnew, Y_metadata).sample(size, generator)[:, None, :]
 
@@ -217,7 +220,7 @@ class Predictions:
 def _at_targets(
     source: Source, method: Predict, Xnew: Data, y: Data, Y_metadata: Metadata
 ) -> Array:
-    """The density or cdf on every block of Xnew: y of the block's rows, or the same grid."""
+    """The predictive density or cdf on every block of a Dask Xnew: y of its rows, or one grid."""
     if np.ndim(y) == 2:
         (value,) = source.on_blocks(method, Xnew, [1], Y_metadata, y=y)
     else:

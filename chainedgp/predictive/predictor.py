@@ -1,4 +1,4 @@
-"""What the predictions of one posterior are made of: likelihood, priors, q, columns of X."""
+"""The predictor, what predictions of one posterior are made of: likelihood, priors, q, columns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .predictions import Predictions
 
 @dataclass(frozen=True)
 class Predictor(Predictions):
-    """What predictions are made of, as it was when this object was made: threads may share it.
+    """What predictions of one posterior are made of, as it was when made: threads may share it.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Predictor(Predictions):
         return self
 
     def inputs(self, X: Data, name: str = "Xnew") -> Array:
-        """X as (n, D) with the model's columns."""
+        """New inputs X as (n, D) with the model's columns."""
         if is_dask(X):
             raise InputError(
                 f"{name} is a Dask array, which predict, predict_latents, predict_quantiles, "
@@ -67,7 +67,7 @@ class Predictor(Predictions):
     def latents(
         self, Xnew: Data, full_cov: bool = False, cross_cov: bool = False
     ) -> tuple[Array, Array]:
-        """Mean (n, b) and variance (n, b) of q(f*); see `ChainedGP.predict_latents`."""
+        """Mean (n, b) and variance (n, b) of q(f*) at Xnew; see `ChainedGP.predict_latents`."""
         if is_dask(Xnew):
             if full_cov or cross_cov:
                 raise InputError(
@@ -91,7 +91,7 @@ class Predictor(Predictions):
         return draws_at(self.priors, self.q, self.family, self.inputs(Xnew), size, rng)
 
     def distribution(self, Xnew: Data, Y_metadata: Metadata = None) -> Predictive:
-        """p(y* | x*) under q, one distribution for each row of Xnew."""
+        """The predictive distributions p(y* | x*) under q, one for each row of Xnew."""
         check_order(Xnew, None, Y_metadata)
         X = self.inputs(Xnew)
         with named_rows(RowNames.of(Xnew)):
@@ -108,7 +108,10 @@ class Predictor(Predictions):
         Y_metadata: Metadata = None,
         **by_row: Data,
     ) -> list[Array]:
-        """A method on every block of Xnew; what goes there is small, and part of no model."""
+        """Call a prediction method on every block of a Dask array Xnew.
+
+        What is sent to the blocks is small, and shares nothing with the model.
+        """
         priors = tuple(
             Projector.at(copy_of(p.kernel), copy_of(p.mean), p.Z, p.L_inv) for p in self.priors
         )

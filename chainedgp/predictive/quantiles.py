@@ -1,4 +1,4 @@
-"""The cdf of a predictive mixture and its inverse, for many rows at once.
+"""The cdf and the quantiles of a predictive mixture, for many rows at once.
 
 F(y) = E[P(Y ≤ y | z)] is increasing in y on any fixed set of nodes, because the weights are
 positive. So quantiles are bracketed roots on one lattice, which is then checked at the root and
@@ -32,30 +32,32 @@ Function = Callable[[np.ndarray, np.ndarray], np.ndarray]
 LOGIT_TOLERANCE = 1e-10
 """The search for a quantile ends at this error of logit F."""
 ROUGH = 1e-3
-"""On the coarse lattice roots are found to this error of logit F."""
+"""Quantiles are found to this error of logit F on the coarse lattice."""
 START_STEPS, START_CLOSE = 3, 0.05
 """The first roots are sought by so many steps of Newton's method; one from an error of logit F that
 is below START_CLOSE leaves one below ROUGH."""
 CLOSE, NEWTON_STEPS = 1e-5, 5
-"""One more step makes an error CLOSE of logit F negligible; after NEWTON_STEPS brackets serve."""
+"""One more Newton step makes an error CLOSE of logit F negligible. What is not so close after
+NEWTON_STEPS is searched for in a bracket."""
 POLISH = 0.05
-"""Such a bracket has this share of the width of the first."""
+"""A bracket after Newton steps has this share of the width of the first bracket."""
 ROUGH_COUNT, FINE_COUNT = 1e-4, 1e-9
 """Quantiles that are counts are found to these relative errors before and after F is resolved."""
 
 FEW: dict[int, tuple[int, ...]] = {2: (3, 5, 8, 12), 3: (3, 4, 6, 8)}
-"""So many Gauss–Hermite nodes for each of two or three latents are tried one after the other."""
+"""Numbers of Gauss–Hermite nodes for each of two or three latents, tried one after the other."""
 SAME, SAME_DENSITY = 3e-6, 1e-3
-"""Two such rules say the same if logit F and log p differ by at most this: the larger one has an
+"""Two numbers of nodes say the same if logit F and log p differ by at most this: the larger has an
 error far below it where the integrand is smooth, and of its size where there is a kink."""
 AT_ATOMS: dict[int, tuple[int, int]] = {1: (6, 10), 2: (4, 7), 3: (3, 5)}
-"""So many nodes, in one dimension to three, tell whether a quantile is an atom."""
+"""Two numbers of nodes, for one latent to three, tell whether a quantile is an atom."""
 SURE = 10.0
-"""They do if its level is so many times farther from the ends of the jump than they differ."""
+"""They tell it if the level of the quantile is so many times farther from the ends of the cdf's
+jump than both numbers of nodes differ."""
 
 
 def mixture_cdf(mixture: Mixture, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """P(Y ≤ y) = E[P(Y ≤ y | z)], (N,), for targets y (N,) of the given rows (N,)."""
+    """The cdf of a predictive mixture, P(Y ≤ y) = E[P(Y ≤ y | z)], (N,), at y (N,) of some rows."""
 
     def log_cdf(y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
         return np.log(mixture.cdf(y, rows, latents))
@@ -67,7 +69,10 @@ def mixture_cdf(mixture: Mixture, y: np.ndarray, rows: np.ndarray) -> np.ndarray
 def mixture_ppf(
     mixture: Mixture, q: np.ndarray, rows: np.ndarray, likelihood: Likelihood
 ) -> np.ndarray:
-    """The smallest y with P(Y ≤ y) ≥ q, (N,), for q in (0, 1), (N,), of the given rows (N,)."""
+    """Quantiles of a predictive mixture, the smallest y with P(Y ≤ y) ≥ q, (N,), of given rows.
+
+    q is in (0, 1), (N,).
+    """
     line = likelihood.target_support
     with np.errstate(all="ignore"):
         if not isinstance(line, Continuum):
@@ -89,7 +94,7 @@ def mixture_ppf(
 def _at_atoms(
     mixture: Mixture, q: np.ndarray, rows: np.ndarray, atoms: tuple[float, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Quantiles (N,) that are one of the atoms, where F jumps over q, and indices of the others."""
+    """Quantiles (N,) that are an atom, where F jumps over q, and indices of the others."""
     result = np.full(len(q), np.nan)
     each, back = np.unique(rows, return_inverse=True)  # All levels of a row ask for the same.
     for atom in atoms:
@@ -107,7 +112,7 @@ def _at_atoms(
 def _jump_by_few_nodes(
     mixture: Mixture, atom: float, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """F below and at an atom (2, N) by a few nodes, and how far fewer nodes are from it (N,)."""
+    """The cdf below and at an atom (2, N) by a few nodes, and how far fewer are from it (N,)."""
     ends = np.full((2, 2, len(rows)), np.nan)
     for k, count in enumerate(AT_ATOMS.get(mixture.dim, ())):
         grid = few_nodes(mixture.dim, count)
@@ -126,7 +131,7 @@ def _refined(
     t: np.ndarray,
     width: np.ndarray,
 ) -> np.ndarray:
-    """Roots t (N,): roughly on a coarse lattice, then on ever finer ones until F is resolved."""
+    """Quantiles t (N,): roughly on a coarse lattice, then on finer ones until F is resolved."""
     t, todo = t.copy(), np.arange(len(q))
     last, levels = LAST_LEVEL.get(mixture.dim, 2), [-mixture.dim, 0]
     if mixture.dim in FEW:
@@ -164,7 +169,7 @@ def _by_few_nodes(
     t: np.ndarray,
     width: np.ndarray,
 ) -> np.ndarray:
-    """Write roots to t (N,): exact where two rules agree, near to them elsewhere. Returns these."""
+    """Write quantiles to t (N,) by few nodes: exact where two rules agree; return the others."""
     least, *more = FEW[mixture.dim]
     for block in row_blocks(len(q), few_nodes(mixture.dim, least).size):
         nodes = _Nodes(mixture, rows[block], few_nodes(mixture.dim, least))
@@ -185,7 +190,7 @@ def _by_few_nodes(
 
 
 class _Nodes:
-    """The mixture on one lattice for a block of entries: F(y) = Σ_k w_k P(Y ≤ y | z_k)."""
+    """A predictive mixture on one lattice for a block of entries: F(y) = Σ_k w_k P(Y ≤ y | z_k)."""
 
     def __init__(self, mixture: Mixture, rows: np.ndarray, grid: Lattice) -> None:
         self.mixture, self.rows, self.grid = mixture, rows, grid
@@ -196,11 +201,11 @@ class _Nodes:
         self.weights = weights / self.mass
 
     def _of(self, i: np.ndarray, array: np.ndarray) -> np.ndarray:
-        """The columns i of an array (K, N) or (K, 1)."""
+        """The columns i of an array (K, N) or (K, 1) of a mixture's nodes."""
         return array if array.shape[1] == 1 or len(i) == len(self.rows) else array[:, i]
 
     def cdf(self, y: np.ndarray, i: np.ndarray) -> np.ndarray:
-        """F(y) of the entries i of the block."""
+        """The cdf F(y) on a lattice of nodes, of the entries i of the block."""
         latents = tuple(self._of(i, f) for f in self.latents)
         values = self.mixture.cdf(y, self.rows[i], latents)
         if self.weights.shape[1] == 1:
@@ -208,7 +213,7 @@ class _Nodes:
         return np.einsum("kn,kn->n", self._of(i, self.weights), values)
 
     def cdf_and_density(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """F(y) and log p(y) of all entries."""
+        """The cdf F(y) and log p(y) on a lattice of nodes, of all entries."""
         values = self.mixture.log_density(y, self.rows, self.latents)
         top = np.where(np.isfinite(top := np.fmax.reduce(values, axis=0)), top, 0.0)
         density = np.nan_to_num(np.exp(values - top), nan=0.0)
@@ -216,7 +221,7 @@ class _Nodes:
         return self.cdf(y, np.arange(len(self.rows))), top + np.log(p)
 
     def look(self, y: np.ndarray, i: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """F(y) and log p(y) of the entries i, and whether the lattice resolves them."""
+        """F(y) and log p(y) of the entries i, and whether the lattice of nodes resolves them."""
         latents, log_weights = (
             tuple(self._of(i, f) for f in self.latents),
             self._of(i, self.log_weights),
@@ -230,13 +235,13 @@ class _Nodes:
 
 
 class _Reals:
-    """Roots of logit F(t) = logit q: near a line for most F, so that Newton's method is fast."""
+    """Quantiles of continuous targets, roots of logit F(t) = logit q: F is near a line for most."""
 
     def __init__(self, line: Continuum) -> None:
         self.line = line
 
     def start(self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray) -> np.ndarray:
-        """Roots to three digits of logit F: by steps of Newton's method, or in a bracket."""
+        """Quantiles to three digits of logit F: by steps of Newton's method, or in a bracket."""
         near = t
         for _ in range(START_STEPS):
             F, log_p = nodes.cdf_and_density(self.line.to_y(near))
@@ -251,7 +256,7 @@ class _Reals:
     def improve(
         self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray, last: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """One step for all entries, exact roots where F is resolved; and where it is."""
+        """One Newton step for all quantiles, exact roots where F is resolved; and where it is."""
         t, done, close = self._newton(nodes, q, t, width, np.arange(len(q)))
         i = np.flatnonzero(~close & (done | last))
         for _ in range(NEWTON_STEPS):
@@ -265,7 +270,7 @@ class _Reals:
     def _newton(
         self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray, i: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """t after one step for the entries i, whether F was resolved, and t close to a root."""
+        """t after a Newton step for the quantiles i, whether F was resolved, and t near a root."""
         F, log_p, done = nodes.look(self.line.to_y(t), i)
         t, excess = self._step(q, t, width, F, log_p)
         return t, done, np.abs(excess) < CLOSE
@@ -289,7 +294,7 @@ class _Reals:
         before: np.ndarray,
         first: bool,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Roots, log p there (2, N; its second row is not used), and where t was one before.
+        """Quantiles, log p there (2, N; its second row is not used), and where t was one before.
 
         t is the root of fewer nodes, which gave `before`. If all steps end at it, these agree.
         """
@@ -315,10 +320,10 @@ class _Reals:
 
 
 class _Integers:
-    """The smallest integers with F ≥ q."""
+    """Quantiles of counts: the smallest integers with F ≥ q."""
 
     def start(self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray) -> np.ndarray:
-        """On the coarse lattice."""
+        """Quantiles of counts on the coarse lattice, with an error of ROUGH_COUNT."""
         return _solve_integer(nodes.cdf, q, t, ROUGH_COUNT)
 
     def compare(
@@ -330,7 +335,7 @@ class _Integers:
         before: np.ndarray,
         first: bool,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Roots, logit F and log p there (2, N), and where they are those of fewer nodes."""
+        """Quantiles of counts, logit F and log p (2, N), and where fewer nodes had the same."""
         F, log_p = nodes.cdf_and_density(t)
         wrong = ~((F >= q - 1e-14) & (F - np.exp(log_p) < q - 1e-14))
         same = np.abs(logit(np.clip(F, 1e-300, 1.0 - 1e-16)) - before[0]) < SAME
@@ -343,7 +348,7 @@ class _Integers:
     def improve(
         self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray, last: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Exact where this lattice resolves F, rough elsewhere; and where it does."""
+        """Quantiles of counts, exact where this lattice resolves F, else rough; where it does."""
         every = np.arange(len(q))
         done = nodes.look(t, every)[2]
         if last and not done.all():
@@ -364,7 +369,7 @@ def _solve(
     low: float,
     high: float,
 ) -> np.ndarray:
-    """Roots of logit F(t) = logit q, (N,): near a line for most F. `low` or `high` if none.
+    """Quantiles as roots of logit F(t) = logit q, (N,), in brackets; `low` or `high` if none.
 
     cdf(t, i) evaluates the entries i. The bracket start ± width is doubled until it holds a root.
     """
@@ -400,7 +405,7 @@ def _chandrupatla(
     fb: np.ndarray,
     tolerance: float,
 ) -> np.ndarray:
-    """Roots in brackets [a, b], fa ≤ 0 ≤ fb: inverse quadratic steps where they are safe.
+    """Quantiles as roots in brackets [a, b], fa ≤ 0 ≤ fb: inverse quadratic steps where safe.
 
     T. R. Chandrupatla (1997), Advances in Engineering Software 28, 145-149. At a jump of the
     function (an atom of the distribution) the upper end of the last bracket is returned.
@@ -440,7 +445,10 @@ def _chandrupatla(
 
 
 def _solve_integer(cdf: Function, q: np.ndarray, start: np.ndarray, error: float) -> np.ndarray:
-    """The smallest integers with F ≥ q, (N,): growing steps, then bisection to a relative error."""
+    """Quantiles of counts, the smallest integers with F ≥ q, (N,): growing steps, then bisection.
+
+    The search ends at a relative error.
+    """
     q = q - 1e-14  # F is a sum of many rounded terms.
     middle = np.floor(start)
     enough = cdf(middle, np.arange(len(q))) >= q

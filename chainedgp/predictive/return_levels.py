@@ -27,7 +27,7 @@ class ReturnLevels(NamedTuple):
 
 
 def band_percentages(level: float) -> tuple[float, float, float]:
-    """Percentages of the median and of both ends of a central band of probability `level`."""
+    """Percentages of a return level's median and of both ends of a central band."""
     half = 50.0 * fraction(level, "level")
     return 50.0, 50.0 - half, 50.0 + half
 
@@ -57,7 +57,7 @@ def as_exceedance(periods: Data, rate: Data, n: int, likelihood: Likelihood) -> 
 
 
 def _positive(values: Data, name: str) -> Array:
-    """A number or numbers, positive and finite, as (k,)."""
+    """Periods or rates of return levels: a number or numbers, positive and finite, as (k,)."""
     try:
         found = np.atleast_1d(np.asarray(values, dtype=float))
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Curves of an event time under the predictive mixture, with credible bands over q."""
+"""Survival curves of an event time under the predictive mixture, with credible bands over q."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from .mixtures import GaussianLatents
 from .nodes import log_expectation
 
 PANELS = 14
-"""An integral over time has so many panels, which halve: [0, h/2¹³], …, [h/4, h/2], [h/2, h]."""
+"""An integral of a survival curve has so many panels, which halve towards 0: [0, h/2¹³], …,
+[h/4, h/2], [h/2, h]."""
 
 Estimate = np.ndarray | tuple[np.ndarray, np.ndarray, np.ndarray]
 Curve = Callable[..., np.ndarray]
@@ -121,7 +122,7 @@ class SurvivalCurves(PredictiveLaw):
     def _with_bands(
         self, estimate: np.ndarray, conditional: Curve, t: Data, bands: Bands
     ) -> Estimate:
-        """The estimate (n, k), or with it the percentiles of conditional(t, rows, latents)."""
+        """A survival curve (n, k), or with it the percentiles of conditional(t, rows, latents)."""
         if bands is None:
             return estimate
         levels = as_band(bands)
@@ -140,7 +141,10 @@ class SurvivalCurves(PredictiveLaw):
 
 
 def _panels(horizon: float, jumps: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss–Legendre nodes and weights of ∫₀ʰ on panels that halve towards 0, parted at jumps."""
+    """Nodes and weights of the restricted mean ∫₀ʰ S dt on panels that halve towards 0.
+
+    They are parted at jumps.
+    """
     x, w = np.polynomial.legendre.leggauss(8)
     edges = horizon * np.concatenate([[0.0], 2.0 ** np.arange(1 - PANELS, 1.0)])
     edges = np.union1d(edges, [t for t in jumps if 0.0 < t < horizon])

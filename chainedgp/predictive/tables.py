@@ -1,4 +1,4 @@
-"""The cdf of a predictive mixture of which only the density is known, and its inverse."""
+"""Tables of the cdf and quantiles of a predictive mixture of which only the density is known."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ from .nodes import Mixture, few_nodes, log_expectation
 LEVELS = (0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99)
 """These quantiles tell where a density lies beside an atom that holds the median."""
 CENTRAL = np.array([[0.5], [0.2], [0.8]])
-"""These quantiles place the panels of a narrow q."""
+"""The panels of a table for a narrow q are placed by these quantiles."""
 TABLE_ROWS = 32
-"""So many rows are tabulated at a time: a table has hundreds of targets times nodes for each."""
+"""Number of rows that are tabulated at a time: a table has hundreds of targets times nodes for
+each."""
 TABLE_FLOOR = -26.0
 """Where log-densities (per spread of y) are below this, an integral over y is not refined."""
 FEW = {2: ((5, 8), (8, 12), (12, 20)), 3: ((5, 7), (7, 9), (9, 12))}
 """Gauss–Hermite nodes for each of two or three latents that are tried first, and with how many
 they are compared."""
 FEW_ROWS = 128
-"""So many rows are tabulated at a time on few nodes."""
+"""Number of rows that are tabulated at a time on few nodes."""
 SAME, SAME_SHARE = 1e-7, 1e-2
 """Few nodes are taken for a row where densities of t that they and more nodes give differ by at
 most SAME of the highest density, and by at most SAME_SHARE of themselves where this is above SAME.
 A quantile then has an error of F of about SAME."""
 WIDTH = float(from_density.EDGES[1] - from_density.EDGES[0])
-"""All panels are this wide in t."""
+"""All panels of a tabulated density are this wide in t."""
 NOTHING = -34.0
 """Panels whose log-density of t is so far below the highest hold nothing of a distribution."""
 
 
 class DensityTables:
-    """cdf and quantiles of a mixture of which only the density is known.
+    """Predictive cdf and quantiles, tabulated, of a mixture of which only the density is known.
 
     The mixture's own density is integrated over y (`from_density`), in blocks of rows. It is summed
     over few nodes where more of them say the same, and else over a lattice: some tenths of a
@@ -49,7 +50,7 @@ class DensityTables:
         self.mixture, self.num_rows, self.likelihood = mixture, num_rows, likelihood
 
     def _table(self, rows: np.ndarray) -> Law:
-        """The distribution of some rows: `from_density.Tabulated`, or with atoms beside it."""
+        """The tabulated distribution of some rows: `from_density.Tabulated`, or with atoms."""
         with np.errstate(all="ignore"):
             guess = self._guess(rows)
             floor = TABLE_FLOOR - float(np.log(np.nanmax(guess[2] - guess[1]) + 1e-300))
@@ -75,7 +76,7 @@ class DensityTables:
         return WithAtoms(rest, rest.total, atoms, masses)
 
     def _few(self, rows: np.ndarray, count: int, more: int) -> tuple[Law, np.ndarray]:
-        """The distribution of some rows on few nodes, and for which of them it can be taken."""
+        """The tabulated distribution of some rows on few nodes, and where it can be taken."""
         few, many = (self._log_density_on(n, rows) for n in (count, more))
         support, shape = self.likelihood.target_support, (len(rows),)
         if isinstance(support, Continuum):
@@ -89,7 +90,7 @@ class DensityTables:
         return two, same & (np.abs(one.total - two.total) < SAME) & (one.first == two.first)
 
     def _log_density_on(self, count: int, rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """log p(y) on `count` nodes for each latent, a function of y (…, len(rows))."""
+        """The predictive log p(y) on `count` nodes per latent, a function of y (…, len(rows))."""
         grid = few_nodes(self.mixture.dim, count)
         log_base, latents = self.mixture.nodes(rows, grid.x[:, :, None])
         weights = np.exp(log_base + grid.log_volume[:, None])  # (K, N) or (K, 1)
@@ -113,7 +114,7 @@ class DensityTables:
         return log_p
 
     def _guess(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The median and two other quantiles of some rows, taken from those that are no atoms."""
+        """The median and two other quantiles of some rows, guessed from those that are no atoms."""
         guess = np.stack(self.mixture.guess(np.full(len(rows), 0.5), rows))
         at = np.isin(guess, self.likelihood.atoms).any(axis=0)
         if at.any():
@@ -127,11 +128,11 @@ class DensityTables:
         return tuple(guess)
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
-        """P(Y ≤ y), (n, k) for y (n, k)."""
+        """The predictive cdf by tables of the density, P(Y ≤ y), (n, k) for y (n, k)."""
         return np.clip(self._apply(lambda table, y: table.cdf(y), y), 0.0, 1.0)
 
     def ppf(self, q: np.ndarray) -> np.ndarray:
-        """Quantiles, (n, k) for q (n, k)."""
+        """Predictive quantiles by tables of the density, (n, k) for q (n, k)."""
         return self._apply(lambda table, q: table.ppf(q), q)
 
     def _apply(
@@ -156,7 +157,9 @@ class DensityTables:
 
 
 class _Panels(from_density.Continuous):
-    """`from_density.Continuous` for a density that is smooth and costs much: evaluated once a node.
+    """A table of a predictive density that is smooth and costs much: evaluated once a node.
+
+    It is `from_density.Continuous` but for that.
 
     Inside a panel the density is the polynomial through its nodes. Panels are placed by a guess of
     the median and of two other quantiles, (n,) each.
@@ -215,5 +218,5 @@ class _Panels(from_density.Continuous):
 
 
 def _within(t: np.ndarray, panel: np.ndarray) -> np.ndarray:
-    """Where t is in its panel, from −1 to 1."""
+    """Where t is in its panel of a tabulated density, from −1 to 1."""
     return 2.0 * (t - from_density.EDGES[panel]) / WIDTH - 1.0

@@ -1,1 +1,1 @@
-"""Likelihoods made from other distributions: a latent held constant, point masses, scipy.stats."""
+"""Likelihoods made from others: a latent held constant, point masses, rounding, scipy.stats."""

@@ -22,82 +22,82 @@ if TYPE_CHECKING:
 
 
 class Law(Protocol):
-    """Distributions of y, one for each element of a shape that y and q broadcast against."""
+    """What a mixture with atoms needs of a distribution of y, one for each element of a shape."""
 
     def moments(self) -> tuple[Array, Array]:
-        """Mean and variance."""
+        """Mean and variance of a distribution that is mixed with atoms."""
         ...
 
     def cdf(self, y: Array) -> Array:
-        """P(Y ≤ y)."""
+        """The cdf of a distribution that is mixed with atoms, P(Y ≤ y)."""
         ...
 
     def ppf(self, q: Array) -> Array:
-        """Quantiles."""
+        """Quantiles of a distribution that is mixed with atoms."""
         ...
 
 
 class GivenLatents:
-    """The `Law` of a likelihood given its latents."""
+    """The distribution of a likelihood given its latents, as a `Law` to be mixed with atoms."""
 
     def __init__(self, likelihood: Likelihood, latents: Sequence[Array], kw: Keywords) -> None:
         self.likelihood, self.latents, self.kw = likelihood, latents, kw
 
     def moments(self) -> tuple[Array, Array]:
-        """Mean and variance."""
+        """Mean and variance of a likelihood given its latents, to be mixed with atoms."""
         given = self.likelihood
         mean = given.conditional_mean(*self.latents, **self.kw)
         return mean, given.conditional_variance(*self.latents, **self.kw)
 
     def cdf(self, y: Array) -> Array:
-        """P(Y ≤ y)."""
+        """The cdf of a likelihood given its latents, P(Y ≤ y), to be mixed with atoms."""
         return self.likelihood.cdf(y, *self.latents, **self.kw)
 
     def ppf(self, q: Array) -> Array:
-        """Quantiles."""
+        """Quantiles of a likelihood given its latents, to be mixed with atoms."""
         return self.likelihood.ppf(q, *self.latents, **self.kw)
 
     def log_tails(self, y: Array) -> tuple[Array, Array]:
-        """log P(Y ≤ y) and log P(Y > y)."""
+        """Log-tails of a likelihood given its latents, log P(Y ≤ y) and log P(Y > y)."""
         return self.likelihood.log_tails(y, *self.latents, **self.kw)
 
 
 class WithMoments:
-    """What scipy.stats' distributions have, for a class with `moments` and a `cdf`."""
+    """What scipy.stats' distributions have, for a mixture with atoms that has moments and a cdf."""
 
     def moments(self) -> tuple[Array, Array]:
-        """Mean and variance."""
+        """Mean and variance of a mixture with atoms."""
         raise NotImplementedError
 
     def mean(self) -> Array:
-        """The mean."""
+        """The mean of a mixture with atoms."""
         return self.moments()[0]
 
     def var(self) -> Array:
-        """The variance."""
+        """The variance of a mixture with atoms."""
         return self.moments()[1]
 
     def cdf(self, y: Array) -> Array:
-        """P(Y ≤ y)."""
+        """The cdf of a mixture with atoms, P(Y ≤ y)."""
         raise NotImplementedError
 
     def log_tails(self, y: Array) -> tuple[Array, Array]:
-        """log P(Y ≤ y) and log P(Y > y)."""
+        """Log-tails of a mixture with atoms, log P(Y ≤ y) and log P(Y > y), from its cdf."""
         with np.errstate(divide="ignore"):
             cdf = self.cdf(y)
             return np.log(cdf), np.log1p(-cdf)
 
     def logcdf(self, y: Array) -> Array:
-        """log P(Y ≤ y)."""
+        """The logarithm of the cdf of a mixture with atoms, log P(Y ≤ y)."""
         return self.log_tails(y)[0]
 
     def logsf(self, y: Array) -> Array:
-        """log P(Y > y)."""
+        """The log-survival of a mixture with atoms, log P(Y > y)."""
         return self.log_tails(y)[1]
 
 
 class WithAtoms(WithMoments):
-    """A distribution `rest` of the given share, and atoms with weights; all sum to one.
+    """A mixture of a distribution `rest` of the given share and atoms with weights; all sum to one.
 
     rest: `GivenLatents`, or a distribution that is `from_density.Tabulated`.
     step: distance to the next lower value of the rest: 1 for counts, 0 beside a density.
@@ -118,7 +118,7 @@ class WithAtoms(WithMoments):
         self.atoms, self.weights = [atoms[k] for k in order], [weights[k] for k in order]
 
     def moments(self) -> tuple[Array, Array]:
-        """Mean and variance; inf where the rest has none."""
+        """Mean and variance of a mixture with atoms; inf where the rest has none."""
         mean, variance = self.rest.moments()
         pairs = list(zip(self.atoms, self.weights, strict=True))
         with np.errstate(invalid="ignore", over="ignore"):
@@ -131,14 +131,14 @@ class WithAtoms(WithMoments):
         )
 
     def cdf(self, y: Array) -> Array:
-        """P(Y ≤ y)."""
+        """The cdf of a mixture with atoms, P(Y ≤ y)."""
         below = sum(
             w * np.greater_equal(y, a) for a, w in zip(self.atoms, self.weights, strict=True)
         )
         return np.minimum(self.share * self.rest.cdf(y) + below, 1.0)
 
     def log_tails(self, y: Array) -> tuple[Array, Array]:
-        """log P(Y ≤ y) and log P(Y > y): sums in which nothing cancels, if the rest has its own."""
+        """Log-tails of a mixture with atoms: sums without cancellation, if the rest has its own."""
         if not isinstance(self.rest, GivenLatents):
             return super().log_tails(y)
         with np.errstate(divide="ignore"):
@@ -150,7 +150,7 @@ class WithAtoms(WithMoments):
         return np.minimum(tails[0], 0.0), np.minimum(tails[1], 0.0)
 
     def ppf(self, q: Array) -> Array:
-        """The smallest y with cdf ≥ q."""
+        """Quantiles of a mixture with atoms, the smallest y with cdf ≥ q."""
         passed = np.cumsum(np.stack([np.zeros_like(self.weights[0]), *self.weights]), axis=0)
 
         def inverse(mass: Array) -> Array:  # ppf of the rest above such a mass of atoms
@@ -166,7 +166,7 @@ class WithAtoms(WithMoments):
 
 
 class ZeroTruncated(WithMoments):
-    """Counts `rest` given that they are not 0: p(y)/(1 − p₀), y > 0.
+    """Counts `rest` given that they are not 0, the part of a hurdle: p(y)/(1 − p₀), y > 0.
 
     log_share: log(1 − p₀). odds: p₀/(1 − p₀).
     """
@@ -175,18 +175,18 @@ class ZeroTruncated(WithMoments):
         self.rest, self.log_share, self.odds = rest, log_share, odds
 
     def moments(self) -> tuple[Array, Array]:
-        """The mean over 1 − p₀, and E[y²] − E[y]²."""
+        """Moments of zero-truncated counts: the mean over 1 − p₀, and E[y²] − E[y]²."""
         (mean, variance), factor = self.rest.moments(), np.exp(-self.log_share)
         second = (variance + mean**2) * factor
         return mean * factor, np.maximum(second - (mean * factor) ** 2, 0.0)
 
     def cdf(self, y: Array) -> Array:
-        """(F(y) − p₀)/(1 − p₀)."""
+        """The cdf of zero-truncated counts, (F(y) − p₀)/(1 − p₀)."""
         cdf = self.rest.cdf(y) * np.exp(-self.log_share) - self.odds
         return np.where(np.less(y, 1.0), 0.0, np.clip(cdf, 0.0, 1.0))
 
     def ppf(self, q: Array) -> Array:
-        """The quantile of p₀ + q (1 − p₀)."""
+        """Quantiles of zero-truncated counts, those of p₀ + q (1 − p₀) of all counts."""
         share = np.exp(self.log_share)
         return np.maximum(self.rest.ppf(1.0 - share + q * share), 1.0)
 
@@ -194,7 +194,9 @@ class ZeroTruncated(WithMoments):
 def expected_total(
     means: Array, variances: Array, nodes: int, *, one: bool = False
 ) -> tuple[Array, ...]:
-    """E log Σ e^{h_k} of one h or more: value (n,), d/dmeans (k, n), d/dvariances, rows last.
+    """E log Σ e^{h_k} of the log-odds h of one atom or more, with its slopes.
+
+    value (n,), d/dmeans (k, n), d/dvariances with rows last.
 
     variances (n, k), or covariances (n, k, k). one: with 1 in the sum, E log(1 + Σ e^{h_k}).
     """
@@ -223,7 +225,9 @@ def expected_total(
 def expected_log_with_atoms(
     rest: Likelihood, y: Array, means: Array, variances: Array, nodes: int, kw: Keywords
 ) -> tuple[Array, ...]:
-    """E log(p(y | f) + Σ_k e^{h_k}), p of the likelihood `rest`, for one h_k or more.
+    """E log(p(y | f) + Σ_k e^{h_k}) of a row that atoms of log-odds h and density p share.
+
+    p is that of the likelihood `rest`, and there is one h_k or more.
 
     Exact in the last h, nodes in f and in the others. means (n, c + k) of f, then all h, variances
     (n, c + k) or covariances (n, c + k, c + k).
@@ -232,7 +236,7 @@ def expected_log_with_atoms(
     c, p = len(rest.latents), len(rest.parameter_keys)
 
     def log_a(rows: slice, *latents: Array) -> tuple[Array, ...]:
-        """log a = log(p(y | f) + Σ e^h) without the last h, and its slopes in all latents and θ."""
+        """The log of density and atoms but the last, and its slopes in all latents and θ."""
         own, kw_rows = latents[:c], rows_of(kw, rows)
         log_p = np.maximum(rest.log_density(y[rows], *own, **kw_rows), -1e300)
         total = log_p
@@ -251,7 +255,10 @@ def expected_log_with_atoms(
 
 
 def alike(flags: Booleans) -> list[Indices]:
-    """Sets of columns of the booleans (k, n) that are the same, as indices."""
+    """Sets of rows that report the same atoms: columns of the booleans (k, n) that are the same.
+
+    They are returned as indices.
+    """
     sets: list[Indices] = [np.arange(flags.shape[1])]
     for row in flags:
         sets = [part for one in sets for part in (one[row[one]], one[~row[one]]) if part.size]

@@ -1,4 +1,4 @@
-"""Likelihoods made from likelihoods."""
+"""Likelihoods around a base likelihood; above all with a constant in place of a latent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from ..contract import Array, Arrays, Averages, Likelihood, makers
 def _of_base(
     pick: Callable[[Any], Callable[..., Any]], leading: int = 0, per_latent: bool = False
 ) -> Any:
-    """The method that `pick` takes from the base; `leading` arguments come before the latents.
+    """The method of a `ConstantLatent` that `pick` takes from the base likelihood.
+
+    `leading` arguments come before the latents.
 
     per_latent: it returns one array per latent, of which that of the constant is dropped.
     """
@@ -62,30 +64,30 @@ class Wrapper(Likelihood):
 
     @property
     def has_moments(self) -> bool:
-        """Whether the base gives moments."""
+        """Whether the likelihood that is wrapped gives moments."""
         return self.base.has_moments
 
     @property
     def has_cdf(self) -> bool:
-        """Whether the base gives a cdf."""
+        """Whether the likelihood that is wrapped gives a cdf."""
         return self.base.has_cdf
 
     @property
     def has_draws(self) -> bool:
-        """Whether the base gives draws or quantiles."""
+        """Whether the likelihood that is wrapped gives draws or quantiles."""
         return self.base.has_draws
 
     @property
     def event_times(self) -> bool:
-        """Whether the base's targets are times of an event."""
+        """Whether targets of the likelihood that is wrapped are times of an event."""
         return self.base.event_times
 
     def check_targets(self, y: Array) -> None:
-        """Refuse the targets that the base refuses."""
+        """Refuse the targets that the likelihood which is wrapped refuses."""
         self.base.check_targets(y)
 
     def impossible(self, y: Array, **metadata: Array) -> tuple[Booleans, str]:
-        """The rows that the base finds impossible, and how."""
+        """The rows that the likelihood which is wrapped finds impossible, and how."""
         return self.base.impossible(y, **metadata)
 
 
@@ -132,21 +134,21 @@ class ConstantLatent(OneForm, Wrapper):
         return {**declared, self._key: self._start}, {**domains, self._key: domain}
 
     def _full(self, latents: Arrays, kw: Keywords) -> tuple[Arrays, dict[str, Any]]:
-        """Latents and keywords as the base wants them."""
+        """Latents and keywords as the base wants them, the constant among the latents."""
         kw = dict(kw)
         constant: Any = np.float64(kw.pop(self._key))
         constant = np.log(constant) if self._positive else constant
         return (*latents[: self._index], constant, *latents[self._index :]), kw
 
     def _slope(self, kw: Keywords) -> Value:
-        """dc/dparameter."""
+        """The derivative of the constant latent in its parameter, which may be e^c."""
         return 1.0 / kw[self._key] if self._positive else 1.0
 
     def _without(self, arrays: Arrays) -> Arrays:
         return arrays[: self._index] + arrays[self._index + 1 :]
 
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """The base's derivatives in its parameters, then the one in the constant."""
+        """Slopes in the parameters of the base, then the one in the constant latent."""
         full, base_kw = self._full(latents, kw)
         slope = self.base.dlog_density(y, *full, **base_kw)[self._index] * self._slope(kw)
         return (*self.base.dlog_density_dtheta(y, *full, **base_kw), slope)
@@ -154,7 +156,7 @@ class ConstantLatent(OneForm, Wrapper):
     def _averages(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
     ) -> Averages:
-        """The base's expectation at zero variance of the constant; see `Likelihood`."""
+        """E[log p] with a constant latent: the base's, at zero variance of the constant."""
         if not self.base.has_form(variances):
             return self._quadrature(y, means, variances, nodes=nodes, **kw)  # one dimension fewer
         if self.exact_expectation:
@@ -170,7 +172,10 @@ class ConstantLatent(OneForm, Wrapper):
         return value, dmeans.T[keep].T, dvariances.T, dtheta
 
     def is_exact(self, variances: Array) -> bool:
-        """Whether it has no nodes: the base has a form, with nodes in the constant at most."""
+        """Whether E[log p] with a constant latent has no nodes.
+
+        So it is if the base has a form, with nodes in the constant at most.
+        """
         form = variances.shape[-1] == 1 or self.base.has_form(variances)
         return self.exact_expectation and form
 
@@ -184,13 +189,13 @@ class ConstantLatent(OneForm, Wrapper):
 
     @property
     def tries_nodes(self) -> bool:
-        """Whether the base tries several numbers of nodes."""
+        """Whether the base of a constant latent tries several numbers of nodes."""
         return self.base.tries_nodes
 
     def _moments(
         self, means: Array, variances: Array, kw: Keywords
     ) -> tuple[Array, Array, dict[str, Any]]:
-        """Moments of the base's latents, the constant with zero variance and covariances."""
+        """Means and variances of the base's latents; the constant has no variance."""
         full, base_kw = self._full(tuple(means.T), kw)
         means = np.stack(np.broadcast_arrays(*full))  # (b, n)
         for axis in range(variances.ndim - 1):
@@ -211,23 +216,23 @@ class ConstantLatent(OneForm, Wrapper):
     log_tails = _of_base(lambda base: base.log_tails, 1)
 
     def quantile_slopes(self, y: Array, *latents: Array, **kw: Value) -> Arrays | None:
-        """Those of the base, without that in the constant."""
+        """How a quantile moves with the latents of the base, without the constant one."""
         full, base_kw = self._full(latents, kw)
         slopes = self.base.quantile_slopes(y, *full, **base_kw)
         return None if slopes is None else self._without(tuple(slopes))
 
     def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
-        """The base's natural parameters, constants included, broadcast to a common shape."""
+        """The base's natural parameters, the constant among them, of one common shape."""
         latents, kw = self._full(latents, kw)
         named = self.base.natural_parameters(*latents, **kw)
         return dict(zip(named, np.broadcast_arrays(*named.values()), strict=True))
 
     def initial_latents(self, y: Array, **kw: Value) -> Array:
-        """The base's start, without the constant."""
+        """The start that the base gives its latents, without the constant one."""
         return np.delete(self.base.initial_latents(y, **self._full((), kw)[1]), self._index)
 
     def initial_functions(self, X: Array, y: Array, **kw: Value) -> Array | None:
-        """The base's, without the constant."""
+        """Functions from which the base starts its latents, without the constant one."""
         found = self.base.initial_functions(X, y, **self._full((), kw)[1])
         return None if found is None else np.delete(found, self._index, axis=0)
 

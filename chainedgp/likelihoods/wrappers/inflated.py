@@ -1,4 +1,4 @@
-"""Point masses mixed with any likelihood: inflation and hurdles."""
+"""Inflation and hurdles: a likelihood mixed with point masses (atoms)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,11 @@ class Inflated(OneForm, Wrapper):
         super().__init__(name)
 
     def _is_coupled(self) -> bool | None:
-        """As the base, where every row tells of one atom whether it is of that; else not known.
+        """Whether an inflated likelihood needs a joint q: as the base, if rows tell of their atom.
+
+        That is so where every row tells of one atom whether it comes from that; else it is
+        not known. log p is then a sum of one term in the base's latents and one in the
+        log-odds.
 
         log p is then a sum of one term in the base's latents and one in the log-odds.
         """
@@ -80,11 +84,11 @@ class Inflated(OneForm, Wrapper):
         return own if own or told else None
 
     def _rest(self, base: Likelihood) -> Likelihood:
-        """What the atoms are mixed with."""
+        """The likelihood that atoms are mixed with."""
         return base
 
     def _check_atoms(self) -> None:
-        """Counts and classes have atoms among their own values, event times none below 0."""
+        """Refuse atoms that counts and classes do not have, and those below 0 of event times."""
         name = type(self.base).__name__
         if "censored" in self.base.metadata_names and min(self.at) < 0.0:
             raise InputError(
@@ -102,7 +106,7 @@ class Inflated(OneForm, Wrapper):
                 ) from error
 
     def _holds(self, atom: float) -> bool:
-        """Whether the base itself gives the atom a probability."""
+        """Whether the base of an inflated likelihood itself gives the atom a probability."""
         try:
             self._part.check_targets(np.array([atom]))
         except InputError:
@@ -110,7 +114,7 @@ class Inflated(OneForm, Wrapper):
         return not self.target_support.continuous or atom in self.base.atoms
 
     def _split(self, latents: Sequence[Array]) -> tuple[Sequence[Array], Sequence[Array], Array]:
-        """Latents of the base, h, and log Z."""
+        """Latents of the base, the log-odds h of atoms, and log Z of the mixture."""
         c = len(self.base.latents)
         log_z: Any = 0.0
         for h in latents[c:]:
@@ -118,7 +122,7 @@ class Inflated(OneForm, Wrapper):
         return latents[:c], latents[c:], log_z
 
     def _weights(self, latents: Sequence[Array]) -> tuple[Array, list[Array]]:
-        """Probabilities of the base and of each atom."""
+        """Probabilities of the base and of each atom of an inflated likelihood."""
         _, odds, log_z = self._split(latents)
         return np.exp(-log_z), [np.exp(h - log_z) for h in odds]
 
@@ -128,7 +132,7 @@ class Inflated(OneForm, Wrapper):
         return hit, safe
 
     def _asked(self, event: Event) -> tuple[Booleans, Booleans, Array]:
-        """Atoms of the event (K, *shape); where the base has none of it; what to ask of the base.
+        """Atoms in an event (K, *shape); where the base has none of it; what to ask of the base.
 
         An atom that the base does not hold is no exact target of the base, and neither is 0 of a
         positive one: its limit takes the place of an end of an interval.
@@ -141,7 +145,7 @@ class Inflated(OneForm, Wrapper):
         return hit, none, np.where(event.exact, y, np.maximum(y, TINY)) if self._above_zero else y
 
     def _joint(self, event: Event, latents: Arrays) -> tuple[Array, Array, Booleans]:
-        """log P_base(event), log(P(event) Z), and the atoms of the event."""
+        """log P_base(event), log(P(event) Z) of the mixture with atoms, and the event's atoms."""
         base, odds, _ = self._split(latents)
         hit, none, y = self._asked(event)
         rest = np.where(none, -np.inf, self._part.log_density(y, *base, **event.kw))
@@ -151,7 +155,10 @@ class Inflated(OneForm, Wrapper):
         return rest, total, hit
 
     def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
-        """The log-density, or at an atom the log-probability; broadcast shape.
+        """The log-density of an inflated likelihood, or at an atom the log-probability.
+
+        Broadcast shape. Of a censored row it is the log-probability of what was seen, the
+        atoms in it included.
 
         Of a censored row the log-probability of what was seen, the atoms in it included.
         """
@@ -162,7 +169,10 @@ class Inflated(OneForm, Wrapper):
     def _slopes(
         self, of_part: Callable[..., Arrays], event: Event, latents: Arrays
     ) -> tuple[list[Array], ...]:
-        """Derivatives of log(P(event) Z): the base's, which `of_part` gives, and those in h."""
+        """Slopes of log(P(event) Z) of a mixture with atoms: the base's, and those in h.
+
+        `of_part` gives those of the base.
+        """
         base, odds, _ = self._split(latents)
         rest, total, hit = self._joint(event, latents)
         slopes = of_part(self._asked(event)[2], *base, **event.kw)
@@ -178,7 +188,7 @@ class Inflated(OneForm, Wrapper):
     def _all_slopes(
         self, of_part: Callable[..., Arrays], y: Array, latents: Arrays, kw: Keywords
     ) -> tuple[list[Array], ...]:
-        """`_slopes` of what was seen less those of what was known before."""
+        """Slopes of a mixture with atoms, of what was seen less those of what was known before."""
         first, own = self._slopes(of_part, observation.seen(y, kw), latents)
         before = observation.entered(y, kw)
         if before is None:
@@ -189,18 +199,21 @@ class Inflated(OneForm, Wrapper):
         )
 
     def dlog_density(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """The base's derivatives times its posterior probability; those in h."""
+        """Slopes of an inflated likelihood: the base's times its posterior share; those in h."""
         first, own = self._all_slopes(self._part.dlog_density, y, latents, kw)
         return (*first, *own)
 
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """The base's derivatives times its posterior probability."""
+        """The base's slopes in parameters times the posterior probability of the base."""
         return tuple(self._all_slopes(self._part.dlog_density_dtheta, y, latents, kw)[0])
 
     def _averages(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
     ) -> Averages:
-        """A sum of expectations, one more where atoms and the base share the event."""
+        """E[log p] of an inflated likelihood.
+
+        It is a sum of expectations, one more where atoms and the base share the event.
+        """
         n, b = means.shape
         whole = (
             np.zeros(n),
@@ -226,7 +239,9 @@ class Inflated(OneForm, Wrapper):
         variances: Array,
         nodes: int,
     ) -> None:
-        """Add sign · E log(P(event) Z), its derivatives in means (b, n), variances, θ (p, n).
+        """Add sign · E log(P(event) Z) of a mixture with atoms, its slopes in means, variances, θ.
+
+        Those in means are (b, n), those in θ (p, n).
 
         variances (n, b) or covariances (n, b, b), their derivatives with rows last.
         """
@@ -254,7 +269,9 @@ class Inflated(OneForm, Wrapper):
     def _levels(
         self, y: Array, means: Array, variances: Array, kw: Keywords
     ) -> tuple[Indices, Booleans]:
-        """The more that base or sum over atoms need; by trying beyond limits or in a shared event.
+        """The nodes of an inflated row: the more that base or sum over atoms need.
+
+        They are found by trying beyond limits or in a shared event.
 
         Where rows have an entry, all of them are tried: two expectations are subtracted.
         """
@@ -285,11 +302,14 @@ class Inflated(OneForm, Wrapper):
 
     @property
     def tries_nodes(self) -> bool:
-        """True: rows where atoms and the base share an event, or beyond the limits, are tried."""
+        """Whether inflated rows try several numbers of nodes: True.
+
+        Rows where atoms and the base share an event, or beyond the limits, do.
+        """
         return True
 
     def distribution(self, *latents: Array, **kw: Value) -> WithAtoms:
-        """The mixture: mean, var, cdf and ppf, as scipy.stats has them."""
+        """The mixture with atoms: mean, var, cdf and ppf, as scipy.stats has them."""
         rest, weights = self._weights(latents)
         bound = GivenLatents(self._part, self._split(latents)[0], kw)
         return WithAtoms(bound, rest, self.at, weights, self.target_support.step)
@@ -297,7 +317,7 @@ class Inflated(OneForm, Wrapper):
     def sample(
         self, rng: np.random.Generator, *latents: Array, size: int | None = None, **kw: Value
     ) -> Array:
-        """Draws: the broadcast shape, preceded by `size`."""
+        """Draws of an inflated likelihood: the broadcast shape, preceded by `size`."""
         shape = self._draw_shape(size, latents, kw)
         full = [np.broadcast_to(f, shape) for f in latents]
         draws = self._part.sample(rng, *self._split(full)[0], size=None, **kw)
@@ -308,27 +328,33 @@ class Inflated(OneForm, Wrapper):
         return draws
 
     def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
-        """Those of the base, and the probability of each atom."""
+        """Natural parameters of the base of a mixture, and the probability of each atom."""
         names = [f"probability_{tag}" for tag in self._tags]
         atoms = dict(zip(names, self._weights(latents)[1], strict=True))
         return {**self.base.natural_parameters(*self._split(latents)[0], **kw), **atoms}
 
     def log_survival(self, t: Array, *latents: Array, **kw: Value) -> Array:
-        """log P(T > t) of T itself, the probability of a right-censored row."""
+        """The log-survival of an inflated event time, log P(T > t).
+
+        It is the probability of a right-censored row.
+        """
         if not self.event_times:
             return super().log_survival(t, *latents, **kw)
         right = np.asarray(observation.RIGHT)
         return self.log_density(t, *latents, censored=right, **of_event(kw))
 
     def log_cdf(self, t: Array, *latents: Array, **kw: Value) -> Array:
-        """log P(T ≤ t) of T itself, the probability of a left-censored row."""
+        """The log-cdf of an inflated event time, log P(T ≤ t).
+
+        It is the probability of a left-censored row.
+        """
         if not self.event_times:
             return super().log_cdf(t, *latents, **kw)
         left = np.asarray(observation.LEFT)
         return self.log_density(t, *latents, censored=left, **of_event(kw))
 
     def initial_latents(self, y: Array, **kw: Value) -> Array:
-        """The base's start from the rows off the atoms; log-odds from what it leaves over.
+        """Start of an inflated fit: the base's from rows off the atoms, and log-odds of atoms.
 
         With the share P_k of an atom among the targets and the base's own probability p_k of it,
         the weights w solve P_k = w_k + (1 − Σw) p_k. Where atoms and the base share a censored row,
@@ -352,19 +378,19 @@ class Inflated(OneForm, Wrapper):
         return start
 
     def initial_parameters(self, y: Array, **kw: Value) -> dict[str, float]:
-        """The base's, from the rows off the atoms."""
+        """Starts of parameters that the base of a mixture gives, from the rows off the atoms."""
         rows, targets = self._off_atoms(y, kw)
         return self._part.initial_parameters(targets, **rows_of(kw, rows))
 
     def _off_atoms(self, y: Array, kw: Keywords) -> tuple[Indices, Array]:
-        """Rows off the atoms (all, if there are none) and their targets."""
+        """Rows off the atoms of a mixture (all, if there are none) and their targets."""
         hit, _, safe = self._asked(observation.seen(y, kw))
         rows = np.flatnonzero(~hit.any(axis=0))
         rows = rows if rows.size else np.arange(len(y))
         return rows, safe[rows]
 
     def check_targets(self, y: Array) -> None:
-        """Atoms are allowed, all else as the base has it."""
+        """Allow atoms as targets, and check all others as the base does."""
         self._part.check_targets(self._hits(y)[1])
 
     def impossible(self, y: Array, **metadata: Array) -> tuple[Booleans, str]:
@@ -407,7 +433,10 @@ class ZeroInflatedPoisson(Inflated):
         super().__init__(Poisson(), (0.0,), name)
 
     def _is_coupled(self) -> bool:
-        """Not so: without correlations no standard deviation is below 0.99 of the posterior's."""
+        """Zero-inflated Poisson counts need no joint q.
+
+        Standard deviations of a mean-field q are at least 0.99 of the posterior's.
+        """
         return False
 
 
@@ -426,7 +455,7 @@ class ZeroOneInflatedBeta(Inflated):
 
 
 class _ZeroTruncated(Wrapper):
-    """p(y) = p_base(y)/(1 − p₀), p₀ = p_base(0), of counts y > 0."""
+    """The likelihood of zero-truncated counts y > 0: p_base(y)/(1 − p₀), p₀ = p_base(0)."""
 
     node_limits = (0.0, 0.2)
 
@@ -436,43 +465,43 @@ class _ZeroTruncated(Wrapper):
         super().__init__()
 
     def _zero(self, latents: Sequence[Array], kw: Keywords) -> tuple[Array, Array]:
-        """log(1 − p₀) and p₀/(1 − p₀)."""
+        """log(1 − p₀) and p₀/(1 − p₀) of zero-truncated counts."""
         log_p = np.minimum(self.base.log_density(np.zeros(()), *latents, **kw), 0.0)
         log_rest = np.maximum(special.log1mexp(log_p), -690.0)  # Its inverse is finite.
         return log_rest, np.exp(log_p - log_rest)
 
     def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
-        """The base's log-density, renormalised without its zeros."""
+        """The log-probability of a zero-truncated count: the base's, renormalised."""
         return self.base.log_density(y, *latents, **kw) - self._zero(latents, kw)[0]
 
     def _slopes(
         self, slopes: Callable[..., Arrays], y: Array, latents: Arrays, kw: Keywords
     ) -> Arrays:
-        """∂ log p_base(y) + p₀/(1 − p₀) ∂ log p₀."""
+        """Slopes of a zero-truncated log-probability, ∂ log p_base(y) + p₀/(1 − p₀) ∂ log p₀."""
         odds = self._zero(latents, kw)[1]
         pairs = zip(slopes(y, *latents, **kw), slopes(np.zeros(()), *latents, **kw), strict=True)
         return tuple(d + odds * d0 for d, d0 in pairs)
 
     def dlog_density(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """Derivatives in the latents."""
+        """Slopes of a zero-truncated log-probability in the latents."""
         return self._slopes(self.base.dlog_density, y, latents, kw)
 
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """Derivatives in the parameters."""
+        """Slopes of a zero-truncated log-probability in the parameters."""
         return self._slopes(self.base.dlog_density_dtheta, y, latents, kw)
 
     def distribution(self, *latents: Array, **kw: Value) -> ZeroTruncated:
-        """The base's without its zeros: mean, var, cdf and ppf, as scipy.stats has them."""
+        """The distribution of zero-truncated counts: mean, var, cdf and ppf, as scipy's."""
         return ZeroTruncated(GivenLatents(self.base, latents, kw), *self._zero(latents, kw))
 
     sample = Likelihood._quantiles_at_random
 
     def initial_latents(self, y: Array, **kw: Value) -> Array:
-        """The start that the base gives."""
+        """Start of zero-truncated counts: that of the base."""
         return self.base.initial_latents(y, **kw)
 
     def check_targets(self, y: Array) -> None:
-        """Refuse what the base refuses, and 0."""
+        """Refuse the counts that the base refuses, and 0."""
         self.base.check_targets(y)
         if not np.all(y):
             raise InputError("A zero-truncated likelihood needs targets that are not 0.")

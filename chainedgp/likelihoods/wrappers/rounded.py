@@ -1,4 +1,4 @@
-"""Targets that were rounded: the probability of an interval in the place of a density."""
+"""Rounded targets: the probability of an interval in the place of a density."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ from ..support import Interval
 from .constant import Wrapper
 
 ROUNDING = "rounding"
-"""Name of the metadata that hold the width of each row."""
+"""Name of the metadata that hold the width to which each row's target was rounded."""
 DIGITS = 1e-11
-"""A width of less than this share of y changes nothing of what y says."""
+"""A target rounded to a width of less than this share of y counts as exact."""
 NARROW = -11.5
-"""Where an interval has less than e^NARROW = 1e-5 of the smaller tail, the density does not vary
-in it beyond 1e-11 of itself, and takes the place of a difference that would lose its digits."""
+"""Where the interval of a rounded target has less than e^NARROW = 1e-5 of the smaller tail, the
+density does not vary in it beyond 1e-11 of itself, and takes the place of a difference of tails,
+which would lose its digits."""
 
 POINTS = 12
-"""So many points has the rule for an interval of angles: 1e-9 up to 6 standard deviations."""
+"""Number of Gauss–Legendre points for an interval of angles: relative errors are below 1e-8 for
+intervals up to 6 standard deviations wide."""
 
 
 def _of_base(pick: Callable[[Any], Callable[..., Any]]) -> Any:
-    """The base's own method: of y itself, however coarsely it was written down."""
+    """A method of the base of a rounded likelihood: that of y itself, before it was rounded."""
 
     def method(self: Rounded, *args: Any, **kw: Value) -> Any:
         return pick(self.base)(*args, **self.of_target(kw))
@@ -96,11 +98,11 @@ class Rounded(Wrapper):
         return (*super()._given(), *(() if self.width is None else (f"{self.width:g}",)))
 
     def of_target(self, kw: Keywords) -> Keywords:
-        """Keywords of the base's methods: without the widths."""
+        """Keywords of the methods of a rounded likelihood's base: without the widths."""
         return {key: value for key, value in kw.items() if key != ROUNDING}
 
     def ends(self, y: Array, kw: Keywords) -> tuple[Array, Array, Array]:
-        """Lower and upper ends of the intervals around y, inside the support, and their width.
+        """Ends of the intervals that rounded targets y stand for, inside the support, and width.
 
         Both ends are y itself where the width is below the digits of y.
         """
@@ -111,7 +113,10 @@ class Rounded(Wrapper):
         return np.maximum(y - half, low), np.minimum(y + half, high), width
 
     def _event(self, y: Array, kw: Keywords) -> tuple[Array, Keywords, Array]:
-        """What `_part` is asked for: y, keywords; and the log-width, 0 where y is no interval."""
+        """What is asked of the part that gives a rounded row its probability.
+
+        These are y, its keywords, and the log-width, 0 where y is no interval.
+        """
         low, high, width = self.ends(y, kw)
         log_width = np.where(low < high, np.log(width), 0.0)
         kw = self.of_target(kw)
@@ -131,35 +136,38 @@ class Rounded(Wrapper):
     # ---- the density and its expectation ---------------------------------------------------------
 
     def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
-        """log(F(y + w/2) − F(y − w/2)) − log w, stable in both tails; broadcast shape."""
+        """The log-density of a rounded target, log(F(y + w/2) − F(y − w/2)) − log w.
+
+        It is stable in both tails, and of broadcast shape.
+        """
         at, kw, log_width = self._event(y, kw)
         return self._part.log_density(at, *latents, **kw) - log_width
 
     def dlog_density(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """Derivatives of the log-probability in the latents."""
+        """Slopes of a rounded target's log-probability in the latents."""
         at, kw, _ = self._event(y, kw)
         return self._part.dlog_density(at, *latents, **kw)
 
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """Derivatives of the log-probability in the parameters."""
+        """Slopes of a rounded target's log-probability in the parameters."""
         at, kw, _ = self._event(y, kw)
         return self._part.dlog_density_dtheta(at, *latents, **kw)
 
     def d2log_density(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """Second derivatives of the log-probability in each latent."""
+        """Second derivatives of a rounded target's log-probability in each latent."""
         at, kw, _ = self._event(y, kw)
         return self._part.d2log_density(at, *latents, **kw)
 
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, **kw: Value
     ) -> Averages:
-        """That of the interval less log w; see `Likelihood`."""
+        """E[log p] of a rounded target: that of its interval less log w."""
         return self._per_width(self._part.expected_log_density, y, means, variances, nodes, kw)
 
     def joint_expected_log_density(
         self, y: Array, means: Array, covariances: Array, *, nodes: int = 20, **kw: Value
     ) -> Averages:
-        """That of the interval less log w, under correlated latents."""
+        """E[log p] of a rounded target under correlated latents: of the interval less log w."""
         joint = self._part.joint_expected_log_density
         return self._per_width(joint, y, means, covariances, nodes, kw)
 
@@ -172,7 +180,7 @@ class Rounded(Wrapper):
         nodes: int,
         kw: Keywords,
     ) -> Averages:
-        """The expected log-probability of the interval, less the logarithm of its width."""
+        """The expected log-probability of a rounded target's interval, less its log-width."""
         at, kw, log_width = self._event(y, kw)
         value, *slopes = of_interval(at, means, V, nodes=nodes, **kw)
         dm, dV, dtheta = slopes
@@ -181,20 +189,20 @@ class Rounded(Wrapper):
     def _levels(
         self, y: Array, means: Array, variances: Array, kw: Keywords
     ) -> tuple[Indices, Booleans]:
-        """The nodes that intervals need."""
+        """The nodes that the intervals of rounded targets need."""
         at, kw, _ = self._event(y, kw)
         return self._part._levels(at, means, variances, kw)
 
     def _joint_levels(
         self, y: Array, means: Array, covariances: Array, kw: Keywords
     ) -> tuple[Indices, Booleans]:
-        """The nodes that intervals need under correlated latents."""
+        """The nodes that the intervals of rounded targets need under correlated latents."""
         at, kw, _ = self._event(y, kw)
         return self._part._joint_levels(at, means, covariances, kw)
 
     @property
     def tries_nodes(self) -> bool:
-        """Whether several numbers of nodes are tried for an interval."""
+        """Whether several numbers of nodes are tried for the interval of a rounded target."""
         return self._part.tries_nodes
 
     # ---- y before it was rounded -----------------------------------------------------------------
@@ -215,40 +223,46 @@ class Rounded(Wrapper):
     # ---- targets and starts ----------------------------------------------------------------------
 
     def check_targets(self, y: Array) -> None:
-        """Refuse what the base refuses, except the ends of its support: y was rounded to them."""
+        """Refuse rounded targets that the base refuses, except the ends of its support.
+
+        A target may have been rounded to such an end.
+        """
         self.base.check_targets(self._inside(y, 1e-6))
 
     def impossible(self, y: Array, **metadata: Array) -> tuple[Booleans, str]:
-        """Rows that the base finds impossible, as intervals."""
+        """Rows of rounded targets that the base finds impossible, as intervals."""
         at, kw, _ = self._event(y, {**metadata})
         if self._part is not self.base:
             return at > kw["y_upper"], "are rounded to an interval outside the support"
         return self.base.impossible(at, **{key: np.asarray(value) for key, value in kw.items()})
 
     def _inside(self, y: Array, width: Value) -> Array:
-        """Targets inside the support, those at an end of it moved by a quarter of a width."""
+        """Rounded targets inside the support, those at its ends moved by a quarter of a width."""
         low, high = self.target_support.ends
         ends = [np.where(np.isfinite(end), 0.25 * width, 0.0) for end in (low, high)]
         y = np.where(y == low, y + ends[0], y)
         return np.where(y == high, y - ends[1], y)
 
     def initial_latents(self, y: Array, **kw: Value) -> Array:
-        """The base's start, with a noise that rows rounded to one number do not shrink to 0."""
+        """Start of a rounded likelihood: the base's, with a noise that ties do not shrink to 0.
+
+        Ties are rows that were rounded to one number.
+        """
         width, kw = self.ends(y, kw)[2], self.of_target(kw)
         return self.base.initial_latents(self._spread(y, width), **_doubled(kw, y))
 
     def initial_parameters(self, y: Array, **kw: Value) -> dict[str, float]:
-        """The base's, as in `initial_latents`."""
+        """Starts of the parameters of a rounded likelihood, as in `initial_latents`."""
         width, kw = self.ends(y, kw)[2], self.of_target(kw)
         return self.base.initial_parameters(self._spread(y, width), **_doubled(kw, y))
 
     def initial_functions(self, X: Array, y: Array, **kw: Value) -> Array | None:
-        """The base's, at the middles of the intervals."""
+        """Functions from which a rounded fit starts: the base's, at the middles of intervals."""
         width, kw = self.ends(y, kw)[2], self.of_target(kw)
         return self.base.initial_functions(X, self._inside(y, width), **kw)
 
     def _spread(self, y: Array, width: Array) -> Array:
-        """Each target twice, a standard deviation of its interval below and above it, (2n,)."""
+        """Each rounded target twice, a standard deviation of its interval to either side, (2n,)."""
         step = np.sqrt(1.0 / 12.0) * width
         y = self._inside(y, width)
         both = np.stack([y - step, y + step])
@@ -257,12 +271,14 @@ class Rounded(Wrapper):
 
 
 def _doubled(kw: Keywords, y: Array) -> Keywords:
-    """Keywords with each per-row array twice, (2n,)."""
+    """Keywords of rounded rows with each per-row array twice, (2n,)."""
     return {k: np.tile(v, 2) if np.shape(v) == np.shape(y) else v for k, v in kw.items()}
 
 
 class _Between(Wrapper):
-    """log P(y < Y ≤ y_upper | latents) of a base that has a cdf, its log-density where y = y_upper.
+    """The likelihood of an interval: log P(y < Y ≤ y_upper | latents), the base's cdf's difference.
+
+    Where y = y_upper it is the base's log-density.
 
     y_width: the distance of y and y_upper with all its digits.
 
@@ -285,7 +301,7 @@ class _Between(Wrapper):
         return {**self.base._metadata(), "y_upper": True, "y_width": True}
 
     def _parts(self, y: Array, latents: Arrays, kw: Keywords) -> tuple[Array, Booleans]:
-        """log P by the smaller tail, and where it has lost its digits."""
+        """log P of an interval of targets by the smaller tail, and where it has lost its digits."""
         _, _, own = self._middle(y, kw)
         upper = np.asarray(kw["y_upper"])
         with np.errstate(all="ignore"):
@@ -301,14 +317,14 @@ class _Between(Wrapper):
         return value, lost
 
     def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
-        """The logarithm of P(y < Y ≤ y_upper), broadcast shape."""
+        """The log-probability of an interval of targets, P(y < Y ≤ y_upper), broadcast shape."""
         value, lost = self._parts(y, latents, kw)
         return self._mended(value, lost, self._integral(y, latents, kw, lost)[0])
 
     def _integral(
         self, y: Array, latents: Arrays, kw: Keywords, lost: Booleans, slopes: bool = False
     ) -> list[Array]:
-        """log ∫ p over the intervals where P has lost its digits, and its slopes if asked for.
+        """log ∫ p over intervals of targets where P has lost its digits, with slopes if asked for.
 
         There an interval is so narrow that one point is enough: its middle. An interval of angles,
         which may be wide and far from both tails, has the points of a Gauss–Legendre rule.
@@ -340,7 +356,7 @@ class _Between(Wrapper):
 
     @staticmethod
     def _mended(value: Array, lost: Booleans, other: Array) -> Array:
-        """The value, and the other one in its place where it has lost its digits."""
+        """The log-probability of an interval, another one where it has lost its digits."""
         if not lost.any():
             return value
         result = np.array(np.broadcast_to(value, lost.shape))
@@ -348,13 +364,16 @@ class _Between(Wrapper):
         return result
 
     def _middle(self, y: Array, kw: Keywords) -> tuple[Array, Array, Keywords]:
-        """Middles and widths (1 of what is none) of the intervals, and the base's keywords."""
+        """Middles and widths (1 of what is none) of intervals of targets; the base's keywords."""
         upper, width = kw["y_upper"], kw["y_width"]
         own = {key: value for key, value in kw.items() if key not in ("y_upper", "y_width")}
         return 0.5 * (y + upper), np.where(upper > y, width, 1.0), own
 
     def dlog_density(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """As in the class docstring; where P has lost its digits, those of the density."""
+        """Slopes of the log-probability of an interval, as in the class docstring.
+
+        Where P has lost its digits they are those of the density.
+        """
         middle, _, own = self._middle(y, kw)
         if self.base.quantile_slopes(middle, *latents, **own) is None:
             return super().dlog_density(y, *latents, **kw)
@@ -373,6 +392,6 @@ class _Between(Wrapper):
 
 
 def _is_periodic(likelihood: Likelihood) -> bool:
-    """Whether the ends of the support are the same place."""
+    """Whether the ends of a likelihood's support are the same place, as of angles."""
     support = likelihood.target_support
     return isinstance(support, Interval) and support.periodic

@@ -1,4 +1,4 @@
-"""Any distribution of scipy.stats as a likelihood."""
+"""The likelihood that any distribution of scipy.stats gives."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ScipyLikelihood(Likelihood):
         return self.dist, *(f"{key}={link!r}" for key, link in self.links.items())
 
     def _values(self, latents: tuple[Array, ...]) -> dict[str, Any]:
-        """Every parameter of the distribution."""
+        """Every parameter of the scipy.stats distribution, from latents or fixed."""
         rest = iter(latents)
         return {
             key: LINKS[link][1](next(rest)) if isinstance(link, str) else self._number(link)
@@ -59,27 +59,30 @@ class ScipyLikelihood(Likelihood):
         }
 
     def _number(self, value: float) -> float:
-        """A fixed parameter; a whole one of counts as an integer, as numpy wants it for draws."""
+        """A fixed parameter of a scipy.stats distribution; a whole one of counts as an integer.
+
+        So numpy wants it for draws.
+        """
         return int(value) if self._discrete and value == int(value) else value
 
     def distribution(self, *latents: Array, **kw: Value) -> Distribution:
-        """The frozen distribution at the latents."""
+        """The frozen scipy.stats distribution at the latents."""
         return find_family(self.dist)(**self._values(latents))
 
     def log_density(self, y: Array, *latents: Array) -> Array:
-        """logpdf or logpmf; −inf where scipy has none."""
+        """logpdf or logpmf of scipy.stats; −inf where scipy has none."""
         family = find_family(self.dist)  # freezing it would double the time
         with np.errstate(all="ignore"):
             value = (family.logpmf if self._discrete else family.logpdf)(y, **self._values(latents))
         return np.where(np.isnan(value), -np.inf, value)
 
     def natural_parameters(self, *latents: Array, **kw: Value) -> dict[str, Array]:
-        """The parameters of the distribution that are not fixed."""
+        """The parameters of the scipy.stats distribution that are not fixed."""
         free = self._values(latents).items()
         return {key: np.asarray(v) for key, v in free if isinstance(self.links[key], str)}
 
     def check_targets(self, y: Array) -> None:
-        """Refuse targets outside the support, or beyond ends that do not move with latents."""
+        """Refuse targets outside the distribution's support, or beyond ends that do not move."""
         super().check_targets(y)
         low, high = self._ends
         bad = np.flatnonzero((y < low) | (y > high))

@@ -23,7 +23,7 @@ LINKS: dict[str, tuple[str, Callable[[Array], Array]]] = {
 
 
 def find_family(name: str, given: object = None) -> ScipyFamily:
-    """The distribution of that name; InputError if there is none, or if `given` is another."""
+    """The scipy.stats distribution of that name; InputError if none, or if `given` is another."""
     from scipy import stats  # slow to import
 
     found = getattr(stats, name, None)
@@ -37,7 +37,7 @@ def find_family(name: str, given: object = None) -> ScipyFamily:
 
 
 def checked_links(family: ScipyFamily, links: dict[str, str | float]) -> dict[str, str | float]:
-    """Links by parameter, each a name of `LINKS` or a finite number; all shapes must be there."""
+    """Links of scipy.stats parameters, each a name of `LINKS` or a number; all shapes needed."""
     shapes = [p.strip() for p in (family.shapes or "").split(",") if p.strip()]
     known = [*shapes, "loc", *([] if hasattr(family, "pmf") else ["scale"])]
     wrong = [key for key in links if key not in known]
@@ -51,7 +51,7 @@ def checked_links(family: ScipyFamily, links: dict[str, str | float]) -> dict[st
 
 
 def _checked(key: str, link: object) -> str | float:
-    """A link's name, or a finite number."""
+    """The link of a scipy.stats parameter: its name in `LINKS`, or a finite number."""
     if isinstance(link, str) and link in LINKS:
         return link
     if isinstance(link, int | float | np.number) and np.isfinite(link):
@@ -64,7 +64,10 @@ def _checked(key: str, link: object) -> str | float:
 def kind_of_support(
     tries: Sequence[tuple[float, float]], discrete: bool, name: str
 ) -> tuple[tuple[float, float], str]:
-    """Ends that are the same in all supports tried, else ∓inf; the kind of support around all."""
+    """The support of a scipy.stats distribution: ends that do not move, else ∓inf, and kind.
+
+    The kind is that around all supports that were tried.
+    """
     ends = np.array(tries, dtype=float)
     ends = ends[~np.isnan(ends).any(axis=1)]
     if not len(ends):

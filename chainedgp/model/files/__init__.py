@@ -1,6 +1,9 @@
 """The format of saved models: one npz archive of plain arrays with a versioned JSON header.
 
 `archive` has the bytes, `contents` what they say of a model, `classes` the parts that a file may
+name. `writer` makes a file of a model, and `reader` a model of a file.
+
+`archive` has the bytes, `contents` what they say of a model, `classes` the parts that a file may
 name, `writer` and `reader` go from the one to the other.
 """
 
@@ -24,7 +27,7 @@ Model = TypeVar("Model")
 
 
 def write_model(path: FilePath, model: Contents) -> None:
-    """Write a file; InputError says by name what cannot be stored."""
+    """Write a model to a file; InputError says by name what cannot be stored."""
     writer = Writer()
     header = writer.model(model)
     _check_rebuilds(header, writer, model)
@@ -34,7 +37,9 @@ def write_model(path: FilePath, model: Contents) -> None:
 def read_model(
     path: FilePath, classes: Sequence[type] | type, make: Callable[[Contents], Model]
 ) -> Model:
-    """Read a file; whatever its parts or `make` raise is a FileFormatError that names the file.
+    """Read a saved model; whatever its parts or `make` raise names the file.
+
+    It is a FileFormatError.
 
     classes : a user's own, of which parts of the model may be.
     make : puts the model together from the contents of the file.
@@ -61,7 +66,10 @@ def _checked_classes(classes: Sequence[type] | type) -> Classes:
 
 
 def _check_rebuilds(header: Header, writer: Writer, model: Contents) -> None:
-    """What cannot be loaded must not be saved: rebuild the parts if some class is the user's."""
+    """Before a model is saved, rebuild its parts if some class is the user's.
+
+    What cannot be loaded must not be saved.
+    """
     if not writer.own:
         return
     reader = Reader(writer.arrays, writer.own)

@@ -30,10 +30,10 @@ from ...linalg import Array
 
 try:
     import fcntl
-except ImportError:  # Windows has no such locks: what a killed save leaves stays there
+except ImportError:  # Windows has no such locks: files that a killed save leaves stay there.
     fcntl = None  # type: ignore[assignment]
 
-HEADER, SUFFIX = "header", ".npy"  # The first entry has this name, and all names have this end.
+HEADER, SUFFIX = "header", ".npy"  # The first entry of the archive is header.npy, all end in .npy.
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 Header: TypeAlias = dict[str, Json]
 LARGEST_HEADER = 16 * 2**20  # A header of more bytes is refused before it is read.
@@ -43,11 +43,11 @@ LONGEST_REASON = 300  # A message repeats at most so many characters of what a f
 
 
 class FileFormatError(InputError):
-    """A file that is damaged, is not a chainedgp model, or needs what is not there."""
+    """A file of a model that is damaged, is no chainedgp model, or needs what is not there."""
 
 
 def write_archive(path: FilePath, header: Header, arrays: Mapping[str, Array]) -> None:
-    """Write a header and arrays: first beside `path`, then moved there in one step.
+    """Write the header and arrays of a saved model: beside `path`, then moved there in one step.
 
     A file that is replaced keeps its permissions, and a symbolic link stays one: the file that it
     leads to is replaced. What a save left behind that was killed is removed by the next one.
@@ -88,7 +88,10 @@ def write_archive(path: FilePath, header: Header, arrays: Mapping[str, Array]) -
 
 
 def _remove_leftovers(target: str) -> None:
-    """Remove the temporary files of this target that no living process has locked."""
+    """Remove the temporary files that killed saves left beside a file, unless locked.
+
+    A living process locks its own.
+    """
     for path in glob.glob(glob.escape(target) + ".????????.tmp") if fcntl else ():
         with suppress(OSError), open(path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,13 +99,13 @@ def _remove_leftovers(target: str) -> None:
 
 
 def shortened(reason: object) -> str:
-    """Words of an error, cut where a hostile file would have megabytes of them."""
+    """Words of an error in reading a file, cut where a hostile file would have megabytes."""
     text = str(reason)
     return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]} …"
 
 
 def read_archive(path: FilePath, newest: int) -> tuple[Header, dict[str, Array]]:
-    """The header and the arrays of a file of a format up to `newest`; FileFormatError if bad."""
+    """The header and arrays of a file with a format up to `newest`; FileFormatError if bad."""
     path = _checked_path(path)
     with open(path, "rb") as file:
         try:
@@ -121,7 +124,7 @@ def _checked_path(path: object) -> str:
 
 
 def _digest(file: BinaryIO) -> bytes:
-    """SHA-256, in hex, of all but the last bytes, which hold it."""
+    """SHA-256, in hex, of all bytes of a file but the last, which hold it."""
     left = file.seek(0, os.SEEK_END) - DIGEST_BYTES
     file.seek(0)
     sha = hashlib.sha256()
@@ -164,7 +167,7 @@ def _check_format(header: Any, newest: int) -> None:
 
 
 def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
-    """The entries by key: all stored as they are, none twice, together no larger than the file."""
+    """The entries of an archive by key: all uncompressed, none twice, no larger than the file."""
     infos = archive.infolist()
     entries = {info.filename.removesuffix(SUFFIX): info for info in infos}
     plain = all(
@@ -179,7 +182,7 @@ def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.Z
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, expected: Any) -> Array:
-    """One array; its own header must agree with the entry's size and with the file's header."""
+    """One array of a saved model; its own header must agree with the entry's size and the file."""
     with archive.open(info) as entry:
         if np.lib.format.read_magic(entry) != (1, 0):
             raise FileFormatError(f"the array {info.filename} has an unknown version.")

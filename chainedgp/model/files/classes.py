@@ -1,4 +1,4 @@
-"""Which classes a file may name, and how their constructors are called again."""
+"""Which classes a file of a model may name, and how their constructors are called again."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ...likelihoods import Likelihood
 from ...means import MeanFunction
 from ...parameters import domains, priors
 
-# So many kernels, means and likelihoods may be in one file, and nested so deeply: the time that
+# The most kernels, means and likelihoods in one file, and the most levels of nesting: the time that
 # paramz takes grows with the square of the one and the cube of the other.
 MOST_PARTS, MOST_LEVELS = 300, 20
 MOST_LEAVES = 1000  # A model has at most so many parameter arrays, for the same reason.
 
-# Classes by kind and name.
+# Classes that a file may name, by kind and name.
 Classes = dict[tuple[str, str], type]
 
 # A class is of the first kind whose base it has.
@@ -44,17 +44,17 @@ CONSTRAINTS = (
 
 
 def kind_of(cls: type) -> str:
-    """What a class makes, one of `KINDS`; empty if nothing that a model is made of."""
+    """What a class makes of a model, one of `KINDS`; empty if nothing a model is made of."""
     return next((kind for kind, base in KINDS.items() if issubclass(cls, base)), "")
 
 
 def table_of(classes: Iterable[type]) -> Classes:
-    """Classes by kind and name."""
+    """Classes that a file may name, by kind and name."""
     return {(kind_of(cls), cls.__name__): cls for cls in classes}
 
 
 def _exported() -> Iterable[type]:
-    """The public classes of the package that a model can be made of."""
+    """The public classes of the package that a saved model can be made of."""
     for module in (kernels, likelihoods, means, priors):
         yield from (v for v in map(vars(module).get, module.__all__) if isinstance(v, type))
 
@@ -63,7 +63,7 @@ SHIPPED = table_of([*_exported(), *CONSTRAINTS])
 
 
 def signature_of(cls: type) -> dict[str, inspect.Parameter]:
-    """Arguments of the constructor, with those that it passes on to its parent's by *args, **kw.
+    """Arguments of a part's constructor, with those that it passes on by *args, **kw.
 
     Python gives such arguments to the next class in order of inheritance that has a constructor, so
     their names are those of that one: a user's subclass of RBF need not repeat them.

@@ -23,7 +23,7 @@ from .archive import FileFormatError
 
 
 class StoredLeaf(NamedTuple):
-    """One parameter array: its name below the root, its values, and its constraints.
+    """One stored parameter array: its name below the root, its values, and its constraints.
 
     A constraint comes with the entries that it holds for, None where it holds for all; paramz's
     `__fixed__` among them marks what is fixed.
@@ -35,7 +35,7 @@ class StoredLeaf(NamedTuple):
 
 
 class StoredRows(NamedTuple):
-    """The rows as `ChainedGP.set_data` takes them."""
+    """The stored rows of a model, as `ChainedGP.set_data` takes them."""
 
     X: Array
     Y: Array
@@ -44,7 +44,7 @@ class StoredRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """All that is stored of a model: arguments of its constructor, then what has changed since.
+    """All that a file stores of a model: arguments of its constructor, then what has changed since.
 
     Parameters
     ----------
@@ -55,9 +55,10 @@ class Contents:
     leaves : values and constraints of all parameters, q included.
     hyperpriors : by name of the leaf.
     posterior : the family of q.
-    ties : whether targets that several rows share are spread.
+    ties : whether targets that several rows share are spread over an interval.
     hyperparameters : whether predictions count the hyperparameters as uncertain.
-    widening : what that adds to q of each group, where it was found; see `sampling.widening`.
+    widening : roots of the covariance that uncertain hyperparameters add to q of each group, where
+        it was found; see `sampling.widening`.
     open_inducing : whether a fit may add inducing inputs, since nobody said how many there are.
     told : names of the metadata that the rows had, where these are not stored.
     rows, sites : None where the model was stored without its data; the last axis of sites are rows.
@@ -90,17 +91,17 @@ class Contents:
 
     @property
     def parts(self) -> list[Likelihood | Kernel | MeanFunction]:
-        """Likelihood, kernels and means, in the order in which they are stored."""
+        """Likelihood, kernels and means of a stored model, in the order of the file."""
         return [self.likelihood, *self.kernels, *self.means]
 
     @property
     def num_columns(self) -> int:
-        """Number D of inputs."""
+        """Number D of inputs of a stored model."""
         return int((self.Z[0] if isinstance(self.Z, list) else self.Z).shape[1])
 
 
 def leaves_of(root: Parameterized) -> list[StoredLeaf]:
-    """Values, constraints and fixes of all leaves of a part or model."""
+    """Values, constraints and fixes of all leaves of a part or model, to be stored."""
     return [
         StoredLeaf(
             name,
@@ -115,7 +116,10 @@ def leaves_of(root: Parameterized) -> list[StoredLeaf]:
 
 
 def restore_leaves(root: Parameterized, stored: Sequence[StoredLeaf]) -> None:
-    """Write constraints, fixes and values into the leaves, which must be those that were stored."""
+    """Write stored constraints, fixes and values into the leaves of a loaded model.
+
+    The leaves must be those that were stored.
+    """
     leaves = named_leaves(root)
     if list(leaves) != [record.name for record in stored]:
         raise FileFormatError("its parameters are not those of its parts.")

@@ -1,4 +1,4 @@
-"""From a JSON header and arrays, neither of them trusted, to the contents of a model."""
+"""Reading a saved model: from a JSON header and arrays, neither of them trusted, to contents."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .archive import FileFormatError, Header, Json
 from .classes import MOST_LEAVES, MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, signature_of
 from .contents import Contents, StoredLeaf, StoredRows, restore_leaves
 
-# Values of parameters beyond it are refused: no fit has them, and their squares overflow.
+# Larger values of parameters in a file are refused: no fit has them, and their squares overflow.
 LARGEST_VALUE = 1e150
 
 
 class Reader:
-    """Builds the contents of a file from its header, which is not trusted, and from its arrays.
+    """Builds the contents of a saved model from header and arrays of its file, neither trusted.
 
     Nothing is built that would be larger than what the file holds: sizes are those of its arrays.
     """
@@ -35,14 +35,15 @@ class Reader:
     def __init__(self, arrays: dict[str, Array], own: Classes) -> None:
         self.arrays, self.own = arrays, own
         self.columns = 0  # columns of X, known once Z is read
-        # how many more parameters the parts may have
+        # This is how many more parameters the parts may have.
         self.room = sum(array.size for array in arrays.values())
         self.parts, self.level = 0, 0  # parts built so far, and how deep inside each other
-        # an integer of a constructor may be a size: none needs more than the file has leaves
+        # An integer argument of a constructor may be a size: none needs more than the file has
+        # leaves.
         self.largest_int = MOST_LEAVES
 
     def model(self, stored: Header) -> Contents:
-        """All that the file says of a model; nothing is built but its parts."""
+        """All that a file says of a model; nothing is built but its parts."""
         header: Any = stored  # may hold anything: whatever goes wrong is the file's fault
         leaves = {record["name"]: record for record in header["leaves"]}
         if len(header["leaves"]) > MOST_LEAVES:
@@ -102,7 +103,7 @@ class Reader:
         )
 
     def _names(self, names: Any) -> list[str] | None:
-        """Names of the columns of X, for those who built the model with a data frame."""
+        """Names of the columns of X in a saved model that was built with a data frame."""
         if names is None:
             return None
         strings = isinstance(names, list) and all(isinstance(name, str) for name in names)
@@ -111,7 +112,10 @@ class Reader:
         return names
 
     def _widening(self, stored: Any, totals: list[int]) -> list[Array] | None:
-        """What uncertain hyperparameters add to q of each group, of these many inducing values."""
+        """What uncertain hyperparameters add to q of each group, read from a file.
+
+        totals : the number of inducing values of each group.
+        """
         if stored is None:
             return None
         roots = [self._array(reference) for reference in stored]
@@ -122,7 +126,7 @@ class Reader:
         return roots
 
     def _read_columns(self, stored: Any, names: list[str] | None) -> Columns | None:
-        """How the columns of frames are read, where some are no numbers."""
+        """How a saved model reads the columns of frames, where some are no numbers."""
         if stored is None:
             return None
         columns = Columns.from_stored(stored)
@@ -131,14 +135,14 @@ class Reader:
         return columns
 
     def _array(self, reference: Any, shape: tuple[int, ...] | None = None) -> Array:
-        """The array behind a reference; of floats and of this shape, if one is given."""
+        """The array behind a reference in a file; of floats and of this shape, if one is given."""
         array = self.arrays[reference["array"]]
         if shape is not None and (array.shape != shape or array.dtype != np.dtype("<f8")):
             raise FileFormatError(f"an array {array.shape} stands where one of {shape} belongs.")
         return array
 
     def _inducing(self, leaves: dict[str, Any], shared: bool) -> Array | list[Array]:
-        """Z as the model's constructor wants it; notes the number of columns."""
+        """Z of a saved model as the constructor wants it; notes the number of columns."""
         names = ["Z"] if shared else [name for name in leaves if name.startswith("Z.")]
         Z = [self._array(leaves[name]["values"]) for name in names]
         if not Z or any(z.ndim != 2 or z.shape[1] != Z[0].shape[1] for z in Z):
@@ -147,7 +151,7 @@ class Reader:
         return Z[0] if shared else Z
 
     def _decode(self, value: Any) -> Any:
-        """An argument from its JSON."""
+        """An argument of a part's constructor from the JSON of a file."""
         if not isinstance(value, dict):
             return value
         ((what, content),) = value.items()
@@ -160,7 +164,7 @@ class Reader:
         return {"list": list, "tuple": tuple}[what](self._decode(v) for v in content)
 
     def _find(self, node: dict[str, Any]) -> Any:
-        """The class of a part: ours, or one that the user gave."""
+        """The class of a part that a file names: ours, or one that the user gave."""
         key = (node["kind"], node["class"])
         if not node["own"] and key in SHIPPED:
             return SHIPPED[key]
@@ -175,7 +179,7 @@ class Reader:
         )
 
     def build(self, stored: Json) -> Part:
-        """A kernel, mean or likelihood, by its constructor."""
+        """Build a kernel, mean or likelihood that a file describes, by its constructor."""
         node: Any = stored
         cls, name = self._find(node), _identifier(node["name"])
         if not issubclass(cls, Parameterized):
@@ -204,7 +208,7 @@ class Reader:
         return part
 
     def _leaves(self, records: list[dict[str, Any]]) -> list[StoredLeaf]:
-        """Values, constraints and fixes of some leaves."""
+        """Values, constraints and fixes of some parameters, read from a file."""
         if sum(len(record["constraints"]) for record in records) > 2 * MOST_LEAVES:
             raise FileFormatError("its parameters have too many constraints.")
         for record in records:
@@ -224,7 +228,7 @@ class Reader:
         ]
 
     def _constraint(self, node: Any) -> Any:
-        """A transformation of paramz, or the mark of a fixed entry."""
+        """A constraint of a parameter read from a file: a transformation, or the mark of a fix."""
         if node is None:
             return tf.__fixed__
         cls = self._find(node)
@@ -236,7 +240,7 @@ class Reader:
         return cls(*bounds)
 
     def _priors(self, nodes: dict[str, Any], leaves: dict[str, Any]) -> dict[str, Prior]:
-        """The hyperpriors by the names of their parameters."""
+        """The hyperpriors of a saved model by the names of their parameters."""
         priors = {}
         for name, node in nodes.items():
             values = self._array(leaves[name]["values"])
@@ -244,7 +248,7 @@ class Reader:
         return priors
 
     def _prior(self, node: dict[str, Any], values: Array) -> Prior:
-        """A hyperprior, of a parameter of these values."""
+        """A hyperprior read from a file, of a parameter of these values."""
         cls = self._find(node)
         if not issubclass(cls, Prior):
             raise FileFormatError(f"{node['class']!r} is no prior.")
@@ -256,7 +260,10 @@ class Reader:
         return prior
 
     def _result(self, node: dict[str, Any]) -> OptimizationResult:
-        """How the last optimisation ended; fields that this version does not know are left out."""
+        """How the last optimisation of a saved model ended.
+
+        Fields that this version does not know are left out.
+        """
         known = {f.name: f.type for f in dataclasses.fields(OptimizationResult)}
         fields = {key: self._decode(v) for key, v in node.items() if key in known}
         for key, value in fields.items():
@@ -282,7 +289,7 @@ def _hyperparameters(value: Any) -> str:
 
 
 def _class_names(names: Any, likelihood: Any) -> tuple[str, ...] | None:
-    """Labels of the classes; a file without them has codes alone."""
+    """Labels of the classes in a saved model; a file without them has codes alone."""
     if names is None:
         return None
     strings = isinstance(names, list) and all(isinstance(name, str) for name in names)
@@ -292,7 +299,7 @@ def _class_names(names: Any, likelihood: Any) -> tuple[str, ...] | None:
 
 
 def _told(names: Any, likelihood: Any) -> tuple[str, ...]:
-    """Names of the metadata that the rows had, where these are not in the file."""
+    """Names of the metadata that the rows of a saved model had, where these are not in the file."""
     if not isinstance(names, list) or not set(map(str, names)) <= set(likelihood.metadata_names):
         raise FileFormatError(f"its rows had the metadata {names!r}.")
     return tuple(map(str, names))

@@ -1,4 +1,4 @@
-"""From a model to a JSON header and arrays."""
+"""Writing a saved model: from a model's contents to a JSON header and arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMAT = 3
 
 
 class Writer:
-    """Turns a model into a JSON header, and collects the arrays that it refers to."""
+    """Turns the contents of a model into a JSON header, and collects the arrays it refers to."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, Array] = {}
@@ -34,7 +34,7 @@ class Writer:
         self.parts, self.level = 0, 0
 
     def _put(self, array: Data) -> dict[str, str]:
-        """Keep an array; the reference to it."""
+        """Keep an array for the file, and return the reference to it."""
         array = np.asarray(array)
         if array.dtype.kind not in "biuf":
             raise InputError(f"an array of dtype {array.dtype} cannot be stored: make it numeric.")
@@ -43,7 +43,7 @@ class Writer:
         return {"array": key}
 
     def _encode(self, value: object) -> Json:
-        """A constructor argument as JSON."""
+        """An argument of a part's constructor as JSON."""
         if isinstance(value, np.generic):
             value = value.item()
         if value is None or isinstance(value, bool | int | float | str):
@@ -59,7 +59,7 @@ class Writer:
         raise InputError(f"a value of type {type(value).__name__} cannot be stored: {value!r}.")
 
     def _class_of(self, obj: object) -> Header:
-        """How the class of an object is found again."""
+        """How the class of a part is found again when a file is loaded."""
         cls = type(obj)
         key = (kind_of(cls), cls.__name__)
         own = SHIPPED.get(key) is not cls
@@ -68,7 +68,7 @@ class Writer:
         return {"class": cls.__name__, "kind": key[0], "own": own}
 
     def _node(self, obj: Parameterized) -> Header:
-        """A kernel, mean or likelihood: its class, its name and its constructor's arguments."""
+        """A kernel, mean or likelihood in the header: class, name and constructor's arguments."""
         self.parts, self.level = self.parts + 1, self.level + 1
         if self.parts > MOST_PARTS or self.level > MOST_LEVELS:
             raise InputError(
@@ -89,7 +89,7 @@ class Writer:
         return node
 
     def _leaves(self, leaves: Iterable[StoredLeaf]) -> Json:
-        """Values, constraints and fixes of some leaves."""
+        """Values, constraints and fixes of some parameters in the header of a file."""
         return [
             {
                 "name": leaf.name,
@@ -106,13 +106,14 @@ class Writer:
         ]
 
     def _constraint(self, what: tf.Transformation) -> Header:
-        """A transformation; of those that paramz has, only Logistic takes arguments."""
+        """A constraint in the header of a file; of paramz's, only Logistic takes arguments."""
         args = [what.lower, what.upper] if isinstance(what, tf.Logistic) else []
         return {**self._class_of(what), "args": args}
 
     def model(self, model: Contents) -> Header:
-        """The header."""
-        # Files of other models stay as they were, to the last byte.
+        """The header of the file that saves a model."""
+        # What only some models have is left out for the others, whose files stay as they were, to
+        # the last byte.
         named: Header = {}
         if model.class_names is not None:
             named["class_names"] = list(model.class_names)
@@ -158,7 +159,7 @@ class Writer:
         }
 
     def _result(self, result: OptimizationResult) -> Header:
-        """How the last optimisation ended."""
+        """How the last optimisation ended, in the header of a file."""
         fields = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
         return {
             key: self._encode(v) for key, v in {**fields, "trace": result.trace_array()}.items()
@@ -166,7 +167,7 @@ class Writer:
 
 
 def _plain(column: Mapping[str, object]) -> dict[str, Json]:
-    """How a column is read, in what JSON has: texts, flags, and lists of texts."""
+    """How a column of X is read, in what the JSON of a file has: texts, flags, lists of texts."""
     return {
         key: [str(level) for level in value]
         if isinstance(value, tuple)
@@ -182,7 +183,7 @@ def _names(names: Any) -> list[str] | None:
 
 
 def _arguments(obj: Parameterized) -> dict[str, object]:
-    """Arguments that build `obj` again, but for its name and for parameter values."""
+    """Arguments that build a saved part again, but for its name and for parameter values."""
     told = getattr(obj, "constructor_arguments", None)
     if told is not None:
         return dict(told())
