@@ -184,6 +184,11 @@ class FreeVector:
                 part[:] = block.coordinates(values[block.entries])
         return x
 
+    def places_of(self, leaf: Param) -> np.ndarray:
+        """Indices of the coordinates of the free entries of a leaf."""
+        found = [part for b, part in self._by_block(np.arange(self.size)) if b.leaf is leaf]
+        return np.concatenate(found) if found else np.empty(0, dtype=int)
+
     def read(self) -> Array:
         """x at the current parameters."""
         x = np.empty(self.size)

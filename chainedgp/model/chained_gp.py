@@ -166,9 +166,10 @@ class ChainedGP(ParamzModel, Predictions):
         `m.summary()` tells what was found.
     hyperparameters : whether predictions count the fitted hyperparameters as known ("fixed") or as
         uncertain ("uncertain"): bands of latents and targets then widen by as much as they would
-        move if the hyperparameters moved within their own uncertainty. "auto" does so in models
-        with default priors and at most 1,000 rows in memory; a fit then takes a tenth to a half
-        longer.
+        move if the hyperparameters moved within their own uncertainty. Bands of return levels,
+        centiles, natural parameters and survival curves are over the likelihood's own constants,
+        too, such as a constant shape. "auto" does so in models with default priors and at most
+        1,000 rows in memory; a fit then takes a tenth to a half longer.
     input_names : D names of the columns of X, for prints, plots and the `active_dims` of kernels;
         None takes those of a data frame. Frames to predict at must have the columns of the frame
         that the model was built with or, if that was an array, of these names.
@@ -548,6 +549,7 @@ class ChainedGP(ParamzModel, Predictions):
             ties=self._spreads_ties,
             hyperparameters=self._hyperparameters,
             widening=None if (found := self._valid_widening()) is None else found.roots,
+            constants=None if found is None else found.constants,
             open_inducing=self._parts.open_inducing,
             likelihood=self.likelihood,
             kernels=list(self.kernels),
@@ -577,7 +579,7 @@ class ChainedGP(ParamzModel, Predictions):
         if stored.result is not None:
             model.last_result = stored.result
         if stored.widening is not None:
-            model._widening = Widening.at(model._parts, stored.widening)
+            model._widening = Widening.at(model._parts, stored.widening, stored.constants)
         return model
 
     def _assemble(self, stored: Contents) -> None:
@@ -851,15 +853,13 @@ class ChainedGP(ParamzModel, Predictions):
         if not wanted or self.last_result.status == "interrupted":
             return
         try:
-            roots = widened_by_hyperparameters(self.problem)
+            self._widening = widened_by_hyperparameters(self.problem)
         except KeyboardInterrupt:
             self.last_result.warnings.append(
                 "interrupted after the fit: bands do not include the uncertainty of the "
                 "hyperparameters"
             )
             return
-        if roots is not None:
-            self._widening = Widening.at(self._parts, roots)
         self.problem.bound()  # Copying the model has made it forget its bound.
 
     def _warn_of_censoring(self) -> None:
@@ -978,12 +978,11 @@ class ChainedGP(ParamzModel, Predictions):
                 make_prior(kernel, mean, Z, theta.jitter)
                 for kernel, mean, Z in zip(theta.kernels, theta.means, theta.Z, strict=True)
             ]
-        q = self._parts.q()
+        q, constants = self._parts.q(), None
         if (widening := self._valid_widening()) is not None:
-            q = widening.widened(q)
-        return Predictor(
-            self.likelihood, tuple(priors), q, self._expected, self._family, self._told
-        )
+            q, constants = widening.widened(q), widening.constants
+        own = self._expected, self._family, self._told, constants
+        return Predictor(self.likelihood, tuple(priors), q, *own)
 
     def _valid_widening(self) -> Widening | None:
         """What uncertain hyperparameters add to q, unless these were changed since the fit."""

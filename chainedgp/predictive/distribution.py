@@ -11,12 +11,13 @@ from scipy.special import ndtri
 
 from ..data.arguments import as_fractions, as_generator, as_percent, positive_int
 from ..data.names import OF_PREDICTIVES
-from ..data.types import Data
+from ..data.types import Data, Keywords
 from ..errors import InputError, MomentWarning, warn
 from ..expectations import quadrature
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.observation import OBSERVATION
 from ..linalg import Array
+from .constants import ConstantsAt, Draws
 from .law import BAND_NODES
 from .mixtures import (
     CorrelatedScale,
@@ -61,6 +62,8 @@ class Predictive(SurvivalCurves):
     metadata: dict name -> (n,), as the likelihood's `log_density` takes them. `censored`,
         `y_upper` and `entry` enter `logpdf` and `pdf` alone.
     unsaid: names of metadata that the rows of the fit had and these have not: `metrics` warn.
+    constants: parameters of the likelihood that are uncertain, and how the latents go with them.
+        Bands of what depends on them are over these, too; the distribution of y has them fixed.
     """
 
     def __init__(
@@ -70,8 +73,9 @@ class Predictive(SurvivalCurves):
         variances: np.ndarray,
         metadata: Mapping[str, np.ndarray] | None = None,
         unsaid: Sequence[str] = (),
+        constants: ConstantsAt | None = None,
     ) -> None:
-        self.unsaid = tuple(unsaid)
+        self.unsaid, self._constants = tuple(unsaid), constants
         means, V = np.array(means, dtype=float), np.array(variances, dtype=float)
         _check_moments(means, V, likelihood.latents)
         if V.ndim == 3 and np.array_equal(V, np.eye(V.shape[1]) * V):
@@ -299,17 +303,25 @@ class Predictive(SurvivalCurves):
     def _quantiles_of(
         self, function: _At, levels: np.ndarray, count: int = BAND_NODES
     ) -> np.ndarray:
-        """Quantiles (n, k) under q(f) of a function of the latents, exact or by `count` nodes."""
+        """Quantiles (n, k) under q(f) of a function of the latents, exact or by so many nodes.
+
+        Where uncertain constants of the likelihood have a part in it, they are over these, too.
+        """
+        if self._depends_on_constants(function):
+            return self._sobol_quantiles(function, levels, self._draws(count))
         exact = self._monotone_quantiles(function, levels)
-        return self._sobol_quantiles(function, levels, count) if exact is None else exact
+        if exact is not None:
+            return exact
+        return self._sobol_quantiles(function, levels, [(self._event, _nodes(self._event, count))])
 
     def parameter_means(
         self, functions: Mapping[str, LatentFunction] | None = None
     ) -> dict[str, np.ndarray]:
         """E_q[t(f)] of the likelihood's natural parameters t: name -> (n, 1).
 
-        By 64 Gauss–Hermite nodes for a function of one latent, 20 for each of up to three, else
-        from 4,096 Sobol nodes. functions : other functions of the latents, as in `parameters`.
+        Constants of the likelihood are those of the fit. By 64 Gauss–Hermite nodes for a function
+        of one latent, 20 for each of up to three, else from 4,096 Sobol nodes. functions : other
+        functions of the latents, as in `parameters`.
         """
         return {name: self._mean_of(t)[:, None] for name, t in self._functions(functions).items()}
 
@@ -335,12 +347,13 @@ class Predictive(SurvivalCurves):
         def at(function: Callable[..., np.ndarray]) -> _At:
             def values(event: GaussianLatents, rows: np.ndarray, z: np.ndarray) -> np.ndarray:
                 _, latents = event.nodes(rows, z)
-                return np.broadcast_to(function(rows, *latents), latents[0].shape)
+                found = function(event.keywords(rows), *latents)
+                return np.broadcast_to(found, latents[0].shape)
 
             return values
 
-        def natural(rows: np.ndarray, *latents: np.ndarray) -> dict[str, np.ndarray]:
-            return self._likelihood.natural_parameters(*latents, **self._event.keywords(rows))
+        def natural(kw: Keywords, *latents: np.ndarray) -> dict[str, np.ndarray]:
+            return self._likelihood.natural_parameters(*latents, **kw)
 
         if functions is not None:
             if not isinstance(functions, Mapping) or not all(map(callable, functions.values())):
@@ -349,8 +362,8 @@ class Predictive(SurvivalCurves):
                     f"({', '.join(self._likelihood.latents)}); got {functions!r}."
                 )
             return {k: at(lambda _, *f, own=own: own(*f)) for k, own in functions.items()}
-        names = natural(np.arange(1), *np.zeros((self._event.dim, 1, 1)))
-        return {k: at(lambda rows, *f, k=k: natural(rows, *f)[k]) for k in names}
+        names = natural(self._event.keywords(np.arange(1)), *np.zeros((self._event.dim, 1, 1)))
+        return {k: at(lambda kw, *f, k=k: natural(kw, *f)[k]) for k in names}
 
     @property
     def _marginals(self) -> np.ndarray:
@@ -381,12 +394,32 @@ class Predictive(SurvivalCurves):
         steps = [np.diff(function(alone, rows[:64], z), axis=0) for z in probe]
         return alone, steps, [j for j, step in enumerate(steps) if step.any()]
 
-    def _sobol_quantiles(self, function: _At, levels: np.ndarray, count: int) -> np.ndarray:
-        """Quantiles (n, k) under q(f) of any function of the latents, from `count` Sobol nodes."""
-        z = np.stack(quadrature.sobol_rule(self._event.dim, count).x)  # (b, K, 1)
+    def _draws(self, count: int) -> Draws:
+        """Latents with their nodes (b, K, 1), K in all: of every draw of uncertain constants."""
+        z = _nodes(self._event, count)
+        if self._constants is None:
+            return [(self._event, z)]
+        events = self._constants.events(self._event, self._variances)
+        # Every so many Sobol nodes that follow each other fill the space.
+        return list(zip(events, np.split(z, len(events), axis=1), strict=True))
+
+    def _depends_on_constants(self, function: _At) -> bool:
+        """Whether a function at the means of the latents moves with uncertain constants."""
+        if self._constants is None:
+            return False
+        centre = np.zeros((self._event.dim, 1, 1))
+        some = np.arange(min(len(self), 64))
+        now, none = function(self._event, some, centre), np.zeros(self._event.means.shape)
+        others = [constants for _, constants in self._constants.each()][::8]
+        moved = (function(self._event.moved(none, other), some, centre) for other in others)
+        return any(not np.array_equal(now, each, equal_nan=True) for each in moved)
+
+    def _sobol_quantiles(self, function: _At, levels: np.ndarray, draws: Draws) -> np.ndarray:
+        """Quantiles (n, k) of any function of the latents, from draws of what is unknown."""
         result = np.empty((len(self), len(levels)))
-        for rows in _blocks(np.arange(len(self)), z.shape[1]):
-            result[rows] = np.quantile(function(self._event, rows, z), levels, axis=0).T
+        for rows in _blocks(np.arange(len(self)), sum(z.shape[1] for _, z in draws)):
+            found = np.concatenate([function(event, rows, z) for event, z in draws])
+            result[rows] = np.quantile(found, levels, axis=0).T
         return result
 
     # ---- entries ---------------------------------------------------------------------------------
@@ -424,6 +457,11 @@ class Predictive(SurvivalCurves):
             entry = rows[part], columns[part]
             result[entry] = function(targets[entry], rows[part])
         return result
+
+
+def _nodes(event: GaussianLatents, count: int) -> np.ndarray:
+    """So many Sobol nodes (b, K, 1) of the latents."""
+    return np.stack(quadrature.sobol_rule(event.dim, count).x)
 
 
 def _blocks(rows: np.ndarray, nodes: int) -> list[np.ndarray]:

@@ -29,13 +29,32 @@ def marginals_at(
 
     Saul et al. 2016, eqs. 4 and 5.
     """
-    parts = []
+    return marginals_and_loads_at(priors, q, family, X, None)[:2]
+
+
+def marginals_and_loads_at(
+    priors: Sequence[Projector],
+    q: Sequence[Gaussian],
+    family: PosteriorFamily,
+    X: Array,
+    links: Sequence[Array] | None,
+) -> tuple[Array, Array, Array | None]:
+    """Those of `marginals_at`, and cov(f_j*, z) (n, b, c) of each latent with variables z (c,).
+
+    links : cov(v_j, z), (M_j, c), with the whitened inducing values; None where there is no z.
+    """
+    parts, loads = [], []
     with one_blas_thread():
         for start in range(0, X.shape[0], BLOCK_ROWS):
             block = np.ascontiguousarray(X[start : start + BLOCK_ROWS], dtype=float)
-            parts.append(family.marginals([project(prior, block) for prior in priors], q))
+            chunks = [project(prior, block) for prior in priors]
+            parts.append(family.marginals(chunks, q))
+            if links is not None:
+                pairs = zip(chunks, links, strict=True)
+                loads.append(np.stack([chunk.A.T @ link for chunk, link in pairs], axis=1))
     m = np.concatenate([part.m for part in parts], axis=-1)
-    return m.T, np.concatenate([part.V for part in parts], axis=-1).T
+    V = np.concatenate([part.V for part in parts], axis=-1)
+    return m.T, V.T, None if links is None else np.concatenate(loads)
 
 
 def covariances_at(

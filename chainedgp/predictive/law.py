@@ -145,17 +145,18 @@ class PredictiveLaw:
         raise NotImplementedError
 
     def return_level(self, periods: Data, *, level: float = 0.9, rate: Data = 1.0) -> ReturnLevels:
-        """Return levels, exceeded once in each period on average: the median over q and a band.
+        """Return levels, exceeded once in each period on average: their median and a band.
 
         The level y of a period T has P(Y > y | f) = 1/(rate T) given the latents f; the band is the
         central one of probability `level` under q(f). Each array is (n, k) for k periods.
 
             level, lower, upper = m.predictive(X).return_level([10, 50, 100])
 
-        Parameters of the likelihood, such as a constant `shape` of a `GEV`, count as known, and so
-        do hyperparameters: `m.over_hyperparameters().predictive(X)` has the same method, whose
-        bands tell of their uncertainty as well. `ppf(1 - 1/T)` is a quantile of the predictive
-        distribution, in which all uncertainty is averaged out.
+        Hyperparameters and constants of the likelihood, such as the `shape` of a `GEV`, count as
+        uncertain where the model counts them so (`ChainedGP(hyperparameters=…)`): the band is then
+        over these as well. `m.over_hyperparameters().predictive(X)` has the same method, whose
+        bands are over them in any case. `ppf(1 - 1/T)` is a quantile of the predictive distribution
+        at the fitted constants, in which the uncertainty of the latents is averaged out.
 
         Parameters
         ----------
@@ -184,8 +185,8 @@ class PredictiveLaw:
             these quantiles over q of Q(c | f), from 1,024 Sobol nodes, or from 128 where the
             likelihood has no quick `ppf`.
 
-        Hyperparameters and constant parameters of the likelihood count as known;
-        `m.over_hyperparameters().predictive(X)` has the same method, whose bands tell of them too.
+        Hyperparameters and constants of the likelihood count as uncertain where the model counts
+        them so; bands of `m.over_hyperparameters().predictive(X)` are over them in any case.
         """
         levels, wanted = as_centiles(centiles, bands, self._support)
         each = (np.full(len(self), level) for level in levels)

@@ -12,13 +12,15 @@ given the others, with a mean that moves with them and the variance that they le
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammainccinv, gammaincinv, gammaln, ndtr, ndtri, polygamma
 
 from ..data.rows import rows_of
-from ..data.types import Keywords
+from ..data.types import Keywords, Value
 from ..expectations.quadrature import LEVELS, cholesky_factors, row_blocks, rule_for
 from ..expectations.special import log_normal_between
 from ..likelihoods import Inflated, Likelihood, Rounded
@@ -125,6 +127,12 @@ class GaussianLatents:
     def keywords(self, rows: np.ndarray) -> Keywords:
         """Keywords of the likelihood's methods for some rows of a predictive mixture."""
         return rows_of(self.kw, rows)
+
+    def moved(self, shift: np.ndarray, constants: Mapping[str, Value]) -> GaussianLatents:
+        """The same with means that are moved by a shift (b, n), and other parameters."""
+        other = copy.copy(self)
+        other.means, other.kw = self.means + shift, {**self.kw, **constants}
+        return other
 
     def nodes(self, rows: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """log N(z; 0, I) and latents f = m + R z at nodes of a mixture; see `Mixture`."""

@@ -23,8 +23,15 @@ from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian
 from ..posterior.mean_field import MEAN_FIELD
 from ..posterior.sparse import Projector
+from .constants import Constants, ConstantsAt
 from .distribution import Predictive
-from .latents import covariances_at, cross_covariances_at, draws_at, marginals_at
+from .latents import (
+    covariances_at,
+    cross_covariances_at,
+    draws_at,
+    marginals_and_loads_at,
+    marginals_at,
+)
 from .predictions import Predictions
 
 
@@ -41,6 +48,7 @@ class Predictor(Predictions):
         how they are read.
     family : what q may be.
     told : names of the metadata that the rows of the fit had; scores without them warn.
+    constants : those of the likelihood that are uncertain; bands are over these, too.
     """
 
     likelihood: Likelihood
@@ -49,6 +57,7 @@ class Predictor(Predictions):
     columns: Expected
     family: PosteriorFamily = MEAN_FIELD
     told: tuple[str, ...] = ()
+    constants: Constants | None = None
 
     def _predictor(self) -> Predictor:
         return self
@@ -96,9 +105,13 @@ class Predictor(Predictions):
         X = self.inputs(Xnew)
         with named_rows(RowNames.of(Xnew)):
             metadata, _ = as_metadata(Y_metadata, self.likelihood, len(X), weighted=False)
-        marginals = marginals_at(self.priors, self.q, self.family, X)
         missing = unsaid(self.told, metadata)
-        return Predictive(self.likelihood, *marginals, metadata, missing)
+        links = None if self.constants is None else self.constants.links
+        mean, V, loads = marginals_and_loads_at(self.priors, self.q, self.family, X, links)
+        constants = None
+        if self.constants is not None and loads is not None:
+            constants = ConstantsAt(self.constants.values, loads)
+        return Predictive(self.likelihood, mean, V, metadata, missing, constants)
 
     def on_blocks(
         self,

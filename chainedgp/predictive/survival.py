@@ -28,10 +28,12 @@ class SurvivalCurves(PredictiveLaw):
 
     Estimates belong to the predictive distribution itself: hazard(t) = −d log S/dt = p(t)/S(t).
     With bands=(5, 95) a method returns (estimate, lower, upper), where lower and upper are the
-    percentiles, over q(f), of the curve S(t | f), h(t | f), … of one subject with latents f.
+    percentiles, over q(f), of the curve S(t | f), h(t | f), … of one subject with latents f. They
+    are over uncertain constants of the likelihood as well, where the model counts these as such.
     """
 
     _event: GaussianLatents
+    _draws: Any
     _mixture: Any
     _law: Any
     _logpdf: Any
@@ -44,14 +46,14 @@ class SurvivalCurves(PredictiveLaw):
         """
         if not self._likelihood.event_times:
             return super().sf(t, bands)
-        return self._with_bands(np.exp(self._log_sf(t)), self._conditional_sf, t, bands)
+        return self._with_bands(np.exp(self._log_sf(t)), _conditional_sf, t, bands)
 
     def cumulative_hazard(self, t: np.ndarray, bands: Bands = None) -> Estimate:
         """H(t) = −log S(t), (n, k)."""
         self._check_survival("cumulative_hazard")
         return self._with_bands(
             -self._log_sf(t) + 0.0,
-            lambda t, rows, latents: -self._event.log_survival(t, rows, latents),
+            lambda event, t, rows, latents: -event.log_survival(t, rows, latents),
             t,
             bands,
         )
@@ -60,9 +62,11 @@ class SurvivalCurves(PredictiveLaw):
         """h(t) = p(t)/S(t) = −d log S(t)/dt, (n, k)."""
         self._check_survival("hazard")
 
-        def conditional(t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-            log_density = self._event.log_density(t, rows, latents)
-            return np.exp(log_density - self._event.log_survival(t, rows, latents))
+        def conditional(
+            event: GaussianLatents, t: np.ndarray, rows: np.ndarray, latents: tuple
+        ) -> np.ndarray:
+            log_density = event.log_density(t, rows, latents)
+            return np.exp(log_density - event.log_survival(t, rows, latents))
 
         estimate = np.exp(self._logpdf(t, self._law) - self._log_sf(t))
         return self._with_bands(estimate, conditional, t, bands)
@@ -71,8 +75,10 @@ class SurvivalCurves(PredictiveLaw):
         """The time with S(t) = ½, (n, 1)."""
         self._check_survival("median")
 
-        def conditional(_: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-            return self._likelihood.ppf(np.asarray(0.5), *latents, **self._event.keywords(rows))
+        def conditional(
+            event: GaussianLatents, _: np.ndarray, rows: np.ndarray, latents: tuple
+        ) -> np.ndarray:
+            return self._likelihood.ppf(np.asarray(0.5), *latents, **event.keywords(rows))
 
         return self._with_bands(self.ppf(0.5), conditional, np.ones(1), bands)
 
@@ -83,9 +89,11 @@ class SurvivalCurves(PredictiveLaw):
             raise InputError(f"horizon must be a positive number; got {horizon!r}.")
         nodes, weights = _panels(float(horizon), self._likelihood.atoms)
 
-        def conditional(_: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
+        def conditional(
+            event: GaussianLatents, _: np.ndarray, rows: np.ndarray, latents: tuple
+        ) -> np.ndarray:
             return sum(  # One time after another takes little memory.
-                weight * self._conditional_sf(np.full(len(rows), t), rows, latents)
+                weight * _conditional_sf(event, np.full(len(rows), t), rows, latents)
                 for t, weight in zip(nodes, weights, strict=True)
             )
 
@@ -100,9 +108,6 @@ class SurvivalCurves(PredictiveLaw):
                 f"{method} is for survival likelihoods; {type(self._likelihood).__name__} has no "
                 "log_survival. Use cdf, ppf or interval, or derive the likelihood from Survival."
             )
-
-    def _conditional_sf(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        return np.exp(self._event.log_survival(t, rows, latents))
 
     def _log_sf(self, t: Data) -> np.ndarray:
         """log E[S(t | f)], (n, k); 0 below 0, and at 0 unless some events are at 0."""
@@ -122,22 +127,32 @@ class SurvivalCurves(PredictiveLaw):
     def _with_bands(
         self, estimate: np.ndarray, conditional: Curve, t: Data, bands: Bands
     ) -> Estimate:
-        """A survival curve (n, k), or with it the percentiles of conditional(t, rows, latents)."""
+        """A survival curve (n, k), or with it percentiles of `conditional` over the draws."""
         if bands is None:
             return estimate
         levels = as_band(bands)
         t = self._as_targets(t, "t")
-        z = np.stack(quadrature.sobol_rule(self._event.dim, BAND_NODES).x)  # (b, K, 1)
+        draws = self._draws(BAND_NODES)
         rows, columns = np.nonzero(np.ones(t.shape, dtype=bool))
         ends = np.empty((2, *t.shape))
         with np.errstate(all="ignore"):
-            for part in quadrature.row_blocks(len(rows), z.shape[1]):
+            for part in quadrature.row_blocks(len(rows), BAND_NODES):
                 entry = rows[part], columns[part]
-                _, latents = self._event.nodes(rows[part], z)
                 at = np.maximum(t[entry], np.finfo(float).tiny)  # S(0) = 1, h(0) its limit
-                values = conditional(at, rows[part], latents)
-                ends[:, rows[part], columns[part]] = np.quantile(values, levels, axis=0)
+                values = [
+                    conditional(event, at, rows[part], event.nodes(rows[part], z)[1])
+                    for event, z in draws
+                ]
+                found = np.quantile(np.concatenate(values), levels, axis=0)
+                ends[:, rows[part], columns[part]] = found
         return estimate, ends[0], ends[1]
+
+
+def _conditional_sf(
+    event: GaussianLatents, t: np.ndarray, rows: np.ndarray, latents: tuple
+) -> np.ndarray:
+    """S(t | f), (K, N)."""
+    return np.exp(event.log_survival(t, rows, latents))
 
 
 def _panels(horizon: float, jumps: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:

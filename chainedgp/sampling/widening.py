@@ -10,6 +10,10 @@ the latents, and a Gaussian of the whitened inducing values takes that in:
 where A_jᵀ v_j are the latents at the rows. Predictions use q̃ in the place of q; the bound, its
 gradients, leave-one-out and the next fit see q alone. An evaluation at a little step along each
 hyperparameter gives its column of J and, by the difference of gradients, of the curvature.
+
+Some of x are constants of the likelihood: t = t̂ + B w with the same w ~ N(0, I) by which v moves
+by D w. With B = L Q, Q of orthonormal rows, t = t̂ + L z and cov(v, z) = D Qᵀ: see
+`predictive.constants`, which makes bands of what depends on constants and latents together.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from ..inference.theta_and_q import Parts
 from ..linalg import Array, one_blas_thread
 from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import project
+from ..predictive.constants import Constants, normal_draws
 from .around import LogPosterior, curvature_root
 
 # Means and gradients are differences over this share of the reach of a hyperparameter, which is a
@@ -45,10 +50,12 @@ class Widening:
 
     roots : D (M, p) of each group of latents.
     theta : the values of all hyperparameters and inducing inputs, for which alone it holds.
+    constants : what is known of the likelihood's own constants; None where none is free.
     """
 
     roots: tuple[Array, ...]
     theta: Array
+    constants: Constants | None = None
 
     @property
     def count(self) -> int:
@@ -56,9 +63,9 @@ class Widening:
         return int(self.roots[0].shape[1])
 
     @classmethod
-    def at(cls, parts: Parts, roots: Sequence[Array]) -> Widening:
+    def at(cls, parts: Parts, roots: Sequence[Array], constants: Constants | None) -> Widening:
         """A widening at the current hyperparameters."""
-        return cls(tuple(roots), _theta(parts))
+        return cls(tuple(roots), _theta(parts), constants)
 
     def holds_for(self, parts: Parts) -> bool:
         """Whether the hyperparameters are still those that it was found at."""
@@ -80,8 +87,8 @@ def _wider(q: Gaussian, root: Array) -> Gaussian:
     return Gaussian(q.mu, S, float(np.linalg.slogdet(S)[1]))
 
 
-def widened_by_hyperparameters(problem: Problem) -> tuple[Array, ...] | None:
-    """D (M, p) of each group of latents at the current hyperparameters, on a copy of the problem.
+def widened_by_hyperparameters(problem: Problem) -> Widening | None:
+    """What uncertain hyperparameters add at the current ones, found on a copy of the problem.
 
     None where no hyperparameter is free, or where the bound cannot be evaluated around the fit.
     """
@@ -94,9 +101,10 @@ def widened_by_hyperparameters(problem: Problem) -> tuple[Array, ...] | None:
         density.commit()
         density.objective.tolerance = TOLERANCE
         try:
-            return _responses(own, density, x)
+            roots, C = _responses(own, density, x)
         except NumericalError:
             return None
+    return Widening.at(problem.parts, roots, _constants(own, density, x, roots, C))
 
 
 def _means(own: Problem, q: Sequence[Gaussian], X: Array) -> Array:
@@ -112,8 +120,8 @@ def _means(own: Problem, q: Sequence[Gaussian], X: Array) -> Array:
     )
 
 
-def _responses(own: Problem, density: LogPosterior, x: Array) -> tuple[Array, ...]:
-    """D of each group, from differences of means and gradients along every hyperparameter."""
+def _responses(own: Problem, density: LogPosterior, x: Array) -> tuple[tuple[Array, ...], Array]:
+    """D of each group, and C, from differences of means and gradients along each hyperparameter."""
     evaluator, X = own.evaluator, own.rows.inputs()
     means, gradient = _means(own, density.q(), X), density.gradient()  # (n, b) and (p,)
     A = [project(prior, X).A for prior in evaluator.priors]
@@ -125,9 +133,33 @@ def _responses(own: Problem, density: LogPosterior, x: Array) -> tuple[Array, ..
             H[:, k] = (density.gradient() - gradient) / step
             J[k] = (_means(own, density.q(), X) - means) / step
     H, J = np.nan_to_num(H, posinf=0.0, neginf=0.0), np.nan_to_num(J, posinf=0.0, neginf=0.0)
-    change = np.tensordot(J, curvature_root(H, density.reach), ([0], [0]))  # (n, b, p)
+    C = curvature_root(H, density.reach)
+    change = np.tensordot(J, C, ([0], [0]))  # (n, b, p)
     D = [
         np.linalg.solve(A_j @ A_j.T + RIDGE * np.eye(len(A_j)), A_j @ change[:, j])
         for j, A_j in enumerate(A)
     ]
-    return tuple(np.concatenate(group) for group in own.parts.family.grouped(D))
+    return tuple(np.concatenate(group) for group in own.parts.family.grouped(D)), C
+
+
+def _constants(
+    own: Problem, density: LogPosterior, x: Array, roots: Sequence[Array], C: Array
+) -> Constants | None:
+    """The free constants of the likelihood: their values at draws, and cov(v, z)."""
+    likelihood, vector = own.parts.likelihood, density.vector
+    places = {key: vector.places_of(getattr(likelihood, key)) for key in likelihood.parameter_keys}
+    free = {key: int(place[0]) for key, place in places.items() if place.size}
+    if not free:
+        return None
+    rows = np.searchsorted(density.chosen, list(free.values()))
+    Q, R = np.linalg.qr(C[rows].T)  # B = Rᵀ Qᵀ
+    draws: dict[str, list[float]] = {key: [] for key in free}
+    for z in normal_draws(len(free)).T:
+        full = density.start.copy()
+        full[density.chosen[rows]] = x[rows] + R.T @ z
+        vector.write(full)
+        for key, value in likelihood.parameter_values().items():
+            if key in draws:
+                draws[key].append(value)
+    links = own.parts.family.split([D @ Q for D in roots], own.parts.sizes)
+    return Constants({key: np.array(found) for key, found in draws.items()}, tuple(links))

@@ -19,6 +19,7 @@ from ...means import MeanFunction
 from ...parameters.leaves import named_leaves
 from ...parameters.priors import Prior
 from ...posterior.choice import PosteriorName
+from ...predictive.constants import Constants
 from .archive import FileFormatError
 
 
@@ -59,6 +60,7 @@ class Contents:
     hyperparameters : whether predictions count the hyperparameters as uncertain.
     widening : roots of the covariance that uncertain hyperparameters add to q of each group, where
         it was found; see `sampling.widening`.
+    constants : how the likelihood's own constants are uncertain, where that was found.
     open_inducing : whether a fit may add inducing inputs, since nobody said how many there are.
     told : names of the metadata that the rows had, where these are not stored.
     rows, sites : None where the model was stored without its data; the last axis of sites are rows.
@@ -77,6 +79,7 @@ class Contents:
     ties: bool
     hyperparameters: str
     widening: Sequence[Array] | None
+    constants: Constants | None
     open_inducing: bool
     likelihood: Likelihood
     kernels: Sequence[Kernel]

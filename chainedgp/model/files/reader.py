@@ -13,11 +13,13 @@ from paramz import transformations as tf
 from ...data.columns import Columns
 from ...inference.result import OptimizationResult, TracePoint
 from ...kernels import Kernel
+from ...likelihoods import Likelihood
 from ...linalg import Array
 from ...means import MeanFunction
 from ...parameters.parts import Part, name_after
 from ...parameters.priors import Prior
 from ...posterior.choice import family_of
+from ...predictive.constants import DRAWS, Constants
 from .archive import FileFormatError, Header, Json
 from .classes import MOST_LEAVES, MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, signature_of
 from .contents import Contents, StoredLeaf, StoredRows, restore_leaves
@@ -89,6 +91,7 @@ class Reader:
             ties=_of_type(header.get("ties", False), bool, "ties"),
             hyperparameters=_hyperparameters(header.get("hyperparameters", "fixed")),
             widening=self._widening(header.get("widening"), totals),
+            constants=self._constants(header.get("constants"), likelihood, sizes),
             open_inducing=_of_type(header.get("open_inducing", False), bool, "open_inducing"),
             likelihood=likelihood,
             kernels=kernels,
@@ -124,6 +127,20 @@ class Reader:
             if not shaped or not (np.abs(root) <= LARGEST_VALUE).all():  # false for NaN
                 raise FileFormatError("the widening of q is not of q's size, or not finite.")
         return roots
+
+    def _constants(self, stored: Any, likelihood: Likelihood, sizes: list[int]) -> Constants | None:
+        """How own constants of the likelihood are uncertain, with latents of these sizes."""
+        if stored is None:
+            return None
+        values = {key: self._array(each, (DRAWS,)) for key, each in stored["values"].items()}
+        if not values or set(values) - set(likelihood.parameter_keys):
+            raise FileFormatError(f"its uncertain constants are {', '.join(values) or 'none'}.")
+        pairs = zip(stored["links"], sizes, strict=True)
+        links = tuple(self._array(each, (M, len(values))) for each, M in pairs)
+        for array in (*values.values(), *links):
+            if not (np.abs(array) <= LARGEST_VALUE).all():  # false for NaN
+                raise FileFormatError("its uncertain constants are not finite.")
+        return Constants(values, links)
 
     def _read_columns(self, stored: Any, names: list[str] | None) -> Columns | None:
         """How a saved model reads the columns of frames, where some are no numbers."""

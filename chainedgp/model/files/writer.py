@@ -128,6 +128,11 @@ class Writer:
             uncertain["hyperparameters"] = model.hyperparameters
         if model.widening is not None:
             uncertain["widening"] = [self._put(root) for root in model.widening]
+        if (known := model.constants) is not None:
+            uncertain["constants"] = {
+                "values": {key: self._put(values) for key, values in known.values.items()},
+                "links": [self._put(link) for link in known.links],
+            }
         return {
             "format": older if model.columns is None else FORMAT,
             "version": __version__,

@@ -1,0 +1,70 @@
+"""Constants of a likelihood that are uncertain, such as the shape of an extreme value.
+
+Under the posterior of the hyperparameters the constants, each in a coordinate in which it may be
+any number, are about normal, and correlated with the latents: where a scale is larger, a shape may
+be smaller. So with z_t ~ N(0, I) of the constants
+
+    constants = t(z_t),    f = m + R z_t + r,    r ~ N(0, V − R Rᵀ).
+
+A band over what is unknown is made of draws: a few of z_t, each with some of r. Every method of a
+likelihood takes its constants as numbers, so that each z_t is asked for on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..expectations import quadrature
+from ..linalg import Array
+from .mixtures import GaussianLatents
+
+Draws = list[tuple[GaussianLatents, Array]]
+"""Latents, each with nodes (b, K, 1) of them, which together stand for what is unknown."""
+DRAWS = 64
+"""Draws of the constants in the band of whatever depends on them."""
+
+
+def normal_draws(count: int) -> Array:
+    """The draws (count, DRAWS) of z_t of so many constants: Sobol nodes."""
+    return np.stack([x.ravel() for x in quadrature.sobol_rule(count, DRAWS).x])
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What is known of the uncertain constants of a likelihood.
+
+    values : (c, DRAWS) of each constant at `normal_draws(c)`, by its name.
+    links : cov(v_j, z_t), (M_j, c), with the whitened inducing values of each latent.
+    """
+
+    values: dict[str, Array]
+    links: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class ConstantsAt:
+    """Constants, and how the latents of rows go with them.
+
+    values : (DRAWS,) of each constant. loads : R (n, b, c).
+    """
+
+    values: dict[str, Array]
+    loads: Array
+
+    def each(self) -> Iterator[tuple[Array, dict[str, float]]]:
+        """z_t (c,) of every draw, and the constants there."""
+        for k, z in enumerate(normal_draws(len(self.values)).T):
+            yield z, {name: float(values[k]) for name, values in self.values.items()}
+
+    def events(self, event: GaussianLatents, V: Array) -> list[GaussianLatents]:
+        """The latents of all rows at every draw of the constants, with the V that is left."""
+        R = self.loads
+        if V.ndim == 3:
+            left = V - R @ R.swapaxes(1, 2)
+        else:  # Latents without correlations have those alone that the constants make.
+            left = np.maximum(V - np.sum(R * R, axis=2), 0.0)
+        rest = GaussianLatents(event.likelihood, event.means.T, left, event.kw)
+        return [rest.moved((R @ z).T, constants) for z, constants in self.each()]
