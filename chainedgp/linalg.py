@@ -57,9 +57,7 @@ def invert_lower(L: Array) -> Array:
 
 
 def _invert_lower(L: Array, out: Array) -> None:
-    """Write the inverse of a lower triangular matrix into `out`, which is zero above its
-    diagonal.
-    """
+    """Write the inverse of lower triangular L into `out`, which is zero above its diagonal."""
     M = len(L)
     if M <= 2 * BLOCK:
         upper, info = lapack.dtrtri(L.T, lower=0)
@@ -227,9 +225,7 @@ class _BlasGuard:
 
 @cache
 def _blas_libraries() -> list[Any]:
-    """The loaded BLAS libraries; finding them takes milliseconds, so it is done once per
-    process.
-    """
+    """The loaded BLAS libraries; finding them takes milliseconds, so it is done once a process."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas").lib_controllers

@@ -33,9 +33,7 @@ class MeanFunction(Part):
         super().__init__(name=name)
 
     def check_columns(self, num_columns: int) -> None:
-        """Raise InputError if the mean function cannot act on inputs with this number of
-        columns.
-        """
+        """Raise InputError if the mean function cannot act on inputs with so many columns."""
         for leaf in self.leaves_with(Role.SLOPE):
             if leaf.size != num_columns:
                 raise InputError(
@@ -44,9 +42,7 @@ class MeanFunction(Part):
                 )
 
     def set_constant(self, value: float) -> None:
-        """Make the mean function this constant, if its free parameters can; else leave it
-        as it is.
-        """
+        """Make the mean function this constant, if its free parameters can; else leave it so."""
 
     def evaluate(self, X: Array) -> tuple[Array, MeanPullback]:
         """The mean function m(x_i) (n,) at X (n, D), and its reverse pass.
@@ -162,9 +158,7 @@ class Linear(MeanFunction):
 
 
 def finite(owner: str, name: str, value: float | Sequence[float] | Array, size: int) -> Array:
-    """Check a mean function's parameter: a finite number or vector, copied into an array
-    (size,).
-    """
+    """Check a mean function's parameter: a finite number or vector, returned as array (size,)."""
     try:
         array = np.array(value, dtype=float).ravel()
     except (TypeError, ValueError):

@@ -146,8 +146,8 @@ def quantile_residuals(predictive: Predictive, y: Data, rng: Seed = 0) -> Array:
 def mae(prediction: Data, y: Data, train: Train | None = None, tau: float | None = None) -> float:
     """Mean absolute error, mean_i |ŷ_i − y_i|; ŷ (n,) or (n, 1), or a predictive's median.
 
-    Where rows of a predictive are right-censored, that of min(ŷ, τ) and min(y, τ), weighted as
-    in `crps`, which has `train` and `tau` too. Predictions (n,) are taken as of targets all seen.
+    If rows of a predictive are right-censored, it is the error of min(ŷ, τ) for min(y, τ), weighted
+    as in `crps`, which explains `train` and `tau`. With predictions (n,) all targets count as seen.
     """
     return _mean_error(prediction, y, "mae", train, tau)
 
@@ -155,8 +155,9 @@ def mae(prediction: Data, y: Data, train: Train | None = None, tau: float | None
 def rmse(prediction: Data, y: Data, train: Train | None = None, tau: float | None = None) -> float:
     """Root mean squared error, sqrt(mean_i (ŷ_i − y_i)²); ŷ (n,), (n, 1) or a predictive's mean.
 
-    Where rows of a predictive are right-censored, that of E[min(y, τ)] and min(y, τ), weighted as
-    in `crps`, which has `train` and `tau` too. Predictions (n,) are taken as of targets all seen.
+    If rows of a predictive are right-censored, it is the error of E[min(y, τ)] for min(y, τ),
+    weighted as in `crps`, which explains `train` and `tau`. With predictions (n,) all targets count
+    as seen.
     """
     return float(np.sqrt(_mean_error(prediction, y, "rmse", train, tau)))
 

@@ -35,7 +35,7 @@ BLOCK = 2**16  # This many rows are searched for NaN at a time, so that a memmap
 MOST_ROWS = 5  # Error messages name at most this many rows of a column.
 EVERY = slice(None)
 Value = TypeVar("Value", float | Array, Array)
-Selection = slice | np.ndarray  # of rows: a slice, row numbers or (n,) booleans
+Selection = slice | np.ndarray  # Rows are selected by a slice, row numbers or (n,) booleans.
 Expected: TypeAlias = int | tuple[str, ...] | Columns | None
 """What a model expects of the columns of X: their number, their names, or how they are read."""
 

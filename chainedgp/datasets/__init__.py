@@ -53,9 +53,7 @@ class Regression(NamedTuple):
 
 
 class Corrupted(NamedTuple):
-    """A data set with outliers: inputs X (n, D), targets Y (n,) and corrupted rows, (n,)
-    of bool.
-    """
+    """A data set with outliers: inputs X (n, D), targets Y (n,), corrupted rows (n,) of bool."""
 
     X: Array
     Y: Array
@@ -63,9 +61,7 @@ class Corrupted(NamedTuple):
 
 
 class SurvivalTimes(NamedTuple):
-    """A survival data set: inputs X (n, D), times Y (n,), censored (n,) 0 or 1, true
-    latents (n,).
-    """
+    """A survival data set: inputs X (n, D), times Y (n,), censored (n,) 0 or 1, true latents."""
 
     X: Array
     Y: Array
@@ -139,7 +135,7 @@ def synthetic_survival(protocol: str = "text", seed: Seed = 0, n: int = 1000) ->
     bump, wave = np.exp(-30.0 * (X[:, 0] - 0.25) ** 2), np.sin(np.pi * X[:, 1] ** 2)
     f = 2.0 * bump + (2.0 if protocol == "code" else 1.0) * wave - 2.0
     g = np.sin(2.0 * np.pi * X[:, 0]) + np.cos(2.0 * np.pi * X[:, 1])
-    y = np.exp(f + np.exp(-g) * rng.logistic(size=n))  # log y is logistic with scale 1/shape
+    y = np.exp(f + np.exp(-g) * rng.logistic(size=n))  # Then log y is logistic, scale 1/shape.
     censored = np.zeros(n)
     censored[rng.choice(n, round(CENSORED_SHARE * n), replace=False)] = 1.0
     y = np.where(censored == 1.0, y * rng.uniform(size=n), y)
@@ -168,7 +164,7 @@ def additive_poisson_toy(seed: Seed = 0, n: int = 350) -> Counts:
 
 
 def data_folder() -> Path:
-    """The folder of data files: CHAINEDGP_DATA of the environment, else shared/data by a checkout.
+    """The folder of data files: from CHAINEDGP_DATA, else shared/data beside a checkout.
 
     Raises
     ------

@@ -115,14 +115,14 @@ def variate(z: Array, xi: Array) -> Variate:
     xi = np.asarray(xi, dtype=float)
     xi = np.where(np.abs(xi) < NO_SHAPE, NO_SHAPE, xi)  # log1p(ξz)/ξ is then z to rounding.
     z, p = np.clip(z, -FARTHEST, FARTHEST), _pivot(xi)
-    side, end = np.sign(p), np.expm1(xi * p) / xi  # It is side · z that may not go beyond the end.
+    side, end = np.sign(p), np.expm1(xi * p) / xi  # side · z must not exceed side · end.
     inner = side * np.minimum(side * z, side * end)
     x = xi * inner
     log1p = np.log1p(x)
     w, log_s, s = log1p / xi, -log1p, 1.0 / (1.0 + x)
     u = z - inner
     beyond = u != 0.0
-    if np.any(beyond):  # Mostly these are few.
+    if np.any(beyond):  # Few values, if any, are beyond.
         w, log_s, u = np.asarray(w), np.asarray(log_s), np.asarray(u)
         shape, own = np.broadcast_to(xi, u.shape)[beyond], u[beyond] * s[beyond]
         u[beyond] = own
@@ -137,8 +137,8 @@ def quantile(w: Array, xi: Array) -> Array:
     p = _pivot(xi)
     inner = np.where(xi < 0.0, np.minimum(w, p), np.maximum(w, p))
     with np.errstate(all="ignore"):
-        x, rest = xi * inner, np.where(np.equal(w, inner), 0.0, w - inner)  # Both may be infinite.
-        # Of w − p = u − ½ ξ u² the root that is small where w is near p.
+        x, rest = xi * inner, np.where(np.equal(w, inner), 0.0, w - inner)  # w may be inf.
+        # Of the two roots of w − p = u − ½ ξ u², u is the one that is small if w is near p.
         root = np.sqrt(1.0 - 2.0 * xi * rest)
         u = np.where(np.isinf(rest), rest, 2.0 * rest / (1.0 + root))
         return np.where(

@@ -80,7 +80,7 @@ class Conditional:
             self.variance = np.maximum(self.variance - self.beta * c, 0.0)
 
     def averages(self, parts: Arrays, rows: Indices | slice = slice(None)) -> Array:
-        """E φ and its derivatives in m_f, v_f, m_g, v_g and c, (6, rows); without c (5, rows).
+        """Reduced form E φ and its derivatives in m_f, v_f, m_g, v_g and c, (6, rows); c None: 5.
 
         parts: φ = E[h | g] at the nodes, (h, rows), and its derivatives in `mean`, `variance`, g.
         """

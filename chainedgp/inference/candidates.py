@@ -221,7 +221,7 @@ def _write_lengthscales(problem: Problem, lengths: Sequence[Array | None]) -> No
             continue
         for part in kernel.simple_parts:
             if part.leaves_with(Role.PERIOD):
-                continue  # There a lengthscale is a share of a period.
+                continue  # The lengthscale of a season is a share of its period.
             of_columns = own[part.columns]
             for leaf in part.leaves_with(Role.LENGTHSCALE):
                 each = leaf.size == of_columns.size

@@ -98,7 +98,7 @@ def _is_season(part: Kernel) -> bool:
 def _lengthscales(part: Kernel, leaf: Param, spread: Array) -> tuple[float, ...]:
     """Medians of the default prior of the lengthscales of a kernel that combines no others."""
     if _is_season(part):
-        return (1.0,) * leaf.size  # It is measured in radians of the period, not in units of X.
+        return (1.0,) * leaf.size  # A season's is in radians of the period, not in units of X.
     own = part.distances_in(spread)
     medians = LENGTHSCALE * np.sqrt(own.size) * own
     if leaf.size != own.size:

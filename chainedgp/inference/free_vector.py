@@ -49,7 +49,7 @@ class _FreeEntries:
         return 0.0, 0.0
 
     def units(self) -> Array | float:
-        """The step in x that multiplies an entry by e; 0 for entries that may have either sign."""
+        """The step in x for a factor of e, or 1 under other constraints; 0 for either sign."""
         return 0.0
 
 
@@ -169,7 +169,7 @@ class FreeVector:
         return which
 
     def units_of(self, kernels: Iterable[Kernel]) -> Array:
-        """Steps (size,) in x: a factor of e in positive kernel parameters, 1 in bounded ones."""
+        """Steps (size,) in x: for a factor e in positive kernel parameters, 1 in bounded ones."""
         units = np.zeros(self.size)
         leaves = {id(leaf) for kernel in kernels for leaf in leaves_below(kernel)}
         for block, part in self._by_block(units):

@@ -118,7 +118,7 @@ def go_on(
 
 
 def _are_worth_moving(problem: Problem, cost: float) -> bool:
-    """Whether the last stage moves the inducing inputs, which cost so many nats a row."""
+    """Whether the last stage moves the inducing inputs, which cost `cost` nats a row."""
     M, total = problem.parts.sizes[0], cost * problem.num_rows
     return M <= FEW and total > (CLOSED if M <= FIRST else STILL_OPEN)
 

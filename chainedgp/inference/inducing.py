@@ -25,7 +25,7 @@ OPEN_ROWS = 1000
 
 
 def select_inducing(kernel: Kernel, X: Array, num_inducing: int, rng: np.random.Generator) -> Array:
-    """Choose `num_inducing` distinct rows of X (M, D) for inducing inputs, or all of fewer.
+    """Choose `num_inducing` distinct rows of X (M, D) as inducing inputs, or all if fewer.
 
     Greedy conditional variance, by the pivoted Cholesky factorisation of K(X, X): the next row is
     the one with the largest prior variance given those chosen so far. A smooth kernel is exhausted
@@ -48,7 +48,7 @@ def more_inducing(prior: Projector, X: Array, count: int) -> Array:
 
 
 def left_open(problem: Problem) -> float:
-    """Nats a row, at most about, that the inducing inputs cost: ½ Σ_j λ_ij (k_ii − a_iᵀa_i).
+    """About how many nats a row, at most, inducing inputs cost: ½ Σ_j λ_ij (k_ii − a_iᵀa_i).
 
     λ_ij is the precision of the site of row i and latent j, and k_ii − a_iᵀa_i the variance given
     the inducing values; it is the mean over up to 1,000 rows of what that variance costs, as in the

@@ -11,7 +11,7 @@ from types import FrameType
 
 @contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """Let an interrupt by Ctrl-C wait for the end of this block; only the main thread gets any."""
+    """Let an interrupt by Ctrl-C wait for the end of a block; only the main thread gets one."""
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield

@@ -124,7 +124,7 @@ def add_rows(
     """
     num_rows, parts = problem.num_rows - old, problem.parts
     with np.errstate(all="ignore"):
-        if parts.q_is_prior():  # Nothing was found yet, for no row.
+        if parts.q_is_prior():  # No q was fitted yet, not even to old rows.
             return _over_all_rows(problem, num_rows, 0, tolerance)
         before = [_with_precision(part) for part in parts.q()]
         others = Gram.of(before)

@@ -74,10 +74,10 @@ def optimize(
             if settings is None and how not in ("growing", "variational"):
                 outcome = begin_again_if_astray(problem, monitor, outcome, fit)
             ended.append(outcome)
-            spent = problem.counts  # The check of the end is no work of the fit.
+            spent = problem.counts  # The check at the end does not count.
             _check_end(problem, monitor)
             _tell_of_inducing(problem, monitor)
-    spent = spent or problem.counts  # A fit that was interrupted has not come to its check.
+    spent = spent or problem.counts  # An interrupted fit has not come to its check.
     counts = spent[0] - before[0], spent[1] - before[1]
     return monitor.result(ended[0], float(problem.state().bound), counts, problem.log_prior())
 

@@ -79,7 +79,7 @@ class Problem:
         return copy.deepcopy(self, memo)  # Its leaves are those that paramz has copied.
 
     def on(self, rows: Selection) -> Problem:
-        """The problem of some of the rows, with the same parameters."""
+        """The same problem, with the same parameters, on some of its rows."""
         return self._of(self.shard(rows), self.parts)
 
     def smaller(self, rows: Selection, inducing: int) -> Problem:
@@ -147,17 +147,17 @@ class Problem:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows that were given, N."""
+        """Number N of rows of the problem."""
         return self.rows.num_rows
 
     @property
     def is_local(self) -> bool:
-        """Whether the rows are in this process, not on a cluster."""
+        """Whether the problem's rows are in this process, not on a cluster."""
         return not is_dask(self.rows.X)
 
     @property
     def rows_at_hand(self) -> Rows:
-        """The rows, or some of them in memory if they are on a cluster."""
+        """The problem's rows, or some of them in memory if they are on a cluster."""
         return self.rows if self.is_local else self.sample
 
     @property

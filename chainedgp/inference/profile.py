@@ -265,7 +265,7 @@ def _settle(
     if objective.best is None:
         return outcome
     parts, evaluator, x = objective.problem.parts, objective.evaluator, objective.best[1]
-    if objective.monitor.stop_reason == INTERRUPTED:  # nothing that takes time
+    if objective.monitor.stop_reason == INTERRUPTED:  # This would take time.
         return outcome
     objective.tolerance = tolerance
     outcome.x, outcome.value = x, objective.value(x)

@@ -80,7 +80,7 @@ def fit_restarts(
         if k > 0:
             perturb(one, seeds[k])
         try:
-            # A perturbed start is one of many already, and needs no several starts of its own.
+            # A perturbed start is one of several already, and needs no candidates of its own.
             held = one.parts.Z if hold_inducing else ()
             outcome = fit_profile(one, quiet, max_iters, several_starts=k == 0, held=held)
         except NumericalError as error:
@@ -104,7 +104,7 @@ def fit_restarts(
                 for future, one in zip(futures, monitors, strict=True):
                     future.cancel()
                     one.stop(INTERRUPTED)
-                raise  # This takes effect once those that run have come to their next points.
+                raise  # It takes effect when the running fits reach their next points.
     except BaseException:
         value, k = min((one.best_value, k) for k, one in enumerate(monitors))
         if np.isfinite(value):

@@ -270,7 +270,7 @@ def is_location(
     with np.errstate(all="ignore"):
         log_p = likelihood.log_density(y, *latents, **kw)
         most = 1e-6 * (1.0 + np.max(np.abs(log_p)))
-        # A density that is NaN on one side may still be a location's: then the other side tells.
+        # A density that is NaN on one side may still have a location: the other side shows it.
         for j, c in product(range(values.size), (spread, -spread)):
             moved = [f + c if k == j else f for k, f in enumerate(latents)]
             change = likelihood.log_density(y + c, *moved, **kw) - log_p

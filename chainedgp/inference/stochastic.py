@@ -383,7 +383,7 @@ class NaturalSteps:
         self.problem, self.q, self.gram = problem, q, Gram.of(q)
         self.rate, self.rule = rate or THETA_RATE, Adam()
         self.vector = problem.free_vector()
-        self.point = self.vector.read(), q  # after the last whole step
+        self.point = self.vector.read(), q  # It is the point after the last whole step.
         self.evaluator = Evaluator([], problem.evaluator.family)
         self.evaluator.set_hyperparameters(problem.parts.theta())
 
@@ -394,7 +394,7 @@ class NaturalSteps:
         state = evaluator.evaluate(self.q, self.gram, gradient=True)
         self.problem.write_gradient(evaluator.gradient(state, sites_fixed=False))
         slopes = self.vector.gradient()
-        if np.isfinite([state.bound, *slopes]).all():  # If not, this batch tells nothing.
+        if np.isfinite([state.bound, *slopes]).all():  # Else the batch is skipped.
             self._move_q(state.proposal(), NATURAL_STEP * decay)
             self._move_theta(self.rate * decay * self.rule.step(slopes))
             self.point = self.vector.read(), self.q
@@ -447,7 +447,7 @@ def _subset_start(batches: Batches, monitor: Monitor) -> tuple[float, tuple[Gaus
     )
     with row_numbers(rows):
         fit_profile(subset, Stage(monitor, "subset", N / n0, most), 1000, tolerance=0.1)
-    # Not from the sites, which may be those of a start that was not kept.
+    # q itself is scaled, not the sites, which may be those of a start that was not kept.
     gram = Gram.mixed((N / n0,), (Gram.of(subset.parts.q()),))
     q = subset.evaluator.gaussians(gram)
     evaluations, _ = subset.counts

@@ -134,7 +134,7 @@ class Population:
         if self.is_category(columns):
             seen = np.unique(self.every[:, list(columns)], axis=0)
             if len(columns) > 1 and self._coded(columns):
-                return seen[::-1]  # (1, 0, 0) stands before (0, 1, 0).
+                return seen[::-1]  # The order is (1, 0, 0), (0, 1, 0), …
             return seen
         if len(columns) > 1:
             raise InputError(
