@@ -124,12 +124,12 @@ def _are_worth_moving(problem: Problem, cost: float) -> bool:
 
 
 def _loose(problem: Problem, tolerance: float) -> float:
-    """The tolerance of all stages with few inducing inputs, before the last."""
+    """The tolerance of all stages but the last of a fit that adds inducing inputs."""
     return max(tolerance, LOOSE * problem.num_rows * problem.starts.mean_weight)
 
 
 def _look(problem: Problem) -> tuple[float, float]:
-    """The bound at the present q, made of sites, and the nats a row that inducing inputs cost."""
+    """The bound at the present q, with sites made from it, and the cost of the inducing inputs."""
     problem.set_hyperparameters()
     state = start_from_q(problem.evaluator, problem.parts.q())
     problem.evaluator.commit()

@@ -106,9 +106,11 @@ def begin_again_if_astray(
 def set_nearly_constant(problem: Problem, small: float = SMALL) -> None:
     """Start a rescue from nearly constant latents: small kernel variances, constant means, q prior.
 
-    What is fixed stays. small : prior standard deviations, as a share of the scale on which a
-        latent varies; 0 makes them so small that the bound is close to that of constant latents,
-        and a fit from there ends above it.
+    What is fixed stays.
+
+    small : prior standard deviations, as a share of the scale on which a latent varies; 0 makes
+        them so small that the bound is close to that of constant latents, and a fit from there ends
+        above it.
     """
     for mean, value in zip(problem.parts.means, problem.starts.constants, strict=True):
         mean.set_constant(float(value))

@@ -251,7 +251,7 @@ class Run:
             self.total = step + 1 + max(LEAST_FALL * self.per_epoch, step + 1)
 
     def keep(self) -> None:
-        """After an error return the model to the best held-out point, or to the current one."""
+        """Have the model return, after an error, to the best held-out or the current point."""
         put_back = self.best.restore
         if not self.settings.holdout:
             put_back = partial(self.problem.restore, self.problem.snapshot())
