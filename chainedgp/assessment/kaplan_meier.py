@@ -84,7 +84,7 @@ def _as_weights(weights: Data | None, rows: int) -> Array:
 
 
 def _weight_before(values: Array, weights: Array, t: Array) -> Array:
-    """Sum of the weights of the rows whose time is below t, of the shape of t."""
+    """Sum of the weights of the rows whose time is below t, of t's shape, for sets at risk."""
     order = np.argsort(values, kind="stable")
     total = np.concatenate([[0.0], np.cumsum(weights[order])])
     return total[np.searchsorted(values[order], t, side="left")]

@@ -2,7 +2,7 @@
 
 `predictive` is a `Predictive` of n rows (`m.predictive(Xnew, Y_metadata)`) and y their targets,
 (n,) or (n, 1). How the rows were seen (`censored`, `y_upper`, `entry`) is in its metadata, and a
-score respects that or refuses the rows. Where there is an entry, a score is that of the law of y
+score respects that or refuses the rows. If there is an entry, the law that is scored is that of y
 given y > entry. Survival functions take times and `censored` (0 seen, 1 right-censored).
 """
 

@@ -41,7 +41,7 @@ _ZETA = np.concatenate([[0.0, np.euler_gamma], zeta(np.arange(2.0, 28.0)) / np.a
 
 
 def _series(coefficients: Array, x: Array) -> Array:
-    """Power series Σ c_k x^k."""
+    """Power series Σ c_k x^k, for functions of extreme values near shape 0."""
     total = np.zeros_like(x)
     for c in coefficients[::-1]:
         total = total * x + c
@@ -49,12 +49,12 @@ def _series(coefficients: Array, x: Array) -> Array:
 
 
 def _over(x: Array, coefficients: Array, direct: Array) -> Array:
-    """Power series where |x| is small, else the direct formula."""
+    """Power series where |x| is small, near shape 0 of extreme values; else the direct formula."""
     return np.where(np.abs(x) < SMALL, _series(coefficients, np.clip(x, -SMALL, SMALL)), direct)
 
 
 def _ratio(numerator: Array, x: Array) -> Array:
-    """The quotient numerator/x, which tends to 1 where x is 0."""
+    """The quotient numerator/x, which tends to 1 at x = 0, for extreme values near shape 0."""
     none = x == 0.0
     return np.where(none, 1.0, numerator / np.where(none, 1.0, x))
 

@@ -195,7 +195,7 @@ def _direction(gradient: Array, pairs: Memory, groups: Sequence[Array]) -> Array
 
 
 def _scale(s: Array, y: Array, overall: float) -> float:
-    """The scale sᵀy/yᵀy of one group of coordinates if positive, near that of all coordinates."""
+    """L-BFGS's scale sᵀy/yᵀy of a group of coordinates if positive, near that of all others."""
     sy, yy = float(s @ y), float(y @ y)
     if sy <= 0.0 or yy <= 0.0:  # Squares of small numbers may be 0.
         return overall
@@ -239,7 +239,7 @@ def _line_search(
 
 
 def _shrink(value: float, new: float, slope: float, step: float) -> float:
-    """Factor on a failed step: minimum of a parabola by two values and a slope, in [0.1, 0.5]."""
+    """Factor on a failed line search step: minimum of a parabola through it, in [0.1, 0.5]."""
     if not np.isfinite(new):
         return 0.2
     curvature = new - value - slope * step

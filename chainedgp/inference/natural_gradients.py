@@ -103,7 +103,10 @@ def start_from_q(evaluator: Evaluator, q: tuple[Gaussian, ...]) -> State:
 
 
 def slack(evaluator: Evaluator, state: State) -> float:
-    """How far the bound may fall by rounding in a step: relative to its terms, not to their sum."""
+    """How far the bound may fall by rounding in a natural-gradient step.
+
+    It is relative to the terms of the bound, not to their sum.
+    """
     return 1e-12 * (evaluator.num_rows + state.evaluation.abs_E)
 
 

@@ -207,7 +207,7 @@ def _stale(
 
 
 def _with_precision(q: Gaussian) -> Gaussian:
-    """The same q = N(μ, R Rᵀ) with its precision R⁻ᵀR⁻¹."""
+    """The same q = N(μ, R Rᵀ) with its precision R⁻ᵀR⁻¹, from which new rows start."""
     if q.root is None:
         return q
     R_inv = invert_lower(q.root)

@@ -166,12 +166,12 @@ class Problem:
         return self.evaluator.shards[0].num_threads
 
     def use_threads(self, num_threads: int) -> None:
-        """Set the number of threads for passes over the rows."""
+        """Set the number of threads for passes over the problem's rows."""
         for shard in self.evaluator.shards:
             shard.num_threads = num_threads
 
     def use_nodes(self, num_nodes: int | None) -> None:
-        """Set the quadrature nodes per latent dimension; None has them chosen for every row."""
+        """Set the problem's quadrature nodes per latent dimension; None chooses them by row."""
         self.num_nodes = num_nodes
         self.evaluator.fix_nodes(num_nodes)
         self.forget()
@@ -212,7 +212,7 @@ class Problem:
 
     @property
     def is_current(self) -> bool:
-        """Whether the bound at the current parameters and q is known."""
+        """Whether the problem's bound at the current parameters and q is known."""
         return self._state is not None and self._state_at == self.parameters.num_changes
 
     def state(self, gradient: bool = False) -> State:
@@ -265,7 +265,7 @@ class Problem:
 
     @property
     def counts(self) -> tuple[float, int]:
-        """How often the likelihood of all rows was evaluated so far, and at how many θ."""
+        """How often the problem evaluated the likelihood of all rows so far, and at how many θ."""
         return self.evaluator.num_likelihood, self.evaluator.num_theta
 
     # ---- parameters -----------------------------------------------------------------------------

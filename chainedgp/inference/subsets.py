@@ -1,8 +1,8 @@
 """Fits of many rows begin on subsets: hyperparameters are found on few rows, then more, then all.
 
-A pass over 2,000 rows tells hyperparameters nearly as well as one over 20,000. What is left to be
-found on all rows takes few passes, the more so as the curvature that the smaller fits have seen is
-known.
+A fit of 2,000 rows finds the hyperparameters nearly as well as one of 20,000. What is left to be
+found on all rows takes few passes, all the more since L-BFGS knows the curvature from the smaller
+fits.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from ..posterior.mean_field import MEAN_FIELD
 
 
 def leaves_below(part: Parameterized | Param) -> list[Param]:
-    """The leaves (paramz parameters) below a parameterised object; of a leaf, the leaf itself."""
+    """The leaves of a part of the model, which a fit may move; of a leaf, the leaf itself."""
     return list(part.flattened_parameters) if isinstance(part, Parameterized) else [part]
 
 
