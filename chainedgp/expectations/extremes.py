@@ -80,7 +80,7 @@ class Variate(NamedTuple):
 
     @property
     def dlog_s(self) -> Array:
-        """The derivative of log s, s = dw/dz, in z."""
+        """The derivative in z of log s, of the reduced variate's slope s = dw/dz."""
         return -self.shape * self.s_inner / (1.0 - self.shape * self.u)
 
     def in_shape(self) -> tuple[Array, Array]:

@@ -52,7 +52,7 @@ class Objective(Protocol):
     """The objective that L-BFGS minimises; `value` may be inf, `gradient` is at its last point."""
 
     def value(self, x: Array) -> float:
-        """The objective at x, inf where it cannot be evaluated."""
+        """The objective of L-BFGS at x, inf where it cannot be evaluated."""
 
     def gradient(self) -> Array:
         """Gradient of the objective at the last point given to `value`."""

@@ -74,7 +74,7 @@ def fit_restarts(
     monitors = [Monitor(f"restart {k}") for k in range(num_restarts)]
 
     def run(k: int) -> Restart:
-        """Fit the k-th copy: the model as it is (k = 0), or moved at random."""
+        """Run the k-th restart: the model as it is (k = 0), or perturbed at random."""
         one, quiet = copies[k], monitors[k]
         one.use_threads(1)
         if k > 0:

@@ -66,7 +66,7 @@ class DistancesFrom:
         self.left[:, -1] = scale
 
     def _with_squares(self, X: Array) -> Array:
-        """Centred and scaled points, 1 and their squared norms, [x, 1, |x|²] (n, D + 2)."""
+        """For distances: centred and scaled points with 1 and squares, [x, 1, |x|²] (n, D + 2)."""
         one = np.empty((X.shape[0], X.shape[1] + 2))
         scaled = np.subtract(X, self.centre, out=one[:, :-2])
         scaled /= self.lengthscale

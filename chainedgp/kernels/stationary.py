@@ -97,7 +97,7 @@ class Stationary(Kernel):
         )
 
         def evaluate(Z: Array | None) -> tuple[Array, Pullback]:
-            """K (n, m) and its pullback, at the parameters that it was prepared with."""
+            """The stationary kernel's K (n, m) and its pullback, at the parameters as prepared."""
             K, pull = distances.among() if Z is None else distances.to(Z)
             memo = None
             if self.exponent is None:
@@ -109,7 +109,7 @@ class Stationary(Kernel):
             def pullback(
                 dL_dK: Array, wrt_second: bool = True
             ) -> tuple[Array, Array, Array | None]:
-                """dL/dθ, dL/dX and dL/dZ from dL/dK."""
+                """Reverse pass of a stationary kernel: dL/dθ, dL/dX and dL/dZ from dL/dK."""
                 S, c = self.slope(memo, K, *shape)
                 W = np.multiply(dL_dK, S, out=_work.array("dL_dr2", *K.shape))
                 total, dX, dZ, spread = pull(W, wrt_second)

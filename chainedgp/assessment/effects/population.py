@@ -161,7 +161,7 @@ class Population:
             )
 
     def is_category(self, columns: Sequence[int]) -> bool:
-        """Whether an input is shown value by value: it has levels, or few different values."""
+        """Whether effects of an input are shown by value: it has levels, or few values."""
         if len(columns) == 1 and isinstance(self.read[columns[0]], Category | Date | Duration):
             return isinstance(self.read[columns[0]], Category)
         return len(np.unique(self.every[:, list(columns)], axis=0)) <= FEW_VALUES
