@@ -33,7 +33,8 @@ __all__ = [
 ]
 
 # These modules live in the folders of their subjects. Users import them from here, also as
-# `from chainedgp.metrics import nlpd`, which needs the entry, as `os` makes one for `os.path`.
+# `from chainedgp.metrics import nlpd`, which needs an entry in sys.modules, as `os` makes one for
+# `os.path`.
 sys.modules[f"{__name__}.baselines"] = baselines
 sys.modules[f"{__name__}.metrics"] = metrics
 sys.modules[f"{__name__}.priors"] = priors

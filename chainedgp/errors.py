@@ -1,4 +1,4 @@
-"""Named errors and warnings. A message says what was wrong, what was expected, what to do."""
+"""Named errors and warnings; their messages say what was wrong, what was expected, what to do."""
 
 import inspect
 import warnings

@@ -1,4 +1,4 @@
-"""Linear algebra of the small (M, M) matrices, and the guard that holds BLAS to one thread."""
+"""Linear algebra of small (M, M) matrices, and the guard that holds BLAS to one thread."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from .errors import NumericalError
 
 Array = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
-Indices = NDArray[np.integer[Any]]  # or other whole numbers, of any size
+Indices = NDArray[np.integer[Any]]  # These may be indices or other whole numbers.
 
-# So many rows are multiplied at once: larger blocks meet more zeros, smaller ones need more calls.
+# Triangular products multiply this many rows at once: larger blocks meet more zeros, smaller ones
+# need more calls.
 BLOCK = 48
 
 
@@ -41,14 +42,14 @@ def cholesky(K: Array, what: str) -> Array:
 
 
 def invert_lower(L: Array) -> Array:
-    """Inverse of a lower triangular matrix (M, M), for the products with chunks of rows.
+    """Inverse of a lower triangular matrix (M, M), used in products with chunks of rows.
 
     scipy's triangular solve holds the GIL, numpy's matmul does not: one inverse for every
-    evaluation lets all chunks of rows run in parallel. By halves,
+    evaluation lets all chunks of rows run in parallel. The matrix is halved,
 
         [A 0; C B]⁻¹ = [A⁻¹ 0; −B⁻¹ C A⁻¹ B⁻¹],
 
-    it is itself made of products, but for the inverses of the last, small blocks.
+    so that the inverse is itself made of products, except for the last, small blocks.
     """
     L_inv = np.zeros(L.shape)
     _invert_lower(L, L_inv)
@@ -56,7 +57,7 @@ def invert_lower(L: Array) -> Array:
 
 
 def _invert_lower(L: Array, out: Array) -> None:
-    """Write the inverse into `out`, which is zero above its diagonal."""
+    """Write the inverse of lower triangular L into `out`, which is zero above its diagonal."""
     M = len(L)
     if M <= 2 * BLOCK:
         upper, info = lapack.dtrtri(L.T, lower=0)
@@ -91,7 +92,7 @@ class Workspace:
         return Workspace, ()  # a copy starts empty: what the arrays hold is of no use elsewhere
 
     def array(self, name: str, *shape: int) -> Array:
-        """An array of this thread, with any content; the next call with this name reuses it."""
+        """A work array of this thread, with any content; the next call with this name reuses it."""
         kept, size = self._local.__dict__, math.prod(shape)
         if name not in kept or kept[name].size < size:
             kept[name] = np.zeros(size)
@@ -111,7 +112,7 @@ def lower_product(L: Array, K: Array, out: Array | None = None) -> Array:
 
 
 def upper_product(U: Array, K: Array, out: Array | None = None) -> Array:
-    """U K for U (M, M + k), zero below its diagonal, and K (M + k, n): as `lower_product`."""
+    """U K for U (M, M + k), zero below its diagonal, and K (M + k, n), like `lower_product`."""
     out = np.empty((len(U), K.shape[1])) if out is None else out
     for i in range(0, len(U), BLOCK):
         rows = slice(i, i + BLOCK)
@@ -154,8 +155,9 @@ def mirrored(S: Array) -> Array:
 def weighted_gram(A: Array, w: Array) -> Array:
     """A diag(w) Aᵀ (M, M) for A (M, n) and weights w (n,) of either sign.
 
-    numpy multiplies an array by its own transpose in half the time. So the square roots of |w| go
-    into A, as if all had the sign of most; the columns of the other sign are then put right.
+    numpy multiplies an array by its own transpose in half the time. So A is multiplied by the
+    square roots of |w|, as if all weights had the sign of most of them; the contribution of the
+    columns with the other sign is then corrected.
     """
     B = np.multiply(A, np.sqrt(np.abs(w)), out=_work.array("work", *A.shape))
     G = B @ B.T
@@ -169,12 +171,12 @@ def weighted_gram(A: Array, w: Array) -> Array:
 
 
 def pack_lower(L: Array) -> Array:
-    """Lower triangle of L (M, M) row by row: (M (M + 1) / 2,)."""
+    """Pack the lower triangle of L (M, M) row by row: (M (M + 1) / 2,)."""
     return L[_lower(len(L))]
 
 
 def unpack_lower(packed: Array, M: int) -> Array:
-    """The matrix of which `pack_lower` gave the lower triangle: (M, M)."""
+    """The lower triangular matrix (M, M) that `pack_lower` packed."""
     L = np.zeros((M, M))
     L[_lower(M)] = packed
     return L
@@ -182,12 +184,12 @@ def unpack_lower(packed: Array, M: int) -> Array:
 
 @lru_cache(maxsize=8)
 def _lower(M: int) -> NDArray[np.bool_]:
-    """Where the lower triangle is, (M, M)."""
+    """Mask of the lower triangle, (M, M) of bool."""
     return np.tri(M, dtype=bool)
 
 
 class _BlasGuard:
-    """Holds BLAS to one thread while the main thread is inside; restores it when that leaves.
+    """Guard that holds BLAS to one thread while the main thread is inside, and restores it after.
 
     The rows are already split over threads, so threads inside BLAS would only compete with them
     (two BLAS threads make an evaluation about four times slower on two cores). The setting belongs
@@ -223,7 +225,7 @@ class _BlasGuard:
 
 @cache
 def _blas_libraries() -> list[Any]:
-    """The loaded BLAS libraries; finding them takes milliseconds, so once per process."""
+    """The loaded BLAS libraries; finding them takes milliseconds, so it is done once a process."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas").lib_controllers

@@ -1,4 +1,4 @@
-"""Prior mean functions m(x) of the latents."""
+"""Mean functions m(x): the prior means of the latents."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .parameters.roles import Role
 
 __all__ = ["Constant", "Linear", "MeanFunction", "Zero"]
 
-#: The reverse pass of a mean function: dL_dm (n,) -> dL_dtheta (size,).
+#: The reverse pass of a mean function maps dL_dm (n,) to dL_dtheta (size,).
 MeanPullback = Callable[[Array], Array]
 
 
 class MeanFunction(Part):
-    """A mean function m(x | θ). A new one implements `evaluate`.
+    """A mean function m(x | θ) of a latent. A new one implements `evaluate`.
 
     `evaluate` is pure: it reads parameter values and writes nothing.
     """
@@ -33,7 +33,7 @@ class MeanFunction(Part):
         super().__init__(name=name)
 
     def check_columns(self, num_columns: int) -> None:
-        """Raise InputError if the mean cannot act on inputs with this number of columns."""
+        """Raise InputError if the mean function cannot act on inputs with so many columns."""
         for leaf in self.leaves_with(Role.SLOPE):
             if leaf.size != num_columns:
                 raise InputError(
@@ -42,10 +42,10 @@ class MeanFunction(Part):
                 )
 
     def set_constant(self, value: float) -> None:
-        """Make it a constant function, if its free parameters can; else leave it as it is."""
+        """Make the mean function this constant, if its free parameters can; else leave it so."""
 
     def evaluate(self, X: Array) -> tuple[Array, MeanPullback]:
-        """m(x_i) (n,) at X (n, D), and its reverse pass.
+        """The mean function m(x_i) (n,) at X (n, D), and its reverse pass.
 
         `pullback(dL_dm)` with dL_dm (n,) -> dL_dtheta (size,), in the order of `param_array`.
         """
@@ -53,13 +53,13 @@ class MeanFunction(Part):
 
 
 class Zero(MeanFunction):
-    """m(x) = 0, without parameters."""
+    """The mean function m(x) = 0, without parameters."""
 
     def __init__(self, name: str = "zero") -> None:
         super().__init__(name)
 
     def evaluate(self, X: Array) -> tuple[Array, MeanPullback]:
-        """Zeros (n,), and a pullback to no parameters (0,)."""
+        """Mean of zeros (n,), and a pullback to no parameters (0,)."""
 
         def pullback(dL_dm: Array) -> Array:
             return np.zeros(0)
@@ -68,7 +68,7 @@ class Zero(MeanFunction):
 
 
 class Constant(MeanFunction):
-    """m(x) = value, one unconstrained parameter.
+    """The constant mean function m(x) = value, one unconstrained parameter.
 
     Parameters
     ----------
@@ -84,12 +84,12 @@ class Constant(MeanFunction):
         self.link_parameter(self.value)
 
     def set_constant(self, value: float) -> None:
-        """Set the level, unless it is fixed."""
+        """Set the level of the mean function, unless it is fixed."""
         if not self.value.is_fixed:
             self.value[:] = value
 
     def evaluate(self, X: Array) -> tuple[Array, MeanPullback]:
-        """The level (n,) at X (n, D); pullback to (1,)."""
+        """The constant mean (n,) at X (n, D); its pullback maps to (1,)."""
 
         def pullback(dL_dm: Array) -> Array:
             return np.array([np.sum(dL_dm)])
@@ -98,7 +98,7 @@ class Constant(MeanFunction):
 
 
 class Linear(MeanFunction):
-    """m(x) = weightsᵀ x + bias, unconstrained.
+    """The linear mean function m(x) = weightsᵀ x + bias, unconstrained.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class Linear(MeanFunction):
         self.link_parameters(self.weights, self.bias)
 
     def check_columns(self, num_columns: int) -> None:
-        """Raise InputError unless the inputs have input_dim columns."""
+        """Raise InputError unless the inputs of the linear mean have input_dim columns."""
         if num_columns != self.input_dim:
             raise InputError(
                 f"{self.name}: X must have input_dim = {self.input_dim} columns, got "
@@ -140,12 +140,12 @@ class Linear(MeanFunction):
             )
 
     def set_constant(self, value: float) -> None:
-        """Slopes of 0 and the bias at the value, unless one of them is fixed."""
+        """Set slopes to 0 and the bias to the value, unless one of them is fixed."""
         if not (self.weights.is_fixed or self.bias.is_fixed):
             self.weights[:], self.bias[:] = 0.0, value
 
     def evaluate(self, X: Array) -> tuple[Array, MeanPullback]:
-        """X weights + bias (n,) at X (n, D); pullback to (D + 1,)."""
+        """The linear mean X weights + bias (n,) at X (n, D); its pullback maps to (D + 1,)."""
         X = np.asarray(X, dtype=float)
         if X.ndim != 2:
             raise InputError(f"{self.name}: X must have two dimensions, got shape {X.shape}")
@@ -158,7 +158,7 @@ class Linear(MeanFunction):
 
 
 def finite(owner: str, name: str, value: float | Sequence[float] | Array, size: int) -> Array:
-    """Copy a finite number or vector into an array (size,)."""
+    """Check a mean function's parameter: a finite number or vector, returned as array (size,)."""
     try:
         array = np.array(value, dtype=float).ravel()
     except (TypeError, ValueError):

@@ -52,7 +52,7 @@ class Censoring:
         at_risk = sets.at_risk - died  # Those who died at s cannot be censored at s.
         steps = 1.0 - np.divide(lost, at_risk, out=np.zeros(len(lost)), where=lost > 0.0)
         self.values = np.concatenate([[1.0], np.cumprod(np.maximum(steps, 0.0))])
-        self.values[self.values < 1e-12] = 0.0  # A smaller G is 0 but for rounded sums of weights.
+        self.values[self.values < 1e-12] = 0.0  # Only rounding of sums of weights makes it not 0.
 
     def __call__(self, t: Array) -> Array:
         """Kaplan–Meier estimate of G(t) = P(C > t), of the time C of censoring."""
@@ -64,7 +64,7 @@ class Censoring:
 
     @property
     def horizon(self) -> float:
-        """The last observed time t that G(t⁻) ≥ `LEAST_FOLLOWED` of rows reach uncensored."""
+        """The last observed time t with G(t⁻) ≥ `LEAST_FOLLOWED`, up to which to score."""
         followed = self.times[self.values[:-1] >= LEAST_FOLLOWED]
         return float(followed[-1]) if followed.size else np.inf
 

@@ -45,7 +45,7 @@ class Validated(Protocol):
         """The predictive distribution of the held-out targets at Xnew."""
 
     def _use_threads(self, num_threads: int) -> None:
-        """Set the number of threads for passes over the rows."""
+        """Set the number of threads for passes over the rows, which is 1 in each fold."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -114,7 +114,7 @@ def cross_validate(
     check_order(X, Y, Y_metadata)
     inputs = as_inputs(X, columns=Columns.of(X))
     N = inputs.shape[0]
-    X = inputs if column_names(X) is None else X  # A frame stays one, for its columns' names.
+    X = inputs if column_names(X) is None else X  # A frame keeps the names of its columns.
     labels = labels_of(Y)
     y = as_targets(Y if labels is None else np.zeros(len(labels.values)), N)
     metadata = {
@@ -131,7 +131,7 @@ def cross_validate(
         """Fit to the rows outside one fold; scores and log-densities of the rows in it."""
         train, test = split
         given = (rows_of(metadata, train),) if metadata else ()
-        with lock:  # Links between parameters go through state that paramz shares.
+        with lock:  # paramz links parameters through shared state: models are built in turn.
             own = y[train] if labels is None else frame_rows(_column(Y), train)
             model = make_model(frame_rows(X, train), own, *given)
         model._use_threads(1)
@@ -215,7 +215,7 @@ def _column(Y: Data) -> Data:
     labels: Any = Y
     if hasattr(labels, "iloc") or type(labels).__name__ == "Series" or hasattr(labels, "columns"):
         return Y
-    if hasattr(labels, "codes"):  # a pandas.Categorical
+    if hasattr(labels, "codes"):  # It is a pandas.Categorical.
         return Y
     return np.asarray(Y, dtype=object)
 

@@ -1,7 +1,7 @@
 """Survival without a model: Kaplan–Meier curves and Aalen–Johansen cumulative incidences.
 
 At every time s there are r_s rows at risk, which have entered before s and have not gone before it,
-and d_s of them have their event. Weights count as so many rows.
+and d_s of them have their event. A row of weight w counts as w rows.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _as_weights(weights: Data | None, rows: int) -> Array:
 
 
 def _weight_before(values: Array, weights: Array, t: Array) -> Array:
-    """Sum of the weights of the rows whose time is below t, of the shape of t."""
+    """Sum of the weights of the rows whose time is below t, of t's shape, for sets at risk."""
     order = np.argsort(values, kind="stable")
     total = np.concatenate([[0.0], np.cumsum(weights[order])])
     return total[np.searchsorted(values[order], t, side="left")]
@@ -152,7 +152,7 @@ class KaplanMeier:
         left[left < NOTHING * self.at_risk] = 0.0
         self.values = np.cumprod(left / self.at_risk)
         with np.errstate(divide="ignore"):
-            self._sum = np.cumsum(self.events / (self.at_risk * left))  # It is inf once S is 0.
+            self._sum = np.cumsum(self.events / (self.at_risk * left))  # It becomes inf at S = 0.
         square = self.values**2
         self.variances = np.multiply(square, self._sum, out=np.zeros(len(square)), where=square > 0)
         self.last = float(sets.times[-1]) if len(sets.times) else 0.0
@@ -172,8 +172,8 @@ class KaplanMeier:
             S(t)^{exp(±z σ(t)/log S(t))},    σ² = Σ_{s ≤ t} d_s/(r_s (r_s − d_s)),
 
         which is symmetric for log(−log S). Where S is 0 the lower end is 0, and the upper end is
-        that of the last time before. Before the first event the formula says nothing. The interval
-        is then that of Clopper and Pearson for r rows at risk at t without an event,
+        the one at the last time before. Before the first event the formula does not apply. The
+        interval is then Clopper and Pearson's for r rows at risk at t without an event,
 
             (α/2)^{1/r} ≤ S(t) ≤ 1,    α = 1 − level.
         """

@@ -219,7 +219,7 @@ class LeftOut:
 
     @property
     def gap(self) -> float:
-        """About how many nats the bound is below its maximum over q, at these hyperparameters."""
+        """Nats by which the bound is about below its maximum over q; large if q was not fitted."""
         precisions = [np.linalg.inv(part.S).astype(float) for part in self.q]
         q = tuple(replace(part, precision=P) for part, P in zip(self.q, precisions, strict=True))
         return float(predicted_gap(self.evaluator, replace(self.state, q=q)))

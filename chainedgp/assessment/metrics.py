@@ -2,7 +2,7 @@
 
 `predictive` is a `Predictive` of n rows (`m.predictive(Xnew, Y_metadata)`) and y their targets,
 (n,) or (n, 1). How the rows were seen (`censored`, `y_upper`, `entry`) is in its metadata, and a
-score respects that or refuses the rows. Where there is an entry, a score is that of the law of y
+score respects that or refuses the rows. If there is an entry, the law that is scored is that of y
 given y > entry. Survival functions take times and `censored` (0 seen, 1 right-censored).
 """
 
@@ -146,8 +146,8 @@ def quantile_residuals(predictive: Predictive, y: Data, rng: Seed = 0) -> Array:
 def mae(prediction: Data, y: Data, train: Train | None = None, tau: float | None = None) -> float:
     """Mean absolute error, mean_i |ŷ_i − y_i|; ŷ (n,) or (n, 1), or a predictive's median.
 
-    Where rows of a predictive are right-censored, that of min(ŷ, τ) and min(y, τ), weighted as
-    in `crps`, which has `train` and `tau` too. Predictions (n,) are taken as of targets all seen.
+    If rows of a predictive are right-censored, it is the error of min(ŷ, τ) for min(y, τ), weighted
+    as in `crps`, which explains `train` and `tau`. With predictions (n,) all targets count as seen.
     """
     return _mean_error(prediction, y, "mae", train, tau)
 
@@ -155,8 +155,9 @@ def mae(prediction: Data, y: Data, train: Train | None = None, tau: float | None
 def rmse(prediction: Data, y: Data, train: Train | None = None, tau: float | None = None) -> float:
     """Root mean squared error, sqrt(mean_i (ŷ_i − y_i)²); ŷ (n,), (n, 1) or a predictive's mean.
 
-    Where rows of a predictive are right-censored, that of E[min(y, τ)] and min(y, τ), weighted as
-    in `crps`, which has `train` and `tau` too. Predictions (n,) are taken as of targets all seen.
+    If rows of a predictive are right-censored, it is the error of E[min(y, τ)] for min(y, τ),
+    weighted as in `crps`, which explains `train` and `tau`. With predictions (n,) all targets count
+    as seen.
     """
     return float(np.sqrt(_mean_error(prediction, y, "rmse", train, tau)))
 

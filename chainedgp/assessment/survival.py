@@ -279,7 +279,7 @@ class _Latents:
         return cls(predictive, latents, rule.weights.ravel())
 
     def survival(self, t: float, since: Array | None = None) -> Array:
-        """S_i(t), given survival up to times `since` (n,) if told; (1, n), or (K, n) of draws."""
+        """Survival S_i(t), given survival to `since` (n,) if told: (1, n), or (K, n) of draws."""
         with np.errstate(all="ignore"):
             log_S = self._log_survival(np.full(len(self._rows), t))
             if since is not None:

@@ -62,7 +62,7 @@ class Columns:
         if not hasattr(X, "columns"):
             return None
         if len(set(frame.columns)) < len(frame.columns):
-            return None  # Names that are doubled are refused elsewhere.
+            return None  # `as_inputs` refuses doubled names.
         found = {key: kind_of(frame[key]) for key in frame.columns}
         if set(found.values()) <= {"number"}:
             return None
@@ -75,7 +75,7 @@ class Columns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the data's columns."""
+        """The names of the data frame's columns."""
         return tuple(column.name for column in self.each)
 
     def __len__(self) -> int:

@@ -40,7 +40,7 @@ MOST_NAMED = 5  # Messages name so many words at most.
 
 def column_names(X: object) -> tuple[str, ...] | None:
     """Names of the columns of a data frame, or of a series; None if they are not all text."""
-    if hasattr(X, "collect"):  # It is a lazy frame, which `check_numbers` refuses.
+    if hasattr(X, "collect"):  # This is a lazy frame, which `check_numbers` refuses.
         return None
     if hasattr(X, "columns"):
         names = tuple(X.columns)
@@ -116,7 +116,7 @@ def check_one_row(X: object, name: str, expected: Iterable[str]) -> None:
 
     expected : names of the model's columns; empty if they have none.
     """
-    if hasattr(X, "collect"):  # It is a lazy frame, which has an error of its own.
+    if hasattr(X, "collect"):  # This is a lazy frame, which `check_numbers` refuses.
         return
     if isinstance(X, Mapping) and not hasattr(X, "columns"):
         raise InputError(
@@ -259,6 +259,6 @@ def frame_like(X: object, columns: Mapping[str, np.ndarray]) -> Frame:
         library = pandas
     # Both libraries find out what Python objects in a list are, such as dates with a time zone.
     columns = {k: v.tolist() if v.dtype.kind == "O" else v for k, v in columns.items()}
-    if index is None or callable(index):  # A list has a method of this name.
+    if index is None or callable(index):  # The index of a list is a method.
         return library.DataFrame(columns)
     return library.DataFrame(columns, index=index)

@@ -30,7 +30,7 @@ class Number(Column):
     kind: ClassVar[str] = "number"
 
     def _read(self, column: Data, owner: str) -> Array:
-        """Read a column of numbers, (n,)."""
+        """Read a data column of numbers, (n,)."""
         what = kind_of(column)
         if what not in ("number", "boolean"):
             known = what in ("text", "category", "date", "duration")
@@ -73,7 +73,7 @@ class Boolean(Column):
             )
 
     def shown(self, value: float) -> str:
-        """Print 0 as False and 1 as True."""
+        """Print the numbers of a column of truth values, 0 as False and 1 as True."""
         return {0.0: "False", 1.0: "True"}.get(float(value), f"{value:.3g}")
 
     def back(self, values: Array) -> np.ndarray:
@@ -199,12 +199,12 @@ class Category(Column):
         return super()._number(value)
 
     def shown(self, value: float) -> str:
-        """Print a code as the level that it stands for."""
+        """Print a code as the category's level that it stands for."""
         code = int(np.rint(value))
         return self.levels[code] if 0 <= code < len(self.levels) else f"code {code}"
 
     def back(self, values: Array) -> np.ndarray:
-        """Turn codes of the model back into levels."""
+        """Turn codes of the model back into levels of the category."""
         return np.array([self.shown(value) for value in values], dtype=object)
 
     def period(self, value: object) -> float:

@@ -110,7 +110,7 @@ def labels_of(Y: Data) -> Labels | None:
         return Labels(values, None, False)
     try:
         held = np.asarray(column)
-    except (TypeError, ValueError):  # Rows of several lengths are refused elsewhere.
+    except (TypeError, ValueError):  # Rows of different lengths are refused later.
         return None
     if held.ndim == 2 and held.shape[1] == 1:
         held = held[:, 0]

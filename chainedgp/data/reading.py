@@ -143,7 +143,8 @@ def zone_in(given: Data) -> str:
     A zone given by its difference to UTC has a name such as "UTC+01:00".
     """
     kind: Any = getattr(given, "dtype", None)
-    zone = getattr(kind, "tz", None) or getattr(kind, "time_zone", None)  # pandas and polars
+    # pandas calls it `tz`, polars `time_zone`.
+    zone = getattr(kind, "tz", None) or getattr(kind, "time_zone", None)
     if isinstance(zone, str):
         return zone
     if zone is None:
@@ -169,7 +170,7 @@ def _starts_of(periods: Any) -> np.ndarray:
     """The first moments of a column of pandas periods."""
     try:
         return np.asarray(periods.dt.to_timestamp())
-    except ValueError:  # There are none in nanoseconds outside the years 1678 to 2262.
+    except ValueError:  # Nanoseconds only reach from 1678 to 2262.
         seconds = periods.dt.asfreq("s", how="start").astype("int64")
         return np.asarray(seconds).view("datetime64[s]")
 
@@ -207,7 +208,7 @@ def unit_of(span: float | None) -> str:
 
 
 def since(times: np.ndarray, start: np.datetime64 | np.timedelta64, unit: str) -> Array:
-    """Times (n,) since a start, in a unit, NaN where one is missing.
+    """Turn dates or durations (n,) into times since a start, in a unit, NaN where one is missing.
 
     start : in whole seconds. Whole seconds and the rest of each time are subtracted apart, because
         a difference in nanoseconds has no room for more than 292 years.

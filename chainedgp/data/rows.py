@@ -36,7 +36,7 @@ WEIGHTS = "weights"
 BLOCK = 2**16  # So many rows are searched for NaN at a time: a memmap stays on disk.
 EVERY = slice(None)
 Value = TypeVar("Value", float | Array, Array)
-Selection = slice | np.ndarray  # of rows: a slice, row numbers or (n,) booleans
+Selection = slice | np.ndarray  # Rows are selected by a slice, row numbers or (n,) booleans.
 Expected: TypeAlias = int | tuple[str, ...] | Columns | None
 """What a model expects of the columns of X: their number, their names, or how they are read."""
 

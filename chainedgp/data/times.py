@@ -82,7 +82,7 @@ class Date(Column):
                 f"column {self.name!r} has dates, and {value!r} is none. Give a date, a text such "
                 f"as '2024-12-31', or a number of {self.unit} since {self._start}."
             ) from None
-        if self.zoned and not zoned:  # A date without a zone is one of the table's own zone.
+        if self.zoned and not zoned:  # A date without a zone is taken to be in the column's.
             dates = np.array([self._in_utc(dates.astype("datetime64[us]")[0])])
         return float(since(dates, np.datetime64(self.start, "s"), self.unit)[0])
 
@@ -192,7 +192,7 @@ def _length(column: Date | Duration, value: Any) -> float:
 
 
 def _in_nanoseconds(times: np.ndarray) -> np.ndarray:
-    """Convert times to nanoseconds, as pandas had them for long, if all fit."""
+    """Convert dates or durations to nanoseconds, the unit that pandas long had, if all fit."""
     found = times.astype(f"{times.dtype.kind}8[ns]")
     kept = (found.astype(times.dtype) == times) | np.isnat(times)
     return found if kept.all() else times

@@ -1,4 +1,4 @@
-"""Data for the examples: the motorcycle measurements, synthetic generators, and a data folder.
+"""Datasets for the examples: the motorcycle measurements, synthetic generators, a data folder.
 
 Only the 133 motorcycle measurements ship with the package. Where the paper's text and the script
 released with it disagree, `protocol` says which of them is followed (Saul et al. 2016).
@@ -33,10 +33,11 @@ __all__ = [
 ]
 
 FOLDER_VARIABLE = "CHAINEDGP_DATA"
-CENSORED_SHARE = 0.2  # As in the paper, this share of the survival times is censored at random.
+CENSORED_SHARE = 0.2  # This share of the survival times is censored at random, as in the paper.
 LAST_TIME = 300.1  # The study ends at this time in the paper's script: later ones are censored.
 
-# Each protocol: number of rows, sd of the noise, whether it replaces y, whether |y| + 0.01 follows.
+# For each protocol: the number of corrupted rows, the sd of their noise, whether the noise replaces
+# y, and whether all targets then become |y| + 0.01.
 _CORRUPTION = {
     "figure": (25, 3.5, True, False),
     "text": (25, 3.0**0.5, False, False),
@@ -45,14 +46,14 @@ _CORRUPTION = {
 
 
 class Regression(NamedTuple):
-    """Inputs X (n, D) and real targets Y (n,)."""
+    """A regression data set: inputs X (n, D) and real targets Y (n,)."""
 
     X: Array
     Y: Array
 
 
 class Corrupted(NamedTuple):
-    """Inputs X (n, D), targets Y (n,) and which rows were corrupted, (n,) of bool."""
+    """A data set with outliers: inputs X (n, D), targets Y (n,), corrupted rows (n,) of bool."""
 
     X: Array
     Y: Array
@@ -60,7 +61,7 @@ class Corrupted(NamedTuple):
 
 
 class SurvivalTimes(NamedTuple):
-    """Inputs X (n, D), times Y (n,), censored (n,) 0 or 1, and the true latents, (n,) each."""
+    """A survival data set: inputs X (n, D), times Y (n,), censored (n,) 0 or 1, true latents."""
 
     X: Array
     Y: Array
@@ -70,7 +71,7 @@ class SurvivalTimes(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Inputs X (n, D), counts Y (n,) and the true latents, (n,) each."""
+    """A data set of counts: inputs X (n, D), counts Y (n,) and the true latents, (n,) each."""
 
     X: Array
     Y: Array
@@ -134,7 +135,7 @@ def synthetic_survival(protocol: str = "text", seed: Seed = 0, n: int = 1000) ->
     bump, wave = np.exp(-30.0 * (X[:, 0] - 0.25) ** 2), np.sin(np.pi * X[:, 1] ** 2)
     f = 2.0 * bump + (2.0 if protocol == "code" else 1.0) * wave - 2.0
     g = np.sin(2.0 * np.pi * X[:, 0]) + np.cos(2.0 * np.pi * X[:, 1])
-    y = np.exp(f + np.exp(-g) * rng.logistic(size=n))  # log y is logistic with scale 1/shape
+    y = np.exp(f + np.exp(-g) * rng.logistic(size=n))  # Then log y is logistic, scale 1/shape.
     censored = np.zeros(n)
     censored[rng.choice(n, round(CENSORED_SHARE * n), replace=False)] = 1.0
     y = np.where(censored == 1.0, y * rng.uniform(size=n), y)
@@ -163,11 +164,11 @@ def additive_poisson_toy(seed: Seed = 0, n: int = 350) -> Counts:
 
 
 def data_folder() -> Path:
-    """The folder of data files: the environment's CHAINEDGP_DATA, else shared/data by a checkout.
+    """The folder of data files: from CHAINEDGP_DATA, else shared/data beside a checkout.
 
     Raises
     ------
-    FileNotFoundError : there is no such folder; says in one line what to set.
+    FileNotFoundError : there is no such folder; the message says in one line what to set.
     """
     setting = os.environ.get(FOLDER_VARIABLE)
     folder = Path(setting) if setting else Path(__file__).parents[3] / "shared" / "data"
@@ -219,7 +220,7 @@ def _standardised(values: Array) -> Array:
 
 
 def _gp_draw(x: Array, variance: float, lengthscale: float, rng: np.random.Generator) -> Array:
-    """A draw of a zero-mean GP with an RBF kernel at x, (n,)."""
+    """For synthetic data, a draw of a zero-mean GP with an RBF kernel at x, (n,)."""
     K = variance * np.exp(-0.5 * ((x[:, None] - x) / lengthscale) ** 2)
     # K is singular to rounding; its root by eigenvectors needs no jitter, a Cholesky factor would.
     with one_blas_thread():

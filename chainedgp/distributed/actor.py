@@ -47,7 +47,7 @@ class ShardActor:
             raise InputError(f"In rows {first} to {last}, counted from 0 there: {error}") from None
         self.shard, self.first = Shard(rows, nodes=how.nodes), first
         self.parts: Parts = []
-        self.setting: Setting | None = None  # The last task had this one.
+        self.setting: Setting | None = None  # It is the setting of the last task.
 
     def run(self, message: bytes) -> bytes:
         """Answer a message, queued steps and then a call: (True, its result) or (False, error)."""
@@ -56,7 +56,7 @@ class ShardActor:
             answer = True, self._run(*pickle.loads(message))
         except DensityError as error:
             answer = False, DensityError(error.method, self.first + error.row, error.where)
-        except Exception as error:  # The head raises it: the actor itself did not fail.
+        except Exception as error:  # The head will raise it: the actor did not fail.
             answer = False, error
         return pickled(answer)
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import dask.array as da
     from dask.delayed import Delayed
 
-NUMBERS = "biuf"  # The kinds of dtypes that are numbers.
-Predict = Callable[..., Array | list[Array] | tuple[Array, ...]]  # at the rows X of a block
+NUMBERS = "biuf"  # Dtypes of these kinds are numbers.
+Predict = Callable[..., Array | list[Array] | tuple[Array, ...]]  # of a block X
 
 
 def as_dask(value: Data, name: str, rows: int | None = None, unknown: bool = False) -> da.Array:
@@ -48,7 +48,7 @@ def with_checked_blocks(array: da.Array, name: str) -> da.Array:
         return array
     import dask.array as da
 
-    # Blocks of a pandas series, which `from_array` makes of one, are read as arrays.
+    # `from_array` turns a pandas series into blocks that are series; these are read as arrays.
     plain = isinstance(array._meta, np.ndarray)
     meta = array._meta if plain else np.empty((0,) * array.ndim, array.dtype)
     return da.map_blocks(_checked, array, name, dtype=array.dtype, meta=meta)

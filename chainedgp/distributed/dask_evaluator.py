@@ -67,7 +67,7 @@ class DaskEvaluator(Evaluator):
         self._ledger, self._steps = Ledger(), list[Call]()
         self._sent: list[int] = []  # The workers have copies of the kernels with these identities.
         self._copies: Parts = []
-        self._message: SettingMessage | None = None  # It tells workers the setting.
+        self._message: SettingMessage | None = None  # This message tells workers the setting.
         self._sent_key: int | None = None
         self._homes: list[str | None] = [None] * len(self._parts)
         self.bytes_sent = self.bytes_received = self.num_rebuilt = 0
@@ -324,7 +324,7 @@ def distribute(
     """
     from dask import delayed
 
-    client, likelihood = _client(), copy_of(likelihood)  # the model's own has the model as parent
+    client, likelihood = _client(), copy_of(likelihood)  # A copy has not the model as parent.
     inputs: Any = with_checked_blocks(as_dask(X, "X"), "X")
     if inputs.ndim == 1:
         inputs = inputs[:, None]

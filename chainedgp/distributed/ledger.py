@@ -124,7 +124,10 @@ class Ledger:
         self.recipes = {slot: made for slot, made in self.recipes.items() if slot in needed}
 
     def _merge_oldest(self) -> None:
-        """Free a slot: the weight of the oldest pass goes to the next, whose sites are close."""
+        """Free a slot of the ledger: the weight of the oldest pass goes to the next one.
+
+        The sites are then nearly the same if the steps between the two passes were short.
+        """
         oldest, following = [k for k in self.recipes if not self._is_ingredient(k)][:2]
         for array in self._arrays():
             array[following] += array[oldest]

@@ -90,7 +90,7 @@ def pickled(message: object) -> bytes:
 
 
 def small(request: Request) -> Request:
-    """Drop from a request what no pass on a Dask worker reads: S⁻¹, roots, and mostly S."""
+    """Drop from a request what no Dask worker reads: S⁻¹, roots, and S if left factors tell it."""
     with_S = not request.S_mu_bar
     q = [replace(p, precision=None, root=None, S=p.S if with_S else p.S[:0]) for p in request.q]
     return replace(request, q=tuple(q))

@@ -157,7 +157,7 @@ def _narrow_moments(c: Array, k: Array) -> tuple[Array, Array]:
     """E y and E y² of a von Mises of large concentration, by integrals over r = y − c."""
     c, side = np.abs(c), np.sign(c)
     reach = np.minimum(10.0 / np.sqrt(k), np.pi)
-    end = np.minimum(np.pi - c, reach)  # From there on y is r + c − 2π.
+    end = np.minimum(np.pi - c, reach)  # Beyond it y is r + c − 2π.
     x, w = np.polynomial.legendre.leggauss(48)
     first, second = np.zeros(k.shape), np.zeros(k.shape)
     for low, high, turn in ((-reach, end, 0.0), (end, reach, 2.0 * np.pi)):

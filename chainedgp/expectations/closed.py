@@ -110,7 +110,7 @@ def _weideman() -> Array:
 
 
 def _deflate(c: Array) -> Array:
-    """Quotient of a polynomial (lowest order first) by Z + 1, the remainder dropped."""
+    """Quotient of a polynomial of `_weideman` (lowest order first) by Z + 1, without remainder."""
     out = np.empty(c.size - 1)
     carry = 0.0
     for i in range(c.size - 1, 0, -1):

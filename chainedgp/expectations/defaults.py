@@ -316,11 +316,11 @@ class Expected:
         return sums
 
     def node_score(self, y: Array, means: Array, variances: Array, **kw: Value) -> Array:
-        """The score (n,) that `node_limits` bound; by default the largest variance of the row."""
+        """The score (n,) that decides on nodes by `node_limits`; here a row's largest variance."""
         return variances.max(axis=1)
 
     def joint_node_score(self, y: Array, means: Array, covariances: Array, **kw: Value) -> Array:
-        """The score (n,) of covariances V (n, b, b) that `node_limits` bound.
+        """The score (n,) of covariances V (n, b, b) that decides on nodes by `node_limits`.
 
         Default: `node_score` of the variances v_j Σ_k |ρ_jk|, because along one axis of a rotated
         grid several latents move at once.

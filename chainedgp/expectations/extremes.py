@@ -41,7 +41,7 @@ _ZETA = np.concatenate([[0.0, np.euler_gamma], zeta(np.arange(2.0, 28.0)) / np.a
 
 
 def _series(coefficients: Array, x: Array) -> Array:
-    """Power series Σ c_k x^k."""
+    """Power series Σ c_k x^k, for functions of extreme values near shape 0."""
     total = np.zeros_like(x)
     for c in coefficients[::-1]:
         total = total * x + c
@@ -49,12 +49,12 @@ def _series(coefficients: Array, x: Array) -> Array:
 
 
 def _over(x: Array, coefficients: Array, direct: Array) -> Array:
-    """Power series where |x| is small, else the direct formula."""
+    """Power series where |x| is small, near shape 0 of extreme values; else the direct formula."""
     return np.where(np.abs(x) < SMALL, _series(coefficients, np.clip(x, -SMALL, SMALL)), direct)
 
 
 def _ratio(numerator: Array, x: Array) -> Array:
-    """The quotient numerator/x, which tends to 1 where x is 0."""
+    """The quotient numerator/x, which tends to 1 at x = 0, for extreme values near shape 0."""
     none = x == 0.0
     return np.where(none, 1.0, numerator / np.where(none, 1.0, x))
 
@@ -80,7 +80,7 @@ class Variate(NamedTuple):
 
     @property
     def dlog_s(self) -> Array:
-        """The derivative of log s, s = dw/dz, in z."""
+        """The derivative in z of log s, of the reduced variate's slope s = dw/dz."""
         return -self.shape * self.s_inner / (1.0 - self.shape * self.u)
 
     def in_shape(self) -> tuple[Array, Array]:
@@ -115,14 +115,14 @@ def variate(z: Array, xi: Array) -> Variate:
     xi = np.asarray(xi, dtype=float)
     xi = np.where(np.abs(xi) < NO_SHAPE, NO_SHAPE, xi)  # log1p(ξz)/ξ is then z to rounding.
     z, p = np.clip(z, -FARTHEST, FARTHEST), _pivot(xi)
-    side, end = np.sign(p), np.expm1(xi * p) / xi  # It is side · z that may not go beyond the end.
+    side, end = np.sign(p), np.expm1(xi * p) / xi  # side · z must not exceed side · end.
     inner = side * np.minimum(side * z, side * end)
     x = xi * inner
     log1p = np.log1p(x)
     w, log_s, s = log1p / xi, -log1p, 1.0 / (1.0 + x)
     u = z - inner
     beyond = u != 0.0
-    if np.any(beyond):  # Mostly these are few.
+    if np.any(beyond):  # Few values, if any, are beyond.
         w, log_s, u = np.asarray(w), np.asarray(log_s), np.asarray(u)
         shape, own = np.broadcast_to(xi, u.shape)[beyond], u[beyond] * s[beyond]
         u[beyond] = own
@@ -137,8 +137,8 @@ def quantile(w: Array, xi: Array) -> Array:
     p = _pivot(xi)
     inner = np.where(xi < 0.0, np.minimum(w, p), np.maximum(w, p))
     with np.errstate(all="ignore"):
-        x, rest = xi * inner, np.where(np.equal(w, inner), 0.0, w - inner)  # Both may be infinite.
-        # Of w − p = u − ½ ξ u² the root that is small where w is near p.
+        x, rest = xi * inner, np.where(np.equal(w, inner), 0.0, w - inner)  # w may be inf.
+        # Of the two roots of w − p = u − ½ ξ u², u is the one that is small if w is near p.
         root = np.sqrt(1.0 - 2.0 * xi * rest)
         u = np.where(np.isinf(rest), rest, 2.0 * rest / (1.0 + root))
         return np.where(

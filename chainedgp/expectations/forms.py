@@ -14,14 +14,14 @@ from .defaults import Averages, Expected, packed
 
 
 class Latents(NamedTuple):
-    """Gaussian latents of n rows: means and variances (b, n), covariances (b, b, n) or None."""
+    """Moments of latents for a form: means and variances (b, n), covariances (b, b, n) or None."""
 
     means: Array
     variances: Array
     covariances: Array | None
 
     def covariance(self, j: int, k: int) -> Array | float:
-        """Covariance of latents j and k, (n,), or 0 if latents are independent."""
+        """Covariance of latents j and k in a form, (n,), or 0 if latents are independent."""
         return 0.0 if self.covariances is None else self.covariances[j, k]
 
 

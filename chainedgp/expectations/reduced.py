@@ -2,7 +2,8 @@
 
 Functions of one Gaussian are sums over Gauss–Hermite nodes. Functions of a sum of log-normal
 variables are one-dimensional too: for independent f_k ~ N(m_k, v_k) the sum s = Σ_k e^{f_k} has a
-Laplace transform that factorises, E e^{−ts} = Π_k E e^{−t e^{f_k}}. What is an integral over it,
+Laplace transform that factorises, E e^{−ts} = Π_k E e^{−t e^{f_k}}. A function that is an integral
+over it,
 
     log s = ∫ (e^{−t} − e^{−ts}) dt/t,      ρ(s) = ∫ k(t) e^{−ts} dt/t
 
@@ -80,7 +81,7 @@ class Conditional:
             self.variance = np.maximum(self.variance - self.beta * c, 0.0)
 
     def averages(self, parts: Arrays, rows: Indices | slice = slice(None)) -> Array:
-        """E φ and its derivatives in m_f, v_f, m_g, v_g and c, (6, rows); without c (5, rows).
+        """Reduced form E φ and its derivatives in m_f, v_f, m_g, v_g and c, (6, rows); c None: 5.
 
         parts: φ = E[h | g] at the nodes, (h, rows), and its derivatives in `mean`, `variance`, g.
         """
@@ -97,7 +98,7 @@ class Conditional:
 
 
 def lean(V: Array, log_width2: Array) -> Array:
-    """How far f moves with one standard deviation of g, in widths of the integrand, (n,).
+    """How far f moves with one sd of g, in widths of a reduced form's integrand, (n,).
 
     It is √(ρ² v_f/(w² + (1 − ρ²) v_f)): at the nodes of g a function of f of width w is averaged
     over f | g. The number of nodes depends on it. V (n, 2, 2): covariance of f and g. log_width2:

@@ -38,7 +38,7 @@ def log1mexp(x: Array) -> Array:
     with np.errstate(divide="ignore"):
         result[near] = np.log(-np.expm1(x[near]))
     far = ~near
-    result[far] = np.log1p(-np.exp(np.maximum(x[far], -740.0)))  # underflow is slow
+    result[far] = np.log1p(-np.exp(np.maximum(x[far], -740.0)))  # Underflow in exp is slow.
     return result
 
 
@@ -58,7 +58,7 @@ def log_diff_exp(a: Array, b: Array) -> Array:
 
 def log_normal_between(a: Array, b: Array) -> Array:
     """log(Φ(b) − Φ(a)), a < b, in the smaller tail; for a narrow interval log(φ · (b − a))."""
-    low, high = np.where(a + b > 0.0, -b, a), np.where(a + b > 0.0, -a, b)  # high is nearer to 0
+    low, high = np.where(a + b > 0.0, -b, a), np.where(a + b > 0.0, -a, b)  # `high` is nearer to 0.
     value = log_diff_exp(log_ndtr(high), log_ndtr(low))
     middle, width = 0.5 * (a + b), b - a
     narrow = width * np.maximum(1.0, np.abs(middle)) < 1e-5
@@ -146,7 +146,7 @@ def rising_excess(a: Array, k: Array | float) -> tuple[Array, Array]:
 
 
 def scaled(log_scale: Array, z: Array) -> Array:
-    """e^log_scale z; a z that is 0 or infinite stays so, also if the factor is infinite or 0."""
+    """The product e^log_scale z; a z of 0 or ±inf stays as it is even if the factor is inf or 0."""
     with np.errstate(over="ignore", invalid="ignore"):
         product = np.exp(log_scale) * z
     return np.where(np.equal(z, 0.0) | np.isinf(z), z, product)

@@ -1,1 +1,1 @@
-"""Finding parameters: q at fixed hyperparameters, the profiled bound, stochastic methods."""
+"""Inference: fits of hyperparameters and q, by the profiled bound or by stochastic methods."""

@@ -1,4 +1,4 @@
-"""Where the fit of a new model begins: candidates from different ideas, fitted roughly.
+"""Candidates for the start of a new model's fit: different ideas, each fitted roughly.
 
 The bound has local optima: noise may swallow a signal, a lengthscale may begin too long to see it,
 a latent that hardly matters may spoil the others. No single start is safe from all of them.
@@ -26,38 +26,38 @@ from .screen import Screen, screen_inputs, screen_targets
 from .starts import input_spread, inputs_that_count
 from .theta_and_q import leaves_below
 
-# A rough fit has at most so many iterations.
+# A rough fit has at most this many iterations.
 ROUGH_ITERATIONS = 12
-# A fit that may take fewer iterations than this begins where the model is.
+# A fit that may take fewer iterations than this tries no candidates and begins where the model is.
 FEWEST_ITERATIONS = 50
-# Rough fits use at most so many rows and inducing inputs, evenly taken.
+# Rough fits use at most ROUGH_ROWS rows and ROUGH_INDUCING inducing inputs, evenly taken.
 ROUGH_ROWS, ROUGH_INDUCING = 300, 100
-# Latents that are held constant have prior standard deviations of this share of their scales; when
-# they are freed, of that share.
+# Latents that are held constant have prior standard deviations of the share HELD of their scales;
+# when they are freed, of the share FREED.
 HELD, FREED = 0.02, 0.5
-# An input that tells nothing of a latent begins with a lengthscale of so many standard deviations.
+# An input that does not matter for a latent begins with a lengthscale of this many of its sds.
 LONG = 10.0
-# Where the latents of a likelihood play the same role, local optima differ by which latent takes
-# which part: lengthscales of the first latent and of all others are multiplied by such factors.
+# If the latents of a likelihood play the same role, local optima differ by which latent takes which
+# part: candidates multiply lengthscales of the first latent and of all others by these factors.
 FACTORS = ((0.5, 0.2), (1.5, 0.1), (0.15, 0.2), (4.0, 0.5))
 
-# The name of a start whose q, not only its hyperparameters, is kept.
+# The candidate of this name keeps its q, and not only its hyperparameters.
 FOLLOWED = "functions followed"
 
 
 class RoughFit(Protocol):
-    """Maximises a problem roughly from where it is; its leaves hold θ and q of the end."""
+    """A function that fits a candidate roughly; its leaves then hold θ and q of the end."""
 
     def __call__(
         self, problem: Problem, monitor: Monitor, max_iters: int, held: Collection[Param]
     ) -> Outcome:
-        """How the search ended, and the value there."""
+        """Fit the problem roughly from where it is; returns how the search ended."""
 
 
 def choose_start(problem: Problem, monitor: Monitor, max_iters: int, fit: RoughFit) -> None:
-    """Have the problem begin with the hyperparameters of the best of several rough fits.
+    """Choose the start of a fit: the hyperparameters of the best of several rough fits.
 
-    These are made on a smaller problem, fast enough that no callback is needed to stop them.
+    The rough fits are of a smaller problem, and so fast that no callback is needed to stop them.
     """
     if max_iters < FEWEST_ITERATIONS:
         return
@@ -102,10 +102,10 @@ Idea = Callable[[Callable[..., Outcome]], Outcome]
 
 
 def _ideas(problem: Problem, values: dict[str, float]) -> Iterator[tuple[str, Idea]]:
-    """What is tried, by name: functions that take the problem from its given start to an end.
+    """Candidates by name: functions that take the problem from its start through a rough fit.
 
-    values : where bound + log prior after each rough fit will be; what comes later looks at them.
-    The values of kernels that a user gave are changed only where latents play the same role.
+    values : will hold bound + log prior after each rough fit, which later candidates look at.
+    The values of kernels that a user gave are changed only if latents play the same role.
     """
     yield "as given", lambda rough: rough()
     parts, starts = problem.parts, problem.starts
@@ -125,19 +125,19 @@ def _ideas(problem: Problem, values: dict[str, float]) -> Iterator[tuple[str, Id
 
 
 def _screened(problem: Problem, screen: Screen, rough: Callable[..., Outcome]) -> Outcome:
-    """Lengthscales as the screen of the inputs found them."""
+    """Candidate with the lengthscales that the screen of the inputs found."""
     _set_lengthscales(problem, screen)
     return rough()
 
 
 def _together(problem: Problem, screen: Screen, rough: Callable[..., Outcome]) -> Outcome:
-    """Lengthscales of a GP of all inputs, where that tells more than the best input alone."""
+    """Candidate with lengthscales of a GP of all inputs, if that beats the best input alone."""
     _set_together(problem, screen)
     return rough()
 
 
 def _followed(problem: Problem, found: Functions, rough: Callable[..., Outcome]) -> Outcome:
-    """Latents follow functions that the likelihood has found; kernels suit these."""
+    """Candidate whose latents follow functions that the likelihood found, with kernels to suit."""
     if not problem.parts.given_kernels:
         centred = found.values - found.values.mean(axis=1, keepdims=True)
         X, weights = found.rows.inputs(), np.ones(found.rows.num_rows)
@@ -156,7 +156,7 @@ def _followed(problem: Problem, found: Functions, rough: Callable[..., Outcome])
 def _scaled(
     problem: Problem, first: float, others: float, rough: Callable[..., Outcome]
 ) -> Outcome:
-    """Lengthscales of the first latent times one factor, of all others times another."""
+    """Candidate with the first latent's lengthscales times one factor, others' times another."""
     vector = problem.free_vector()
     x = vector.read()
     for j, kernel in enumerate(problem.parts.kernels):
@@ -169,11 +169,11 @@ def _scaled(
 def _one_latent_first(
     problem: Problem, screen: Screen, values: dict[str, float], rough: Callable[..., Outcome]
 ) -> Outcome:
-    """The first latent alone, all others constant; these are freed when it is found.
+    """Candidate that fits the first latent alone, all others constant, and then frees these.
 
-    Lengthscales are those of the screen where these were better than the given ones before.
-    A constant latent is one with a small prior variance: every point on the way is one of the
-    model, whose special case is thus compared with the other starts.
+    Lengthscales are those of the screen if a candidate before was better with these than as given.
+    A constant latent is one with a small prior variance, so that every point on the way is a point
+    of the model itself, and can be compared with the other candidates.
     """
     before = {"as given": -np.inf, **values}
     best = max(before, key=lambda name: before[name])
@@ -191,10 +191,10 @@ def _one_latent_first(
 
 
 def _set_lengthscales(problem: Problem, screen: Screen) -> None:
-    """Lengthscales of the screen, long ones where an input tells nothing.
+    """Set lengthscales of a candidate from the screen, long ones for inputs that do not matter.
 
-    The lengthscales of k inputs that matter are √k times those of one: distances grow like that. A
-    latent of which no input tells anything keeps what it has.
+    The lengthscales of k inputs that matter are √k times those found for each alone, because
+    distances grow with √k. A latent for which no input matters keeps its lengthscales.
     """
     X = inputs_that_count(problem.sample)
     spread = input_spread(X, problem.parts.unordered_columns)
@@ -207,13 +207,13 @@ def _set_lengthscales(problem: Problem, screen: Screen) -> None:
 
 
 def _set_together(problem: Problem, screen: Screen) -> None:
-    """Lengthscales of a GP of all inputs; a latent of which it tells nothing keeps what it has."""
+    """Set a candidate's lengthscales from GPs of all inputs, for latents these explain better."""
     lengths = [each if np.isfinite(each).all() else None for each in screen.together]
     _write_lengthscales(problem, lengths)
 
 
 def _write_lengthscales(problem: Problem, lengths: Sequence[Array | None]) -> None:
-    """Lengthscales (D,) for the kernel of each latent; None leaves one as it is."""
+    """Write a candidate's lengthscales (D,) for each latent's kernel; None leaves one as it is."""
     vector = problem.free_vector()
     x = vector.read()
     for kernel, own in zip(problem.parts.kernels, lengths, strict=True):
@@ -221,7 +221,7 @@ def _write_lengthscales(problem: Problem, lengths: Sequence[Array | None]) -> No
             continue
         for part in kernel.simple_parts:
             if part.leaves_with(Role.PERIOD):
-                continue  # There a lengthscale is a share of a period.
+                continue  # The lengthscale of a season is a share of its period.
             of_columns = own[part.columns]
             for leaf in part.leaves_with(Role.LENGTHSCALE):
                 each = leaf.size == of_columns.size
@@ -230,9 +230,9 @@ def _write_lengthscales(problem: Problem, lengths: Sequence[Array | None]) -> No
 
 
 def _set_spread(problem: Problem, kernel: Kernel, sd: float) -> None:
-    """Multiply the free variances of a kernel until its mean prior standard deviation is `sd`.
+    """Scale the free variances of a candidate's kernel until its mean prior sd is `sd`.
 
-    Steps go half of the way: the variances of a product multiply. What is fixed stays.
+    Steps go half of the way, because the variances of a product multiply. What is fixed stays.
     """
     vector, rows = problem.free_vector(), np.asarray(problem.sample.X[:100], dtype=float)
     half = np.where(vector.variances_of([kernel]), 0.5, 0.0)

@@ -1,4 +1,4 @@
-"""Weakly informative priors of a model that is given data alone, in the units of its data."""
+"""Default priors: weakly informative, for a model given data alone, in the units of its data."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from .theta_and_q import Parts
 # The median lengthscale, in units of √D standard deviations of its input: typical distances of rows
 # grow with √D.
 LENGTHSCALE = 1.0
-# The logarithms of a latent's lengthscales have a common part of this standard deviation, and each
-# departs from that by the second one: by a factor of 2, one in three by more.
+# The logarithms of a latent's lengthscales have a common part of standard deviation COMMON_SD, and
+# each departs from it with standard deviation OWN_SD: one in three by more than a factor of e.
 COMMON_SD, OWN_SD = 1.5, 1.0
-# The logarithm of a kernel's variance has this standard deviation about that of the scale² on which
-# its latent varies: the prior sd of the latent is within a factor of e of the scale, mostly.
+# The logarithm of a kernel's variance has this standard deviation about the logarithm of scale², of
+# the scale on which its latent varies: the prior sd of the latent is mostly within a factor of e.
 VARIANCE_SD = 2.0
 # The level of each of several latents that play the same role has this standard deviation, in units
 # of their scale. Without it one of two rates that add up may vanish at no cost: its logarithm falls
 # without end, and its bands are those of a function that no data speak of.
 LEVEL_SD = 1.5
-# Mean variances are taken over about so many rows.
+# A kernel's mean variance is taken over about this many rows.
 ROWS = 1000
-# Where a kernel has linear trends, these have this share of scale² together. The smooth part beside
-# them, which departs from the trends, has that share: few rows seldom show a large departure.
+# If a kernel has linear trends, they have TREND_SHARE of scale² together. The smooth part beside
+# them, which departs from the trends, has DEPARTURE_SHARE: few rows seldom show a large departure.
 TREND_SHARE, DEPARTURE_SHARE = 0.3, 0.1
 
 
 def default_priors(
     parts: Parts, X: Array, scales: Sequence[float] | Array
 ) -> Iterator[tuple[Param, Prior]]:
-    """The leaves of kernels and likelihood that get a prior, each with it.
+    """The default priors: leaves of kernels, means and likelihood that get one, each with it.
 
     Lengthscales : log(ℓ_d / (√D s_d)) ~ N(0, I + 1.5² 11ᵀ) with the standard deviations s_d of
         the D inputs that a kernel reads.
@@ -50,7 +50,7 @@ def default_priors(
         is the level at which a fit begins.
     Parameters of the likelihood : as its `default_priors` say.
 
-    X : (n, D) rows. scales : (b,) on which the latents vary.
+    X : (n, D) rows. scales : (b,) scales on which the latents vary.
     """
     spread = input_spread(X)
     rows = np.asarray(X[:: max(1, X.shape[0] // ROWS)], dtype=float)
@@ -76,9 +76,10 @@ def default_priors(
 
 
 def _variances(part: Kernel, leaf: Param, rows: Array, scale: float, trends: int) -> LogGaussian:
-    """The prior of the variances of a kernel that combines no others, in equal shares of scale².
+    """The default prior of a simple kernel's variances, in equal shares of scale².
 
-    trends : how many trends there are: variances of slopes or effects, one for each input.
+    A simple kernel combines no others. trends : how many trends there are: variances of slopes or
+    effects, one for each input.
     """
     slopes = part.evaluate_diag(rows)[1](np.full(len(rows), 1.0 / len(rows)))[0]
     start = np.cumsum([0, *(other.size for other in part.parameters)])
@@ -95,14 +96,14 @@ def _variances(part: Kernel, leaf: Param, rows: Array, scale: float, trends: int
 
 
 def _is_season(part: Kernel) -> bool:
-    """Whether a kernel that combines no others is of functions that come again."""
+    """Whether a kernel that combines no others is periodic, for its default priors."""
     return bool(part.leaves_with(Role.PERIOD))
 
 
 def _lengthscales(part: Kernel, leaf: Param, spread: Array) -> tuple[float, ...]:
-    """The medians of the lengthscales of a kernel that combines no others."""
+    """Medians of the default prior of the lengthscales of a kernel that combines no others."""
     if _is_season(part):
-        return (1.0,) * leaf.size  # It is measured in radians of the period, not in units of X.
+        return (1.0,) * leaf.size  # A season's is in radians of the period, not in units of X.
     own = part.distances_in(spread)
     medians = LENGTHSCALE * np.sqrt(own.size) * own
     if leaf.size != own.size:

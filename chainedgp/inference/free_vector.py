@@ -1,4 +1,4 @@
-"""The free hyperparameters of a model as one unconstrained, well-scaled vector for optimisers."""
+"""The free vector: free hyperparameters as one unconstrained, well-scaled vector for optimisers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .theta_and_q import Parts, leaves_below
 
 # Logarithms stay within ±300: e^300 is as good as infinite, and still a number.
 FARTHEST = 300.0
-STEP = 1e-4  # By differences over this step a transformation of any kind tells its curvature.
+STEP = 1e-4  # Slopes of log-volumes are central differences over steps of this size.
 
 
 @dataclass(frozen=True)
 class _FreeEntries:
-    """Free entries of one leaf, and their coordinates: here in units of `scale`.
+    """Free entries of one leaf and their coordinates in the free vector, in units of `scale`.
 
-    entries : flat indices into the leaf. scale : the unit of each, or of its logarithm.
+    entries : flat indices into the leaf. scale : the unit of each entry, or of its logarithm.
     """
 
     leaf: Param
@@ -33,15 +33,15 @@ class _FreeEntries:
     scale: Array
 
     def coordinates(self, values: Array) -> Array:
-        """x of the values of the entries."""
+        """Coordinates x in the free vector from the values of the entries."""
         return values / self.scale
 
     def values(self, x: Array) -> Array:
-        """The values of the entries at x."""
+        """Values of the entries from their coordinates x in the free vector."""
         return x * self.scale
 
     def slopes(self, values: Array, gradient: Array) -> Array:
-        """∂L/∂x from the gradient in the values."""
+        """Gradient ∂L/∂x in the free vector's coordinates from the gradient in the values."""
         return gradient * self.scale
 
     def log_volume(self, values: Array) -> tuple[Array | float, Array | float]:
@@ -49,12 +49,12 @@ class _FreeEntries:
         return 0.0, 0.0
 
     def units(self) -> Array | float:
-        """The step in x that changes a scale by a factor of e; 0 for entries of either sign."""
+        """The step in x for a factor of e, or 1 under other constraints; 0 for either sign."""
         return 0.0
 
 
 class _FreeLogarithms(_FreeEntries):
-    """Positive entries: x is the logarithm, in units of `scale`."""
+    """Positive entries in the free vector: x is the logarithm, in units of `scale`."""
 
     def coordinates(self, values: Array) -> Array:
         return np.log(values) / self.scale
@@ -74,7 +74,7 @@ class _FreeLogarithms(_FreeEntries):
 
 @dataclass(frozen=True)
 class _FreeConstrained(_FreeEntries):
-    """Entries under any other constraint, by paramz's own transformation."""
+    """Entries in the free vector under any other constraint, by paramz's own transformation."""
 
     constraint: Transformation
 
@@ -100,7 +100,7 @@ class _FreeConstrained(_FreeEntries):
 
 
 class FreeVector:
-    """θ ↔ x: logarithms of positive parameters, others in units of their natural scale.
+    """The free vector θ ↔ x: logarithms of positive parameters, others in units of their scale.
 
     Optimising the logarithm makes steps relative, so data on any scale look alike; Z is measured
     in standard deviations of X and a mean in the scale on which its latent varies. The logarithm of
@@ -109,10 +109,10 @@ class FreeVector:
     would move all of the line. Fixed entries are left out; any other constraint goes through its
     own transformation. Leaves of q belong to the vector only with `with_q`.
 
-    parts : whose leaves it reads and writes.
+    parts : the parts of a model whose leaves it reads and writes.
     X : (n, D) rows, by whose spread inducing inputs, slopes and periods are measured.
-    latent_scales : (b,) on which the latents vary; None takes prior standard deviations. A given
-        kernel may have any variance: the data tell how far a mean has to go.
+    latent_scales : (b,) scales on which the latents vary; None takes prior standard deviations. A
+        given kernel may have any variance: the data tell how far a mean has to go.
     held : leaves that stay as they are, as if they were fixed.
     """
 
@@ -126,7 +126,8 @@ class FreeVector:
         held: Collection[Param] = (),
     ) -> None:
         self.parts = parts
-        rows = np.asarray(X[:: max(1, X.shape[0] // 100)], dtype=float)  # About a hundred do.
+        # About a hundred rows are enough to measure scales.
+        rows = np.asarray(X[:: max(1, X.shape[0] // 100)], dtype=float)
         scales = _scales(parts, X, rows, latent_scales)
         of_q = () if with_q else (*parts.q_mu, *parts.q_root)
         left_out = {id(leaf) for leaf in (*of_q, *held)}
@@ -144,7 +145,7 @@ class FreeVector:
         self._levels = self._find_levels(rows.mean(0))
 
     def _find_levels(self, centre: Array) -> list[tuple[slice, slice, Array]]:
-        """Find where x has bias and weights of free lines, and the centre of X in units of x."""
+        """Find bias and weights of free linear means in x, and the centre of X in units of x."""
         where = {
             id(block.leaf): (block, place)
             for block, place in zip(self.blocks, self._slices, strict=True)
@@ -168,7 +169,7 @@ class FreeVector:
         return which
 
     def units_of(self, kernels: Iterable[Kernel]) -> Array:
-        """Steps (size,) of e or 1 in positive or bounded parameters of some kernels, else 0."""
+        """Steps (size,) in x: for a factor e in positive kernel parameters, 1 in bounded ones."""
         units = np.zeros(self.size)
         leaves = {id(leaf) for kernel in kernels for leaf in leaves_below(kernel)}
         for block, part in self._by_block(units):
@@ -177,7 +178,7 @@ class FreeVector:
         return units
 
     def with_values(self, x: Array, leaf: Param, values: Array | float) -> Array:
-        """x with other values of a leaf: of its free positive entries, the others stay."""
+        """The vector x with other values of one leaf's free positive entries."""
         x, values = x.copy(), np.broadcast_to(values, leaf.shape).ravel()
         for block, part in self._by_block(x):
             if block.leaf is leaf and isinstance(block, _FreeLogarithms):
@@ -190,7 +191,7 @@ class FreeVector:
         return np.concatenate(found) if found else np.empty(0, dtype=int)
 
     def read(self) -> Array:
-        """x at the current parameters."""
+        """Read the free vector x from the current parameters."""
         x = np.empty(self.size)
         for block, part in self._by_block(x):
             part[:] = block.coordinates(block.leaf.values.flat[block.entries])
@@ -212,7 +213,7 @@ class FreeVector:
             leaf[:] = values.reshape(leaf.shape)
 
     def gradient(self) -> Array:
-        """∂L/∂x from the gradients that the leaves hold."""
+        """Gradient ∂L/∂x of the free vector from the gradients that the leaves hold."""
         g = np.empty(self.size)
         for block, part in self._by_block(g):
             d = np.asarray(block.leaf.gradient).ravel()[block.entries]
@@ -222,10 +223,11 @@ class FreeVector:
         return g
 
     def reach(self) -> Array:
-        """How far each coordinate may go where nothing holds it: a factor of e², or twice itself.
+        """How far each coordinate may go without data: a factor of e², or twice itself.
 
-        (size,) from the current parameters. Under a constraint that is not a logarithm's, such as
-        x > 1, a coordinate may be as large as its parameter.
+        (size,) distances from the current parameters, for coordinates that nothing holds. Under a
+        constraint that is not a logarithm's, such as x > 1, a coordinate may be as large as its
+        parameter.
         """
         reach = np.full(self.size, 2.0)
         for block, part in self._by_block(reach):
@@ -237,7 +239,7 @@ class FreeVector:
         return reach
 
     def constrained_leaves(self) -> list[Param]:
-        """Leaves with free entries that may not be any number, such as positive ones."""
+        """Leaves with free entries that are constrained, such as positive ones."""
         return list(
             {id(b.leaf): b.leaf for b in self.blocks if type(b) is not _FreeEntries}.values()
         )
@@ -252,7 +254,7 @@ class FreeVector:
         return total, slopes
 
     def slopes(self) -> Array:
-        """`gradient`, but per unit of a logarithm wherever x is one, whatever its scale."""
+        """The gradient in x, but per unit of a logarithm for logarithms, whatever their scale."""
         g = self.gradient()
         for block, part in self._by_block(g):
             if isinstance(block, _FreeLogarithms):
@@ -261,7 +263,7 @@ class FreeVector:
 
     @property
     def groups(self) -> list[np.ndarray]:
-        """Indices of the coordinates of each kind: neither of these, inducing inputs, q."""
+        """Indices of the coordinates of each kind: hyperparameters, inducing inputs, q."""
         kinds = np.zeros(self.size, dtype=int)
         of_q = (*self.parts.q_mu, *self.parts.q_root)
         for kind, some in enumerate((self.parts.Z, of_q), start=1):
@@ -273,16 +275,16 @@ class FreeVector:
 
     @property
     def inducing(self) -> np.ndarray:
-        """Indices of the inducing inputs."""
+        """Indices of the coordinates of the inducing inputs."""
         return self.groups[1]
 
     def _by_block(self, x: np.ndarray) -> list[tuple[_FreeEntries, np.ndarray]]:
-        """Every block with its part of a vector, a view."""
+        """Every block of the free vector with its part of a vector, as a view."""
         return [(block, x[i]) for block, i in zip(self.blocks, self._slices, strict=True)]
 
 
 def _blocks(leaf: Param, scale: Array) -> list[_FreeEntries]:
-    """The free entries of a leaf by their constraints; those without one come last."""
+    """The free entries of a leaf as blocks of the free vector, by their constraints."""
     free, plain = np.ones(leaf.size, dtype=bool), np.ones(leaf.size, dtype=bool)
     for constraint, entries in leaf.constraints.items():
         free[entries] &= constraint != __fixed__
@@ -292,7 +294,7 @@ def _blocks(leaf: Param, scale: Array) -> list[_FreeEntries]:
         kept = entries[free[entries]]
         if not kept.size:
             continue
-        # Only Logexp itself will do: a subclass may have another domain.
+        # Only these classes themselves qualify: a subclass may have another domain.
         if type(constraint) in (Logexp, Exponent):
             blocks.append(_FreeLogarithms(leaf, kept, scale[kept]))
         else:
@@ -304,7 +306,7 @@ def _blocks(leaf: Param, scale: Array) -> list[_FreeEntries]:
 def _scales(
     parts: Parts, X: Array, rows: Array, units: Sequence[float] | Array | None
 ) -> dict[int, Array | float]:
-    """Natural units of leaves, or of their logarithms, by identity; of all others 1."""
+    """Natural units of leaves, or of their logarithms, for the free vector, by id; others are 1."""
     spread = input_spread(X)
     scales: dict[int, Array | float] = {id(leaf): spread for leaf in parts.Z}
     if units is None:

@@ -1,8 +1,8 @@
-"""A start in which latents follow functions that the likelihood finds in the data.
+"""A start of a fit in which latents follow functions that the likelihood finds in the data.
 
-Where a bound has local optima among functions, as that of angles has, hyperparameters alone are no
-start: it is q that must begin on the right side. A likelihood that knows one gives the values F_ij
-of its latents at some rows. A Gaussian likelihood in the place of its own then makes q,
+Some bounds, such as that of angles, have local optima among functions. There hyperparameters alone
+are no start: q itself must begin on the right side. A likelihood that knows such functions gives
+the values F_ij of its latents at some rows. A Gaussian likelihood in the place of its own makes q,
 
     F_ij ~ N(f_j(x_i), 1/I_j),    I_j = mean over rows of (∂ log p(y_i | F_i)/∂f_j)².
 """
@@ -21,13 +21,13 @@ from ..posterior.shards import Shard
 from .problem import Problem
 from .starts import input_spread
 
-# Functions are found at no more rows than this, evenly taken.
+# The likelihood finds functions at no more rows than this, evenly taken.
 ROWS = 600
 
 
 @dataclass(frozen=True)
 class Functions:
-    """Values (b, n) of the latents at rows, and how precisely a row tells each of them, (b,)."""
+    """Functions to start from: values (b, n) of the latents at rows, and their precisions (b,)."""
 
     rows: Rows
     values: Array
@@ -35,7 +35,7 @@ class Functions:
 
 
 def found_functions(problem: Problem) -> Functions | None:
-    """What the likelihood of a problem finds in its rows; None where that is nothing."""
+    """Functions that the likelihood finds in the rows of a problem to start from; None without."""
     likelihood = problem.parts.likelihood
     rows = problem.rows_at_hand.thinned(ROWS)
     X, unordered = rows.inputs(), problem.parts.unordered_columns
@@ -58,7 +58,7 @@ def found_functions(problem: Problem) -> Functions | None:
 
 
 def follow(problem: Problem, found: Functions) -> None:
-    """Set q of a problem, at its hyperparameters, so that its latents follow the functions."""
+    """Set q of a problem, at its hyperparameters, so that its latents follow these functions."""
     family, parts = problem.parts.family, problem.parts
     shard = Shard(found.rows, nodes=problem.num_nodes, num_threads=1)
     shard.load_sites(family.measured(found.values, found.precisions))

@@ -1,4 +1,4 @@
-"""Where inducing inputs start: at data points, picked where the model is still most uncertain."""
+"""Inducing inputs: where they start, at data points, and which rows to add to them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from ..posterior.sparse import Projector, project
 from .problem import Problem
 from .starts import farthest, input_spread
 
-# Inducing inputs are chosen among at most so many rows, drawn at random from larger data.
+# Inducing inputs are chosen among at most this many rows, drawn at random from larger data.
 CANDIDATES = 10_000
-# A row whose variance given the chosen ones is below this share of the prior variance tells nothing
-# new: what is left of its variance is rounding.
+# A row whose variance given the chosen ones is below this share of the prior variance adds nothing:
+# what is left of its variance is rounding.
 EXHAUSTED = 1e-6
-# Below this share of the mean prior variance, which is that of the jitter, all is rounding.
+# Conditional variances below this share of the mean prior variance, the share of the jitter, are
+# rounding.
 ROUNDING = 1e-8
-# What the inducing inputs leave open is looked at in about so many rows.
+# The cost of the inducing inputs is measured at about this many rows.
 OPEN_ROWS = 1000
 
 
 def select_inducing(kernel: Kernel, X: Array, num_inducing: int, rng: np.random.Generator) -> Array:
-    """`num_inducing` distinct rows of X (M, D), or all of them if there are fewer.
+    """Choose `num_inducing` distinct rows of X (M, D) as inducing inputs, or all if fewer.
 
     Greedy conditional variance, by the pivoted Cholesky factorisation of K(X, X): the next row is
     the one with the largest prior variance given those chosen so far. A smooth kernel is exhausted
@@ -41,28 +42,29 @@ def select_inducing(kernel: Kernel, X: Array, num_inducing: int, rng: np.random.
 
 
 def more_inducing(prior: Projector, X: Array, count: int) -> Array:
-    """Up to `count` rows of X, those least determined by the inducing inputs of a prior."""
+    """Up to `count` rows of X to add to the inducing inputs: those that these determine least."""
     X = np.unique(np.asarray(X, dtype=float), axis=0)
     return X[_by_variance(prior.kernel, X, min(count, len(X)), project(prior, X).A)]
 
 
 def left_open(problem: Problem) -> float:
-    """Nats a row, at most about, that the inducing inputs cost: ½ Σ_j λ_ij (k_ii − a_iᵀa_i).
+    """About how many nats a row, at most, inducing inputs cost: ½ Σ_j λ_ij (k_ii − a_iᵀa_i).
 
-    λ_ij is the precision of the site of row i and latent j, and k_ii − a_iᵀa_i what the inducing
-    values leave open of its variance: the mean over up to 1,000 rows of what that width costs, as
-    in the trace term of a Gaussian's collapsed bound. 0 where there are no sites at hand.
+    λ_ij is the precision of the site of row i and latent j, and k_ii − a_iᵀa_i the variance given
+    the inducing values; it is the mean over up to 1,000 rows of what that variance costs, as in the
+    trace term of a Gaussian's collapsed bound. 0 if there are no sites in this process.
     """
     seen = _seen(problem, OPEN_ROWS)
     return 0.0 if seen is None else float(seen.costs().mean())
 
 
 def rows_to_add(problem: Problem, most: int, usual: int, enough: float) -> Array:
-    """Rows of X (k, D) to be inducing inputs of all latents: `usual`, or more, up to `most`.
+    """Rows of X (k, D) to be added to the inducing inputs of all latents: `usual` or more.
 
-    More until they leave `enough` nats a row. Greedy, by the pivoted Cholesky factorisations of
-    what the inducing inputs leave open of each latent: the next row is the one that costs most,
-    ½ Σ_j λ_ij (k_ii − a_iᵀa_i), given those before. O(n M²) for each latent, on up to 10,000 rows.
+    Rows are added until the cost is at most `enough` nats a row, but no more than `most`. Greedy,
+    by pivoted Cholesky factorisations of each latent's covariance given the inducing inputs: the
+    next row is the one that costs most, ½ Σ_j λ_ij (k_ii − a_iᵀa_i), given those before. O(n M²)
+    for each latent, on up to 10,000 rows.
     """
     seen = _seen(problem, CANDIDATES)
     if seen is None or most < 1:
@@ -72,10 +74,10 @@ def rows_to_add(problem: Problem, most: int, usual: int, enough: float) -> Array
 
 @dataclass
 class _Seen:
-    """Some rows as the inducing inputs see them.
+    """Some rows with what the inducing inputs leave open of their latents.
 
-    X : (n, D). weights : ½ λ_ij (b, n). kernels : one for each latent. factors : A of each latent,
-    (M, n). residuals : k_ii − a_iᵀa_i (b, n).
+    X : (n, D). weights : ½ λ_ij, half the precisions of the sites, (b, n). kernels : one for each
+    latent. factors : A = L⁻¹ Kuf of each latent, (M, n). residuals : k_ii − a_iᵀa_i (b, n).
     """
 
     X: Array
@@ -85,11 +87,11 @@ class _Seen:
     residuals: Array
 
     def costs(self) -> Array:
-        """Nats of every row, (n,)."""
+        """Nats that the inducing inputs cost each row, (n,)."""
         return np.einsum("ji,ji->i", self.weights, self.residuals)
 
     def costliest(self, most: int, usual: int, enough: float) -> list[int]:
-        """Numbers of the rows to be added, one after another."""
+        """Indices of the rows to be added to the inducing inputs, one after another."""
         floors = [ROUNDING * kernel.evaluate_diag(self.X)[0].mean() for kernel in self.kernels]
         M, n = len(self.factors[0]), len(self.X)
         rows = [np.vstack([A, np.empty((most, n))]) for A in self.factors]
@@ -114,7 +116,7 @@ class _Seen:
 
 
 def _seen(problem: Problem, most: int) -> _Seen | None:
-    """About `most` rows, evenly taken, as the inducing inputs see them; None without sites."""
+    """About `most` rows with what the inducing inputs leave open of them; None without sites."""
     shards = problem.evaluator.shards
     if not problem.is_local or not shards or not shards[0].has_sites:
         return None
@@ -134,7 +136,10 @@ def _seen(problem: Problem, most: int) -> _Seen | None:
 
 
 def _by_variance(kernel: Kernel, X: Array, M: int, given: Array | None = None) -> list[int]:
-    """At most M rows of the largest variance; `given` (m, n) is a factor of what is known of X."""
+    """At most M rows for inducing inputs: each has the largest variance given those before.
+
+    given : (m, n) factor of the covariance of X that other inducing inputs explain, or None.
+    """
     residual = np.array(kernel.evaluate_diag(X)[0])  # (n,) conditional variances
     threshold = EXHAUSTED * residual.max()
     m = 0 if given is None else len(given)

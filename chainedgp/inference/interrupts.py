@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of what must be done as a whole."""
+"""Interrupts: Ctrl-C waits while a change that must be complete is being made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FrameType
 
 @contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """Inside it Ctrl-C waits for the end. Other threads than the first are never interrupted."""
+    """Let an interrupt by Ctrl-C wait for the end of a block; only the main thread gets one."""
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield

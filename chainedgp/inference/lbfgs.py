@@ -12,21 +12,21 @@ import numpy as np
 from ..errors import NOT_FINITE, NumericalError
 from ..linalg import Array
 
-# The last so many steps and changes of the gradient are remembered, for the curvature.
+# L-BFGS remembers this many last steps and changes of the gradient, for the curvature.
 MEMORY = 100
-# A step is taken where it gains this share of what the slope at its start promises (Armijo), and
-# where the slope at its end is at most this share as steep (the weak Wolfe condition).
+# A step is taken if it gains the share ARMIJO of what the slope at its start promises, and if the
+# slope at its end is at most CURVATURE times as steep (the weak Wolfe condition).
 ARMIJO, CURVATURE = 1e-4, 0.9
 # No step changes a coordinate by more than this; coordinates are logarithms or standard units.
 LONGEST_STEP = 2.0
-# A line search gives up after so many points.
+# A line search gives up after this many points.
 TRIALS = 25
 # The scale of one group of coordinates is within this factor of the scale of all.
 FARTHEST_SCALE = 1e3
-# The search has converged when so many iterations have together gained less than so many nats.
+# The search has converged when WINDOW iterations have together gained less than TOLERANCE nats.
 WINDOW, TOLERANCE = 10, 1e-3
-# Where the curvature is known at the start, steps are good from the first on: then fewer tell, with
-# as many nats each.
+# If the curvature is known at the start, steps are good from the first on: then this many
+# iterations suffice, with the same gain for each.
 KNOWN_WINDOW = 5
 # With a slope above this, in nats per unit of a coordinate, no search has converged: at the maximum
 # of a bound slopes are below 1, even where the noise is a millionth of the signal. A memory of
@@ -40,30 +40,30 @@ TOO_STEEP = (
 
 
 Memory = deque[tuple[Array, Array]]
-"""The last steps s and the changes y of the gradient that they made: what tells the curvature."""
+"""L-BFGS's memory of the curvature: the last steps s and the changes y of the gradient."""
 
 
 def new_memory(pairs: Iterable[tuple[Array, Array]] = ()) -> Memory:
-    """A memory of some steps and changes of the gradient; the last so many are kept."""
+    """A memory for L-BFGS of some steps and changes of the gradient; the last MEMORY are kept."""
     return deque(pairs, maxlen=MEMORY)
 
 
 class Objective(Protocol):
-    """What `minimise` works on. `value` may be inf; `gradient` is at the last point of `value`."""
+    """The objective that L-BFGS minimises; `value` may be inf, `gradient` is at its last point."""
 
     def value(self, x: Array) -> float:
-        """The objective at x, inf where it cannot be evaluated."""
+        """The objective of L-BFGS at x, inf where it cannot be evaluated."""
 
     def gradient(self) -> Array:
-        """Gradient at the last point given to `value`."""
+        """Gradient of the objective at the last point given to `value`."""
 
     def accept(self, x: Array, value: float) -> float:
-        """The last point is the new iterate. May re-evaluate it, and returns its value."""
+        """Accept the last point as the new iterate; may re-evaluate it, and returns its value."""
 
 
 @dataclass
 class Outcome:
-    """Where the minimiser stopped and why."""
+    """The outcome of L-BFGS: where it stopped and why."""
 
     x: Array
     value: float
@@ -72,7 +72,7 @@ class Outcome:
     reason: str
 
 
-# Slopes near a singularity may overflow; steps along them are refused, so nobody needs to be told.
+# Slopes near a singularity may overflow; steps along them are refused, so no warning is needed.
 @np.errstate(over="ignore", invalid="ignore")
 def minimise(
     objective: Objective,
@@ -86,10 +86,10 @@ def minimise(
     steep: float = STEEP,
     memory: Memory | None = None,
 ) -> Outcome:
-    """Minimise from x. Converged when the last 10 iterations together gained less than `tolerance`.
+    """Minimise by L-BFGS from x, till the last 10 iterations together gain less than `tolerance`.
 
-    Where the objective is still steep then, the memory of its curvature is dropped once; where it
-    is steep after that, the search has ended, but not converged.
+    If the objective is still steep then, the memory of its curvature is dropped once; if it is
+    steep after that too, the search has ended, but not converged.
 
     A line search looks for a point with sufficient decrease and less steep slope (weak Wolfe), by
     bracketing: a trial of infinite value only shortens the step. When no trial gives a decrease,
@@ -112,7 +112,7 @@ def minimise(
     tolerance *= window / WINDOW
     gains: deque[float] = deque(maxlen=window)
     free, kinked = np.ones(x.size), np.asarray(kinked, dtype=int)
-    afresh = False  # whether the memory was dropped since the last gain that matters
+    afresh = False  # It says whether the memory was dropped since the last gain that matters.
     for iteration in range(max_iters):
         if x.size == 0 or np.abs(gradient).max() < 1e-7:
             return Outcome(x, value, iteration, True, "the gradient vanishes")
@@ -154,7 +154,7 @@ def minimise(
 
 
 def _unless_steep(outcome: Outcome, gradient: Array, steep: float) -> Outcome:
-    """The outcome where steps gain nothing any more: not converged if it is still steep there."""
+    """The outcome when L-BFGS gains nothing more: not converged if the objective is still steep."""
     slope = float(np.abs(gradient).max())
     if slope > steep:
         outcome.converged = False
@@ -163,13 +163,13 @@ def _unless_steep(outcome: Outcome, gradient: Array, steep: float) -> Outcome:
 
 
 def _accepted(objective: Objective, x: Array, value: float, gradient: Array) -> tuple[float, Array]:
-    """Accept x; where that changes the value there, the gradient is taken anew."""
+    """Accept x in L-BFGS; if that changes the value there, the gradient is taken anew."""
     now = objective.accept(x, value)
     return now, gradient if now == value else objective.gradient()
 
 
 def _direction(gradient: Array, pairs: Memory, groups: Sequence[Array]) -> Array:
-    """−H g by the two-loop recursion, no coordinate longer than LONGEST_STEP.
+    """The L-BFGS direction −H g by the two-loop recursion, no coordinate longer than LONGEST_STEP.
 
     H begins as a diagonal, one scale sᵀy/yᵀy for every group: thousands of inducing inputs, each of
     little weight, would else set the step of a few hyperparameters that decide.
@@ -195,7 +195,7 @@ def _direction(gradient: Array, pairs: Memory, groups: Sequence[Array]) -> Array
 
 
 def _scale(s: Array, y: Array, overall: float) -> float:
-    """sᵀy/yᵀy of one group where it is positive, not too far from that of all coordinates."""
+    """L-BFGS's scale sᵀy/yᵀy of a group of coordinates if positive, near that of all others."""
     sy, yy = float(s @ y), float(y @ y)
     if sy <= 0.0 or yy <= 0.0:  # Squares of small numbers may be 0.
         return overall
@@ -239,7 +239,7 @@ def _line_search(
 
 
 def _shrink(value: float, new: float, slope: float, step: float) -> float:
-    """Minimum of the parabola through the two values and the slope, between 0.1 and 0.5."""
+    """Factor on a failed line search step: minimum of a parabola through it, in [0.1, 0.5]."""
     if not np.isfinite(new):
         return 0.2
     curvature = new - value - slope * step

@@ -1,4 +1,4 @@
-"""The inner loop: natural gradients find q at fixed hyperparameters, one likelihood pass a step.
+"""Natural gradients: the inner loop finds q at fixed hyperparameters, one likelihood pass a step.
 
 A step of length ρ mixes the sites, λ ← (1 − ρ) λ + ρ λ⁺; q follows by S⁻¹ = I + A diag(λ2) Aᵀ and
 S⁻¹μ = A (λ1 − λ2 mean). Mixing is linear, so a step is first tried on the (M, M) sums alone.
@@ -18,24 +18,24 @@ from ..posterior.evaluator import Evaluator, State
 from ..posterior.gaussian import Gaussian, symmetric_kl
 from ..posterior.sums import Gram
 
-# Steps are halved down to this length ρ; where that does not raise the bound, no step does.
+# Steps are halved down to this length ρ; if that does not raise the bound, no step does.
 SHORTEST_STEP = 2.0**-12
-# Below this bound no search can start: squares of its terms would overflow.
+# From a bound below this no search can start: squares of its terms would overflow.
 LOWEST = -1e100
-# Within so many nats of the optimum, steps shorter than a tenth of the last are not worth a pass.
+# Within this many nats of the optimum, steps shorter than a tenth of the last are not worth a pass.
 NEAR = 1e-3
-# The search ends where so many steps together raised the bound by less than the tolerance.
+# The search ends if this many steps together raised the bound by less than the tolerance.
 STALL = 6
-# Anderson acceleration begins after so many plain steps, sooner where full steps overshoot, and
-# combines at most so many of the last.
+# Anderson acceleration begins after ANDERSON_AFTER plain steps, after ANDERSON_SOON if full steps
+# overshoot, and combines at most the last ANDERSON_MEMORY steps.
 ANDERSON_AFTER, ANDERSON_SOON, ANDERSON_MEMORY = 5, 2, 8
-# What is remembered misleads it after a step shorter than this.
+# After a step shorter than this, Anderson acceleration forgets the steps before it: they mislead.
 SHORT_STEP = 0.2
 
 
 @dataclass
 class InnerResult:
-    """The state that the inner loop ended in, and the predicted distance J/2 to the optimum."""
+    """The result of the search for q: its last state, and the predicted gap J/2 to the optimum."""
 
     state: State
     gap: float
@@ -49,13 +49,13 @@ def find_q(
     max_steps: int = 500,
     seen: Callable[[State], object] | None = None,
 ) -> InnerResult:
-    """Maximise the bound over q at the evaluator's hyperparameters, from its current sites.
+    """Find q: maximise the bound over q by natural gradients at the evaluator's hyperparameters.
 
-    Stops when ½[KL(q‖q⁺) + KL(q⁺‖q)] summed over latents is below `tolerance` (in nats), where q⁺
-    is the full step: it needs no likelihood evaluation and tracks the true gap.
-    Raises NumericalError where the bound is not finite.
+    It starts from the evaluator's current sites, and stops when ½[KL(q‖q⁺) + KL(q⁺‖q)] summed over
+    latents is below `tolerance` (in nats), where q⁺ is the full step: this needs no likelihood
+    evaluation and tracks the true gap. Raises NumericalError if the bound is not finite.
 
-    seen : is shown every state on the way.
+    seen : a function that is called with every state on the way.
     """
     state = _start(evaluator)
     acceleration = _Anderson(evaluator)
@@ -95,7 +95,7 @@ def find_q(
 
 
 def start_from_q(evaluator: Evaluator, q: tuple[Gaussian, ...]) -> State:
-    """Sites from any given q, in one pass: those of the full natural-gradient step from it."""
+    """Make sites from any given q in one pass: those of the full natural-gradient step from it."""
     state = evaluator.evaluate(q)
     evaluator.accept(0.0)
     evaluator.take_proposal()
@@ -103,12 +103,15 @@ def start_from_q(evaluator: Evaluator, q: tuple[Gaussian, ...]) -> State:
 
 
 def slack(evaluator: Evaluator, state: State) -> float:
-    """How far the bound may fall by rounding: relative to its terms, not to their sum."""
+    """How far the bound may fall by rounding in a natural-gradient step.
+
+    It is relative to the terms of the bound, not to their sum.
+    """
     return 1e-12 * (evaluator.num_rows + state.evaluation.abs_E)
 
 
 def _start(evaluator: Evaluator) -> State:
-    """Evaluate at the q of the current sites; where that q or its bound fails, at a safer one.
+    """Evaluate the bound at the q of the current sites; if that fails, at a safer q.
 
     The bound of the prior itself is −inf for densities with light tails, such as Gumbel's, which
     overflow at far nodes: the last start is a narrow q around the mean functions.
@@ -128,18 +131,21 @@ def _start(evaluator: Evaluator) -> State:
 
 
 def _has_slopes(state: State) -> bool:
-    """Whether a step can start here: far out derivatives overflow before the density does."""
+    """Whether a natural-gradient step can start here, because all derivatives are finite."""
     slopes = (*state.evaluation.G, *state.evaluation.A_gm)
     return all(np.isfinite(part).all() for part in slopes)
 
 
 def predicted_gap(evaluator: Evaluator, state: State) -> float:
-    """½[KL(q‖q⁺) + KL(q⁺‖q)], q⁺ the full step: about how far the bound is below its maximum."""
+    """Nats by which the bound is about below its maximum over q: ½[KL(q‖q⁺) + KL(q⁺‖q)].
+
+    q⁺ is the full natural-gradient step.
+    """
     return _gap(state, _full_step(evaluator, state))
 
 
 def _full_step(evaluator: Evaluator, state: State) -> tuple[Gaussian, ...] | None:
-    """The q⁺ of a full natural-gradient step, or None where it does not exist."""
+    """The q⁺ of a full natural-gradient step, or None if it does not exist."""
     try:
         return evaluator.gaussians(state.proposal())
     except NumericalError:
@@ -175,9 +181,9 @@ def _step(
     shortest: float = SHORTEST_STEP,
     full: tuple[Gaussian, ...] | None = None,
 ) -> tuple[State | None, float]:
-    """The state after the longest step towards `ahead` that does not lower the bound.
+    """The state after the longest natural-gradient step towards `ahead` that keeps the bound.
 
-    full : q at `ahead` itself, where it is known.
+    full : q at `ahead` itself, if it is known.
     """
     if state.gram is None:
         raise RuntimeError("the inner loop starts from sites")
@@ -193,7 +199,7 @@ def _step(
 
 
 def _positive_step(evaluator: Evaluator, state: State) -> tuple[State | None, float]:
-    """A step without negative curvature, where the natural gradient leads nowhere."""
+    """A step without negative curvature, for when the natural gradient leads nowhere."""
     new, rho = _step(evaluator, state, evaluator.positive_proposal(state.q), 1.0)
     if new is None:  # The true proposal is put back, since gradients are read from it.
         evaluator.evaluate(state.q, state.gram)
@@ -202,7 +208,7 @@ def _positive_step(evaluator: Evaluator, state: State) -> tuple[State | None, fl
 
 
 class _Anderson:
-    """Anderson acceleration of λ → λ⁺, safeguarded: a step that lowers the bound is not taken.
+    """Anderson acceleration of natural gradients λ → λ⁺; steps that lower the bound are not taken.
 
     The next sites are Σ_k c_k λ⁺_k with Σ c = 1 that minimise the residual Σ_k c_k (λ⁺_k − λ_k),
     measured on the (M, M) sums in the Fisher metric of the current q.
@@ -215,7 +221,7 @@ class _Anderson:
         evaluator.forget()
 
     def step(self, state: State) -> State | None:
-        """An accelerated state whose sites are accepted, or None."""
+        """An accelerated state with its sites accepted, or None if the step failed or must wait."""
         if state.gram is None:
             return None
         self.past.append((state.gram, state.proposal()))
@@ -236,16 +242,16 @@ class _Anderson:
         return new
 
     def forget_if_short(self, rho: float) -> None:
-        """Old residuals mislead after a short step: start the memory afresh."""
+        """Forget past residuals after a short natural-gradient step, because they mislead."""
         if rho < SHORT_STEP:
             self.past.clear()
             self.evaluator.forget()
 
 
 def anderson_weights(state: State, past: Sequence[tuple[Gram, Gram]]) -> Array:
-    """Weights c, Σ c = 1, such that Σ_k c_k λ⁺_k is closest to the fixed point of λ → λ⁺.
+    """Anderson's weights c, Σ c = 1, with Σ_k c_k λ⁺_k closest to the fixed point of λ → λ⁺.
 
-    past : λ and λ⁺ of some steps.
+    past : natural parameters λ and λ⁺, before and after a full step, of some steps.
     """
     columns = [fisher_vector(state.q, now, ahead) for now, ahead in past]
     R = np.stack(columns, axis=1)  # (b (M + M²), k)
@@ -256,9 +262,10 @@ def anderson_weights(state: State, past: Sequence[tuple[Gram, Gram]]) -> Array:
 
 
 def fisher_vector(q: Sequence[Gaussian], now: Gram, ahead: Gram) -> Array:
-    """A step λ⁺ − λ in the Fisher metric of q: Rᵀ(Δb − ΔΛμ) and RᵀΔΛR/√2 of each group, S = RRᵀ.
+    """A natural-gradient step λ⁺ − λ as a vector whose squared length is in the Fisher metric of q.
 
-    Half of its square is about ½ [KL(q‖q⁺) + KL(q⁺‖q)] of the step.
+    For each group of latents it has Rᵀ(Δb − ΔΛμ) and RᵀΔΛR/√2, with S = RRᵀ. Half of its square is
+    about ½ [KL(q‖q⁺) + KL(q⁺‖q)] of the step.
     """
     parts = []
     for j, own in enumerate(q):

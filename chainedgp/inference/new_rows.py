@@ -1,7 +1,8 @@
-"""New rows for a fitted model, at the price of these rows: q moves by their sites alone.
+"""New rows for a fitted model, at the cost of these rows alone: q moves by their sites.
 
-The posterior of the old rows is their sites times the prior. With Λ = S⁻¹ − I and b = S⁻¹μ of the q
-at hand it needs no pass over old rows, and takes the place of the prior in the bound of the new:
+The posterior of the old rows is the prior times their sites, whose sums are Λ = S⁻¹ − I and
+b = S⁻¹μ of the q at hand. It needs no pass over old rows, and takes the place of the prior in the
+bound of the new rows:
 
     L_new(q) = Σ_new E_q[log p(y_i | f(x_i))] + E_q[bᵀv − ½ vᵀΛv] − KL(q ‖ N(0, I)).
 
@@ -25,27 +26,27 @@ from .natural_gradients import find_q, fisher_vector, predicted_gap, start_from_
 from .problem import Problem
 from .profile import start_sites
 
-# So many old rows are sampled, in as many parts, to tell how far their sites are out of date; more
-# rows where the first had it too far. A sample is at most a quarter of the old rows: a step over
-# all of them costs hardly more.
+# How far the sites of old rows are out of date is estimated from a sample of SAMPLES[0] of them, or
+# SAMPLES[1] if the first estimate is too large, in PARTS parts. A sample is at most a quarter of
+# the old rows: a step over all of them costs hardly more.
 SAMPLES, PARTS = (1000, 4000), 4
-# An estimate from a sample must be below this share of the tolerance, since it may be too low.
+# An estimate from a sample must be below this share of the tolerance, because it may be too low.
 SAFE = 0.7
 # The sites of new rows are found to this share of the tolerance.
 SHARE = 0.01
-# Sites are searched for in at most so many steps.
+# The search for sites takes at most this many steps.
 MOST_STEPS = 500
 
 
 @dataclass(frozen=True)
 class Update:
-    """What `ChainedGP.update` did.
+    """What `ChainedGP.update` did to take new rows into a fitted model.
 
-    num_rows : rows that were added. steps : natural-gradient steps over these.
+    num_rows : number of rows that were added. steps : natural-gradient steps over these.
     sweeps : steps over all rows that followed.
-    gap : nats by which the bound is about below its maximum over q at the same hyperparameters:
-        as the last step tells, or, where old rows were sampled, by an estimate from these.
-    sampled : old rows from which the gap was estimated; 0 where all rows were seen.
+    gap : about how many nats the bound is below its maximum over q at the same hyperparameters:
+        predicted by the last step or, if old rows were sampled, estimated from these.
+    sampled : number of old rows from which the gap was estimated; 0 if all rows were seen.
     converged : whether the gap is within the tolerance.
     """
 
@@ -57,7 +58,7 @@ class Update:
     converged: bool
 
     def __str__(self) -> str:
-        """In a sentence."""
+        """Say in a sentence what the update did."""
         told = f", as {self.sampled:,} of the old rows tell" if self.sampled else ""
         rows = "1 row was" if self.num_rows == 1 else f"{self.num_rows:,} rows were"
         return (
@@ -68,9 +69,9 @@ class Update:
 
 
 class _BesideSites(Evaluator):
-    """The bound of some rows beside others that stand by the sums of their sites.
+    """The bound of the new rows beside old ones, which are represented by the sums of their sites.
 
-    Gram sums are those of the own rows; q has both.
+    Gram sums are those of the new rows; q has the sites of both.
     """
 
     def __init__(self, problem: Problem, old: int, others: Gram) -> None:
@@ -80,7 +81,7 @@ class _BesideSites(Evaluator):
         self.set_hyperparameters(problem.parts.theta())
 
     def gaussians(self, gram: Gram) -> tuple[Gaussian, ...]:
-        """q of every group: the prior times the sites of all rows."""
+        """q of every group of latents: the prior times the sites of new and old rows."""
         return super().gaussians(Gram.mixed((1.0, 1.0), (gram, self.others)))
 
     def evaluate(
@@ -91,7 +92,7 @@ class _BesideSites(Evaluator):
         gradient: bool = False,
         count_unmet: bool = False,
     ) -> State:
-        """As for rows alone; E has also E_q[bᵀv − ½ vᵀΛv], the log of the others' sites."""
+        """Evaluate the new rows; E has also E_q[bᵀv − ½ vᵀΛv], the log of the old rows' sites."""
         state = super().evaluate(q, gram, gradient=gradient, count_unmet=count_unmet)
         groups = zip(self.others.Lam, self.others.b, q, strict=True)
         beside = sum(_log_sites(Lam, b, part) for Lam, b, part in groups)
@@ -101,7 +102,7 @@ class _BesideSites(Evaluator):
 
 
 def _log_sites(Lam: Array, b: Array, q: Gaussian) -> float:
-    """E_q[bᵀv − ½ vᵀΛv] = bᵀμ − ½ (tr(ΛS) + μᵀΛμ)."""
+    """Log of the old rows' sites under q: E_q[bᵀv − ½ vᵀΛv] = bᵀμ − ½ (tr(ΛS) + μᵀΛμ)."""
     return float(b @ q.mu - 0.5 * (np.vdot(Lam, q.S) + q.mu @ Lam @ q.mu))
 
 
@@ -113,17 +114,17 @@ def add_rows(
     tolerance: float,
     all_rows: bool = False,
 ) -> Update:
-    """Have q and the sites of a problem take in all rows but the first `old`, of which q is.
+    """Take the new rows, all but the first `old`, into q and the sites of a fitted problem.
 
     The hyperparameters stay. Afterwards q is in the leaves and the sites are in the shard.
 
-    sites : of the old rows, (*site_shape, old); None where they have none.
+    sites : sites of the old rows, (*site_shape, old); None if they have none.
     tolerance : nats by which the bound may be below its maximum over q.
     all_rows : whether old rows must be seen again, however little the new ones move q.
     """
     num_rows, parts = problem.num_rows - old, problem.parts
     with np.errstate(all="ignore"):
-        if parts.q_is_prior():  # Nothing was found yet, for no row.
+        if parts.q_is_prior():  # No q was fitted yet, not even to old rows.
             return _over_all_rows(problem, num_rows, 0, tolerance)
         before = [_with_precision(part) for part in parts.q()]
         others = Gram.of(before)
@@ -147,10 +148,10 @@ def add_rows(
 
 
 def _over_all_rows(problem: Problem, num_rows: int, steps: int, tolerance: float) -> Update:
-    """Steps over all rows, from the q in the leaves.
+    """Steps over all rows, new and old, from the q in the leaves.
 
-    The first is one pass over the rows. Where the bound at its start is within the tolerance of the
-    maximum, the step is taken unseen: it is so short that it cannot miss.
+    The first takes one pass over the rows. If the bound at its start is within the tolerance of the
+    maximum, the step is taken without a check: it is so short that it cannot go wrong.
     """
     evaluator, parts = problem.evaluator, problem.parts
     if parts.q_is_prior():
@@ -177,19 +178,20 @@ def _stale(
     before: Sequence[Gaussian],
     after: Sequence[Gaussian],
 ) -> float:
-    """About how many nats the old rows' sites cost at a q that they do not belong to.
+    """About how many nats the old rows' sites, which belong to the old q, cost at the new q.
 
     Sites of old rows at q less those at the q before are a step Δ = Σ_i δ_i of the natural
     parameters. With the Fisher metric F of q the step is worth ½ ΔᵀFΔ, of which in the mean
 
         ½ ΔᵀFΔ = ½ N² δ̄ᵀFδ̄ + ½ N tr(F cov δ).
 
-    Parts of a sample estimate Δ without sharing noise. So products of two of them are right for the
-    first term, in the mean; products of parts with themselves are higher by what the second term
-    says. Of the first term counts what is above its standard error: the noise of a sample is no
-    reason for steps over all rows.
+    Parts of a sample estimate Δ with independent noise. So products of two different parts have the
+    first term as their mean; products of parts with themselves exceed it by an estimate of the
+    second. Of the first term only what is above its standard error counts: the noise of a sample is
+    no reason for steps over all rows.
 
-    evaluator : at the hyperparameters of the problem; it gets other rows. size : of the sample.
+    evaluator : an evaluator at the problem's hyperparameters; its rows are replaced. size : number
+    of rows of the sample.
     """
     rows = np.random.default_rng(0).choice(old, size, replace=False)
     steps = []
@@ -205,7 +207,7 @@ def _stale(
 
 
 def _with_precision(q: Gaussian) -> Gaussian:
-    """The same q = N(μ, R Rᵀ) with its precision R⁻ᵀR⁻¹."""
+    """The same q = N(μ, R Rᵀ) with its precision R⁻ᵀR⁻¹, from which new rows start."""
     if q.root is None:
         return q
     R_inv = invert_lower(q.root)

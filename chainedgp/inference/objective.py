@@ -1,4 +1,4 @@
-"""A problem as an objective of the free vector, which `minimise` lowers point by point."""
+"""The objective of an optimiser: a problem as a function of the free vector, lowered by L-BFGS."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .monitor import Monitor
 from .problem import Problem
 from .rescue import NO_LIMIT, grows_without_limit
 
-# Slopes may be as many nats for each nat of the tolerance.
+# A converged fit may have slopes of this many nats for each nat of its tolerance.
 STEEP_GAIN = 200.0
 
 
 class BoundObjective:
-    """−(bound + log prior) of a problem; a subclass says which q belongs to a point.
+    """The objective −(bound + log prior) of a problem; a subclass says which q belongs to a point.
 
     with_q : whether q is part of the free vector. held : leaves that stay as they are.
     """
@@ -34,21 +34,21 @@ class BoundObjective:
     ) -> None:
         self.problem, self.monitor = problem, monitor
         self.vector = problem.free_vector(with_q=with_q, held=held)
-        # A later stage may move them before it has accepted a point of its own.
+        # Values of held leaves are kept because a later stage of the fit may move these leaves.
         self.held = [(leaf, np.array(leaf.values)) for leaf in held]
-        self.best: tuple[float, Array] | None = None  # The last accepted is best.
-        self.memory = new_memory()  # what is known of the curvature
+        self.best: tuple[float, Array] | None = None  # The last accepted point is the best.
+        self.memory = new_memory()  # It holds what is known of the curvature.
 
     def value(self, x: Array) -> float:
         """The objective at x, inf where it cannot be evaluated."""
         raise NotImplementedError
 
     def gradient(self) -> Array:
-        """Gradient at the last point given to `value`."""
+        """Gradient of the objective at the last point given to `value`."""
         raise NotImplementedError
 
     def accept(self, x: Array, value: float) -> float:
-        """Remember the point, and tell the monitor; a bound without limit ends the fit."""
+        """Accept a point and tell the monitor; a bound that grows without limit ends the fit."""
         self.keep(x, value)
         bound = -value - self.problem.log_prior()
         if grows_without_limit(self.problem, bound):
@@ -57,7 +57,7 @@ class BoundObjective:
         return value
 
     def keep(self, x: Array, value: float) -> None:
-        """Remember x, the last point given to `value`, as the best."""
+        """Remember x, the last point given to `value`, as the best of the objective."""
         self.best = (value, x.copy())
         self.monitor.keep(self, value, self.put_back(x.copy()))
 
@@ -66,20 +66,20 @@ class BoundObjective:
         return partial(self.write, x)
 
     def write(self, x: Array) -> None:
-        """Have the leaves hold x, and those that are held what they had."""
+        """Write x to the leaves, and to those that are held the values that they had."""
         self.vector.write(x)
         for leaf, values in self.held:
             leaf[:] = values
 
     def minimise(self, max_iters: int, tolerance: float) -> Outcome:
-        """Minimise from the current parameters; the leaves hold the best point afterwards."""
+        """Minimise the objective from the current parameters; the leaves then hold the best."""
         outcome = self.descend(self.vector.read(), max_iters, tolerance)
         if self.best is not None:
             self.vector.write(self.best[1])
         return outcome
 
     def descend(self, x: Array, max_iters: int, tolerance: float) -> Outcome:
-        """Minimise from x."""
+        """Minimise the objective by L-BFGS from x."""
         return minimise(
             self,
             x,

@@ -1,4 +1,4 @@
-"""`optimize` and `optimize_restarts`: arguments are read, a method does the work."""
+"""`optimize` and `optimize_restarts`: check their arguments and call a method of fitting."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from .step_rules import RULES
 from .stochastic import BatchArguments, Settings, fit_batches
 
 METHODS = ("profile", "lbfgsb", "natgrad", *RULES)
-# The default method goes on while 10 iterations gain so many nats a row: a prediction that is off
+# The default method goes on while 10 iterations gain this many nats a row: a prediction that is off
 # by a hundredth of its sd costs a row ½ · 0.01² nats.
 PER_ROW = 5e-5
-# A note tells of inducing inputs that cost more than so many nats a row.
+# The result notes that inducing inputs are too few if they cost more than this many nats a row.
 MUCH_OPEN = 0.05
 ALIASES = {"lbfgs": "lbfgsb", "bfgs": "lbfgsb", "l-bfgs-b": "lbfgsb"}
 
@@ -47,9 +47,9 @@ def optimize(
     save_every: int = 10,
     optimizer: str | None = None,
 ) -> OptimizationResult:
-    """Solve a problem; its leaves then hold the best parameters seen.
+    """Solve a problem by optimisation; its leaves then hold the best parameters seen.
 
-    save, save_every : called after every so many iterations, or epochs of a stochastic method.
+    save : called after every `save_every` iterations, or epochs of a stochastic method.
     The other arguments are those of `ChainedGP.optimize`.
     """
     batches = batches or BatchArguments()
@@ -73,10 +73,10 @@ def optimize(
             if settings is None and how not in ("growing", "variational"):
                 outcome = begin_again_if_astray(problem, monitor, outcome, fit)
             ended.append(outcome)
-            spent = problem.counts  # The check of the end is no work of the fit.
+            spent = problem.counts  # The check at the end does not count.
             _check_end(problem, monitor)
             _tell_of_inducing(problem, monitor)
-    spent = spent or problem.counts  # A fit that was interrupted has not come to its check.
+    spent = spent or problem.counts  # An interrupted fit has not come to its check.
     counts = spent[0] - before[0], spent[1] - before[1]
     return monitor.result(ended[0], float(problem.state().bound), counts, problem.log_prior())
 
@@ -89,7 +89,7 @@ def optimize_restarts(
     max_iters: int = 1000,
     rng: int | np.random.Generator | None = 0,
 ) -> OptimizationResult:
-    """Solve a problem from several perturbed starts, as `ChainedGP.optimize_restarts` tells."""
+    """Solve a problem from several perturbed starts, as `ChainedGP.optimize_restarts` describes."""
     num_restarts = positive_int(num_restarts, "num_restarts")
     max_iters = positive_int(max_iters, "max_iters")
     generator = as_generator(rng)
@@ -115,9 +115,9 @@ def optimize_restarts(
 
 @contextmanager
 def _best_point(problem: Problem, monitor: Monitor) -> Iterator[list[Outcome]]:
-    """Whatever happens inside, θ and q are those of the best accepted point afterwards.
+    """Whatever happens to the fit inside, θ and q are those of its best accepted point afterwards.
 
-    The caller puts the outcome of the fit into the list; after Ctrl-C it is there already.
+    The caller puts the outcome of the fit into the list; after Ctrl-C this function does.
     """
     bound = problem.state().bound if problem.is_current else -np.inf
     value = -(bound + problem.log_prior()) if np.isfinite(bound) else np.inf
@@ -143,7 +143,7 @@ def _fit(
     tolerance: float,
     settings: Settings | None = None,
 ) -> Outcome:
-    """Hand over to the method."""
+    """Hand the problem over to the optimisation method."""
     if settings is not None:
         return fit_batches(problem, monitor, method, settings)
     if method == "variational":
@@ -154,13 +154,13 @@ def _fit(
 
 @one_blas_thread()
 def _grow(problem: Problem, monitor: Monitor, outcome: Outcome, max_iters: int) -> Outcome:
-    """Go on with the best of several restarts, with as many inducing inputs as it needs."""
+    """Go on from the best of several restarts, with as many inducing inputs as it needs."""
     cold = problem.parts.likelihood.symmetric
     return go_on(problem, monitor, outcome, max_iters, TOLERANCE, cold)
 
 
 def _settings(problem: Problem, method: str, batches: BatchArguments) -> Settings | None:
-    """Checked settings of a stochastic method; None for the others, which take none of them."""
+    """Checked settings of a stochastic method; None for other methods, which take none."""
     if method == "natgrad" or method in RULES:
         settings = batches.settings(problem.num_rows)
         if problem.is_local:
@@ -188,14 +188,14 @@ def _method_name(method: str | None, optimizer: str | None, batch_size: int | No
 
 
 def _default_tolerance(problem: Problem, method: str) -> float:
-    """Nats that 10 iterations of a method must gain to go on, where the user does not say."""
+    """Default tolerance of a method: nats that 10 iterations must gain to go on."""
     if method != "profile":
         return TOLERANCE
     return max(TOLERANCE, PER_ROW * problem.num_rows * problem.starts.mean_weight)
 
 
 def _tell_of_inducing(problem: Problem, monitor: Monitor) -> None:
-    """Note where the inducing inputs may cost more than a little."""
+    """Note in the result that more inducing inputs would help, if the present ones cost much."""
     cost, M = left_open(problem), max(problem.parts.sizes)
     more = min(2 * M, problem.num_rows)
     if cost > MUCH_OPEN and more > M:
@@ -206,9 +206,9 @@ def _tell_of_inducing(problem: Problem, monitor: Monitor) -> None:
 
 
 def _check_end(problem: Problem, monitor: Monitor) -> None:
-    """Raise NumericalError where a fit has ended without a finite bound.
+    """Check the end of a fit: NumericalError if its bound is not finite.
 
-    Warn where even the most nodes leave an error above 1e-6 in some rows' integrals.
+    It warns if even the most quadrature nodes leave an error above 1e-6 in some rows' integrals.
     """
     problem.bound()
     if problem.is_exact or problem.num_nodes is not None:

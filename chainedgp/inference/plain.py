@@ -1,4 +1,4 @@
-"""Plain gradients on everything, q included: the paper's way, for comparison and as an oracle."""
+"""Fits by plain gradients on all parameters, q too, as in the paper: a comparison and an oracle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PlainBound(BoundObjective):
     """−(L(θ, q) + log prior) as an objective of the free vector of all parameters, q included."""
 
     def value(self, x: Array) -> float:
-        """The objective at x, inf where it cannot be evaluated."""
+        """The objective −(bound + log prior) at x, inf where it cannot be evaluated."""
         self.vector.write(x)
         try:
             with np.errstate(all="ignore"):
@@ -27,12 +27,12 @@ class PlainBound(BoundObjective):
         return value if np.isfinite(value) else np.inf
 
     def gradient(self) -> Array:
-        """Gradient at the last evaluated x."""
+        """Plain gradient of the objective at the last evaluated x, q included."""
         with np.errstate(all="ignore"):
             self.problem.take_gradient()
         return -self.vector.gradient()
 
 
 def fit_plain(problem: Problem, monitor: Monitor, max_iters: int, tolerance: float) -> Outcome:
-    """L-BFGS on hyperparameters and q together."""
+    """Fit by plain L-BFGS on hyperparameters and q together."""
     return PlainBound(problem, monitor, with_q=True).minimise(max_iters, tolerance)

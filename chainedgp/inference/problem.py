@@ -1,7 +1,7 @@
-"""The problem that every optimiser solves, and all that it sees of a model.
+"""The problem: all that an optimiser sees of a model, the bound as a function of θ and q.
 
-Maximise L(θ, q) + log p(θ) over the hyperparameters θ and over q: the bound of the rows and the
-hyperpriors. θ and q live in the leaves of the parts; the evaluator holds rows and sites.
+An optimiser maximises L(θ, q) + log p(θ) over the hyperparameters θ and q: the bound of the rows
+and the hyperpriors. θ and q live in the leaves of the parts; the evaluator holds rows and sites.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from .theta_and_q import Parts
 
 
 class Problem:
-    """The bound of some rows as a function of the parameters of a model.
+    """The problem of inference: the bound of some rows as a function of a model's parameters.
 
     Parameters
     ----------
-    parameters : the tree of all leaves: knows their hyperpriors and counts their changes.
-    parts : the same leaves by what they are.
+    parameters : the tree of all leaves; it knows their hyperpriors and counts their changes.
+    parts : the same leaves as kernels, means, likelihood, inducing inputs and q.
     rows : the rows; those of a Dask array stay on its cluster.
-    sample : rows at hand, all of them or some of a Dask array's, by which inputs are scaled.
-    starts : what the targets alone tell of the latents.
-    evaluator : of the bound of the rows; holds their sites.
+    sample : rows in memory, all of them or some of a Dask array's, by which inputs are scaled.
+    starts : starting values of the latents from the targets alone.
+    evaluator : evaluates the bound of the rows and holds their sites.
     num_nodes : quadrature nodes per latent dimension; None has them chosen for every row.
-    begun : the values of all leaves with which a new model began; None of a model that was loaded
+    begun : the values of all leaves with which a new model began; None for a model that was loaded
         or given other rows, whose hyperparameters are to be kept.
     """
 
@@ -57,13 +57,14 @@ class Problem:
         self.parameters, self.parts, self.begun = parameters, parts, begun
         self.rows, self.sample, self.starts = rows, sample, starts
         self.evaluator, self.num_nodes = evaluator, num_nodes
-        self.last_bound: float | None = None  # It may be of parameters that have changed since.
+        self.last_bound: float | None = None  # Parameters may have changed since.
         self.forget()
 
     def forget(self) -> None:
-        """Evaluate anew when bound or gradient are next asked for."""
+        """Forget the bound and gradient, so that they are evaluated anew when next asked for."""
         self._state: State | None = None
-        # They count changes of the parameters and, of a gradient, of those given to the leaves.
+        # The bound is known at this count of changes of the parameters; the gradient, at this one
+        # and at this count of gradients written to the leaves.
         self._state_at, self._gradient_at = -1, (-1, -1)
 
     def __getstate__(self) -> dict[str, object]:
@@ -71,22 +72,22 @@ class Problem:
         return {**self.__dict__, "_state": None, "_gradient_at": (-1, -1)}
 
     def copy(self) -> Problem:
-        """A problem of its own with copies of the parameters, sites and rows."""
+        """An independent problem with copies of the parameters, sites and rows."""
         memo: dict[int, object] = {}
         with np.errstate(over="ignore"):  # For values above 709 paramz overflows on the way.
             self.parameters.copy(memo)
         return copy.deepcopy(self, memo)  # Its leaves are those that paramz has copied.
 
     def on(self, rows: Selection) -> Problem:
-        """The problem of some of the rows, with the same parameters."""
+        """The same problem, with the same parameters, on some of its rows."""
         return self._of(self.shard(rows), self.parts)
 
     def smaller(self, rows: Selection, inducing: int) -> Problem:
-        """About the same problem with few rows and inducing inputs, evenly taken.
+        """A similar problem with few rows and inducing inputs, evenly taken, for rough fits.
 
         It has the same hyperparameters, but Z and q of its own.
 
-        rows : numbers of the rows at hand that it has. inducing : how many inducing inputs.
+        rows : indices of the rows in memory that it has. inducing : number of inducing inputs.
         """
         few = self.rows_at_hand.take(rows)
         spread = input_spread(self.sample.X)
@@ -105,7 +106,7 @@ class Problem:
 
     @property
     def is_new(self) -> bool:
-        """Whether nobody has fitted the model, loaded it or set its parameters."""
+        """Whether the model is new: nobody has fitted it, loaded it or set its parameters."""
         now = self.snapshot()
         return self.begun is not None and all(map(np.array_equal, now, self.begun))
 
@@ -113,9 +114,9 @@ class Problem:
 
     @property
     def has_open_inducing(self) -> bool:
-        """Whether nobody said how many inducing inputs there are, or fixed or constrained any.
+        """Whether a fit may choose the inducing inputs: nobody set their number or constrained any.
 
-        Codes of levels among them are fixed in every model, and say nothing.
+        Codes of levels among them are fixed in every model, and do not count.
         """
         leaves = [*self.parts.Z, *self.parts.q_mu, *self.parts.q_root]
         codes = {id(leaf): self.parts.level_entries(leaf) for leaf in self.parts.Z}
@@ -128,9 +129,10 @@ class Problem:
         return self.parts.open_inducing and len(leaves) == 3 and not (touched or priors)
 
     def use_inducing(self, Z: Array, q: Sequence[Gaussian]) -> None:
-        """Other inducing inputs (M, D) of all latents, of any number, and q at these.
+        """Replace the inducing inputs by Z (M, D), the same for all latents, and q by one at these.
 
-        The model then has new leaves Z, q_mu and q_sqrt: snapshots are of no more use.
+        The number may change. The model then has new leaves Z, q_mu and q_sqrt: earlier snapshots
+        are of no more use.
         """
         parts, sizes = self.parts, [len(Z)] * len(self.parts.kernels)
         means, roots = (np.stack(part, axis=1) for part in parts.family.packed(q, sizes))
@@ -145,38 +147,38 @@ class Problem:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows that were given, N."""
+        """Number N of rows of the problem."""
         return self.rows.num_rows
 
     @property
     def is_local(self) -> bool:
-        """Whether the rows are in this process, not on a cluster."""
+        """Whether the problem's rows are in this process, not on a cluster."""
         return not is_dask(self.rows.X)
 
     @property
     def rows_at_hand(self) -> Rows:
-        """The rows, or some of them where they are on a cluster."""
+        """The problem's rows, or some of them in memory if they are on a cluster."""
         return self.rows if self.is_local else self.sample
 
     @property
     def num_threads(self) -> int:
-        """Threads for passes over the rows, where these are in this process."""
+        """Number of threads for passes over the rows, if these are in this process."""
         return self.evaluator.shards[0].num_threads
 
     def use_threads(self, num_threads: int) -> None:
-        """Set the number of threads for passes over the rows."""
+        """Set the number of threads for passes over the problem's rows."""
         for shard in self.evaluator.shards:
             shard.num_threads = num_threads
 
     def use_nodes(self, num_nodes: int | None) -> None:
-        """Set the quadrature nodes per latent dimension; None has them chosen for every row."""
+        """Set the problem's quadrature nodes per latent dimension; None chooses them by row."""
         self.num_nodes = num_nodes
         self.evaluator.fix_nodes(num_nodes)
         self.forget()
 
     @contextmanager
     def same_nodes(self) -> Iterator[None]:
-        """Inside it every row keeps the nodes that it has at the current parameters and q."""
+        """Keep every row's quadrature nodes inside the block as at the current parameters and q."""
         self.bound()
         self.evaluator.freeze_nodes(True)
         try:
@@ -188,10 +190,10 @@ class Problem:
     def shard(
         self, rows: Selection, *, nodes: int | None = None, threads_of: Shard | None = None
     ) -> Shard:
-        """Some of the rows, in memory.
+        """Some of the problem's rows as a shard in memory.
 
-        nodes : quadrature nodes where the model leaves them open; None has them chosen.
-        threads_of : a shard whose threads are used on.
+        nodes : quadrature nodes if the model leaves them open; None has them chosen.
+        threads_of : a shard whose threads it takes over.
         """
         return Shard(
             self.rows.take(rows),
@@ -202,7 +204,7 @@ class Problem:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the expectations of the likelihood under this family of q have no nodes."""
+        """Whether E[log p] of the likelihood needs no quadrature under this family of q."""
         likelihood, independent = self.parts.likelihood, self.parts.family.name == "mean_field"
         return likelihood.exact_expectation and (independent or likelihood.own_joint_expectation)
 
@@ -210,11 +212,11 @@ class Problem:
 
     @property
     def is_current(self) -> bool:
-        """Whether the bound of the current parameters and q is known."""
+        """Whether the problem's bound at the current parameters and q is known."""
         return self._state is not None and self._state_at == self.parameters.num_changes
 
     def state(self, gradient: bool = False) -> State:
-        """The state at the current parameters and q, evaluated once.
+        """The evaluated state of the bound at the current parameters and q, computed once.
 
         gradient : whether the gradient at this state will be asked for: then one pass serves both.
         """
@@ -227,26 +229,26 @@ class Problem:
         return self._state
 
     def set_hyperparameters(self) -> None:
-        """Take the evaluator to the current θ."""
+        """Set the evaluator to the current hyperparameters θ."""
         self.evaluator.set_hyperparameters(self.parts.theta())
 
     def bound(self) -> float:
-        """L(θ, q) at the current parameters and q, without hyperpriors."""
+        """The bound L(θ, q) at the current parameters and q, without hyperpriors."""
         bound = float(self.state().bound)
         if not np.isfinite(bound):
             raise NumericalError(NOT_FINITE)
         return bound
 
     def log_prior(self) -> float:
-        """Log-density of the hyperpriors at the current parameters; 0 where there are none."""
+        """Log-density of the hyperpriors at the current parameters; 0 without hyperpriors."""
         return self.parameters.log_prior()
 
     def objective(self) -> float:
-        """−(bound + log-priors): what an optimiser minimises."""
+        """−(bound + log-priors), which an optimiser minimises."""
         return -(self.bound() + self.log_prior())
 
     def take_gradient(self) -> None:
-        """Have the leaves hold ∂(L + log prior) at the current parameters and q."""
+        """Compute the gradient ∂(L + log prior) at the current parameters and q into the leaves."""
         if self._gradient_at != (self.parameters.num_changes, self.parts.num_gradients):
             with one_blas_thread():
                 state = self.state(gradient=True)
@@ -254,7 +256,7 @@ class Problem:
             self._gradient_at = self.parameters.num_changes, self.parts.num_gradients
 
     def write_gradient(self, gradient: Gradient, state: State | None = None) -> None:
-        """Put ∂(L + log prior) into the leaves; in those of q only where a state is given."""
+        """Put ∂(L + log prior) into the leaves; into those of q only if a state is given."""
         self.parts.write_gradient(gradient)
         if state is not None:
             root = self.evaluator.over_latents(root_gradient, state.q, gradient.S_bar)
@@ -263,13 +265,13 @@ class Problem:
 
     @property
     def counts(self) -> tuple[float, int]:
-        """How often the likelihood of all rows was evaluated so far, and at how many θ."""
+        """How often the problem evaluated the likelihood of all rows so far, and at how many θ."""
         return self.evaluator.num_likelihood, self.evaluator.num_theta
 
     # ---- parameters -----------------------------------------------------------------------------
 
     def free_vector(self, *, with_q: bool = False, held: Collection[Param] = ()) -> FreeVector:
-        """The free hyperparameters, perhaps with q, as one unconstrained vector.
+        """The free hyperparameters of the problem, and q if asked, as one unconstrained vector.
 
         held : leaves that stay as they are, as if they were fixed.
         """
@@ -277,7 +279,7 @@ class Problem:
         return FreeVector(*given, with_q=with_q, held=held)
 
     def snapshot(self) -> list[Array]:
-        """Values of all leaves, to be put back by `restore`, here or in a copy."""
+        """Values of all leaves, which `restore` puts back, here or in a copy of the problem."""
         return [np.array(leaf.values) for leaf in self.parts.leaves]
 
     def restore(self, snapshot: list[Array]) -> None:
@@ -287,20 +289,20 @@ class Problem:
 
 
 class Best:
-    """The best parameters and q of a problem so far: those of the least score."""
+    """The best parameters and q of a problem so far, that is, those of the least score."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.score = problem, np.inf
         self._snapshot: list[Array] | None = None
 
     def offer(self, score: float) -> bool:
-        """Keep the current parameters and q if their score is the least so far; whether it is."""
+        """Keep the problem's parameters and q if their score is the least so far; whether it is."""
         if not score < self.score:
             return False
         self.score, self._snapshot = score, self.problem.snapshot()
         return True
 
     def restore(self) -> None:
-        """Put the best parameters and q back, where any were kept."""
+        """Put the best parameters and q back into the problem, if any were kept."""
         if self._snapshot is not None:
             self.problem.restore(self._snapshot)

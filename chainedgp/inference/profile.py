@@ -1,8 +1,8 @@
 """The profiled bound L*(θ) = max_q L(θ, q): L-BFGS on θ, natural gradients for q inside.
 
-Sites are kept when θ moves, so q at a new θ starts almost converged; the gradient is taken with the
+Sites are kept when θ moves, so q at a new θ starts almost converged. The gradient is taken with the
 sites fixed, which is exact at any inner tolerance. Every trial of a line search starts from the
-sites of the last accepted θ; sites are committed on acceptance.
+sites of the last accepted θ; the sites of an accepted trial replace them.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from .rescue import shrink_variances
 from .result import INTERRUPTED
 from .subsets import begin_on_subsets
 
-# q is found to within so many nats of its optimum at a θ: loosely at first, ever more tightly as
-# the gains of θ become smaller, best at the end; and roughly where starts are only compared.
+# At each θ, q is found to within a tolerance in nats: LOOSEST at first, tighter as the gains of θ
+# become smaller, down to TIGHTEST, and FINAL_TOLERANCE at the end; ROUGH if starts are compared.
 LOOSEST, TIGHTEST, FINAL_TOLERANCE, ROUGH = 1.0, 1e-6, 1e-7, 0.01
-# At one θ the search for q takes at most so many steps, fewer where starts are only compared; the
+# At one θ the search for q takes at most TRIAL_STEPS steps, ROUGH_STEPS if starts are compared; the
 # gradient at fixed sites is exact wherever it ends. At the last θ it may take FINAL_STEPS.
 TRIAL_STEPS, ROUGH_STEPS, FINAL_STEPS = 50, 15, 500
-# A new model begins with prior standard deviations of at most so many scales of its latents.
+# A new model begins with prior standard deviations of at most this many scales of its latents.
 WIDEST = 10.0
 SMALLER = "the given variances of kernels are far too large: began from smaller ones"
 
 
 class ProfiledBound(BoundObjective):
-    """−(L*(θ) + log prior) of a problem as an objective of the free vector x of θ."""
+    """The profiled bound as an objective: −(L*(θ) + log prior) of the free vector x of θ."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ProfiledBound(BoundObjective):
         self.accepted = 0
 
     def value(self, x: Array) -> float:
-        """Find q at x from the committed sites; inf where the bound cannot be evaluated."""
+        """Find q at x from the committed sites; inf if the profiled bound cannot be evaluated."""
         self.vector.write(x)
         try:
             with np.errstate(all="ignore"):
@@ -69,7 +69,7 @@ class ProfiledBound(BoundObjective):
         return -(self.inner.state.bound + self.problem.log_prior())
 
     def gradient(self) -> Array:
-        """Gradient at the last evaluated x, sites fixed."""
+        """Gradient of the profiled bound's objective at the last evaluated x, sites fixed."""
         if self.inner is None:
             raise RuntimeError("value comes first")
         with np.errstate(all="ignore"):
@@ -78,7 +78,7 @@ class ProfiledBound(BoundObjective):
         return -self.vector.gradient()
 
     def accept(self, x: Array, value: float) -> float:
-        """Commit the sites; tighten the inner tolerance with the progress made."""
+        """Commit the sites of a new θ; tighten the tolerance of q with the progress made."""
         self.evaluator.commit()
         if self.best is not None:
             decrease = self.best[0] - value
@@ -96,7 +96,7 @@ class ProfiledBound(BoundObjective):
     def put_back(self, x: Array) -> Callable[[], None]:
         """A function that writes θ and q of x, the last point given to `value`, to the leaves.
 
-        Where the rows stand for more rows than they are, q is that of their scaled sites.
+        If the rows are a subset that stands for more rows, q is made of their scaled sites.
         """
         if self.inner is None:
             return super().put_back(x)
@@ -112,10 +112,10 @@ class ProfiledBound(BoundObjective):
         return write
 
     def descend(self, x: Array, max_iters: int, tolerance: float, tries: int = 15) -> Outcome:
-        """Minimise from x; where its bound is −inf for every q, from smaller variances of kernels.
+        """Minimise from x; if the bound is −inf for every q, from smaller kernel variances.
 
-        The variance that inducing inputs cannot take away is too large there for a density that
-        falls like an exponential of the latent.
+        The bound is −inf if the variance that inducing inputs cannot explain is too large for a
+        density that falls like an exponential of the latent.
         """
         try:
             return super().descend(x, max_iters, tolerance)
@@ -127,9 +127,9 @@ class ProfiledBound(BoundObjective):
         return self.descend(np.where(wide, x - 4.0, x), max_iters, tolerance, tries - 1)
 
     def _change_nodes(self) -> bool:
-        """Give rows the nodes that they want, between two line searches; whether some may change.
+        """Give rows new numbers of nodes between two line searches; whether some may have changed.
 
-        Where it takes trials to know, after the accepted points number 2, 4, 8, …
+        If numbers of nodes are found by trials, only after accepted points number 2, 4, 8, …
         """
         self.accepted += 1
         if self.problem.parts.likelihood.tries_nodes:
@@ -145,7 +145,7 @@ class ProfiledBound(BoundObjective):
 
 
 def start_sites(problem: Problem) -> int:
-    """Sites for the current q; returns the likelihood evaluations that took (0 or 1)."""
+    """Make sites for the current q; returns the likelihood evaluations that this took (0 or 1)."""
     problem.set_hyperparameters()
     new = problem.parts.q_is_prior()
     if new:
@@ -157,7 +157,7 @@ def start_sites(problem: Problem) -> int:
 
 
 def fit_variational(problem: Problem, monitor: Monitor, max_iters: int) -> Outcome:
-    """Find q alone, at the current hyperparameters."""
+    """Fit q alone, at the current hyperparameters."""
     evaluator, parts = problem.evaluator, problem.parts
 
     def keep(owner: object, state: State) -> None:
@@ -190,13 +190,13 @@ def fit_profile(
     held: Collection[Param] = (),
     cold: bool = False,
 ) -> Outcome:
-    """Maximise the profiled bound over all free hyperparameters, then settle q.
+    """Fit by the profiled bound: maximise it over all free hyperparameters, then settle q.
 
     A model that nobody has touched begins with the best of several candidates, fitted roughly (if
     `several_starts`; see `candidates`). Of a symmetric likelihood (its latents play the same role)
     q is at the end also found from a cold start; the better bound is kept.
 
-    held : leaves that stay as they are. cold : find q from a cold start, too, if q is not new.
+    held : leaves that stay as they are. cold : find q also from a cold start, even if q is not new.
     """
     untouched, new = problem.is_new, problem.parts.q_is_prior()
     if new and shrink_variances(problem, WIDEST):
@@ -219,9 +219,9 @@ def _maximise(
     held: Collection[Param] = (),
     memory: Memory | None = None,
 ) -> tuple[ProfiledBound, Outcome]:
-    """Maximise over θ; leaves the best parameters in the leaves and the sites committed.
+    """Maximise the profiled bound over θ; the leaves then hold the best, and sites are committed.
 
-    memory : what is known of the curvature.
+    memory : the curvature that L-BFGS knows already.
     """
     start_sites(problem)
     objective = ProfiledBound(problem, monitor, trial_steps, held)
@@ -235,7 +235,7 @@ def _maximise(
 def _fit_roughly(
     problem: Problem, monitor: Monitor, max_iters: int, held: Collection[Param]
 ) -> Outcome:
-    """A few iterations with a loose q; θ and q of their end are in the leaves."""
+    """Fit roughly by the profiled bound: few iterations, loose q; leaves then hold θ and q."""
     problem.evaluator.use_few_nodes(True)
     try:
         found = _maximise(problem, monitor, max_iters, 0.3, ROUGH_STEPS, held)
@@ -252,7 +252,7 @@ def _fit_subset(
     tolerance: float,
     memory: Memory,
 ) -> Memory:
-    """A fit of some rows; θ and q of its end are in the leaves. Returns the curvature."""
+    """Fit a subset of the rows by the profiled bound; returns the curvature for L-BFGS."""
     found = _maximise(problem, monitor, max_iters, tolerance, held=held, memory=memory)
     _settle(*found, cold=False, tolerance=ROUGH)
     return found[0].memory
@@ -261,11 +261,11 @@ def _fit_subset(
 def _settle(
     objective: ProfiledBound, outcome: Outcome, cold: bool, tolerance: float = FINAL_TOLERANCE
 ) -> Outcome:
-    """Converge q at the best θ, from the sites at hand and perhaps from none; keep the better."""
+    """Converge q at the best θ, from the present sites and perhaps from none; keep the better."""
     if objective.best is None:
         return outcome
     parts, evaluator, x = objective.problem.parts, objective.evaluator, objective.best[1]
-    if objective.monitor.stop_reason == INTERRUPTED:  # nothing that takes time
+    if objective.monitor.stop_reason == INTERRUPTED:  # This would take time.
         return outcome
     objective.tolerance = tolerance
     outcome.x, outcome.value = x, objective.value(x)

@@ -1,4 +1,4 @@
-"""A fit that ends below constant latents has gone astray: how to see it, and where to begin again.
+"""Rescue of a fit that has gone astray, below constant latents: how to see it and begin again.
 
 From a wild start (a prior variance of 1e12, say) the bound can lead to a plateau. The model with
 kernel variances of 0 and the right means is the one with constant latents, so a start close to that
@@ -16,12 +16,12 @@ from .lbfgs import Outcome
 from .monitor import Monitor
 from .problem import Best, Problem
 
-# A fit has gone astray where it is more than this many nats a row below constant latents.
+# A fit has gone astray if its bound is more than this many nats a row below constant latents.
 SLACK = 0.02
-# A bound so many nats a row above constant latents means that a noise shrank by a factor of e³⁰.
+# A bound this many nats a row above constant latents means that a noise shrank by a factor of e³⁰.
 MOST = 30.0
-# A site of this precision, in units of 1/scale² of its latent, tells the latent to 1e-9 of its
-# scale: nothing is measured so well, and no search gets on among such sites.
+# A site of this precision, in units of 1/scale² of its latent, determines the latent to 1e-9 of its
+# scale: no data are so precise, and no search makes progress among such sites.
 SHARPEST = 1e18
 # Nearly constant latents have prior standard deviations of this share of their scales.
 SMALL = 0.1
@@ -33,9 +33,10 @@ NO_LIMIT = (
 
 
 def grows_without_limit(problem: Problem, bound: float) -> bool:
-    """Whether a noise vanishes: a bound far above that of constant latents can have no other cause.
+    """Whether the bound grows without limit because a noise vanishes at some rows.
 
-    Or a bound above it at all, where some rows tell a latent more precisely than numbers can.
+    That is so if the bound is far above that of constant latents, which has no other cause, or
+    above it at all while some rows determine a latent more precisely than numbers can.
     """
     if not problem.parts.likelihood.target_support.continuous:
         return False
@@ -46,9 +47,9 @@ def grows_without_limit(problem: Problem, bound: float) -> bool:
 
 
 def rows_without_noise(problem: Problem) -> np.ndarray:
-    """Indices of rows that tell a latent to within 1e-9 of the scale on which it varies.
+    """Indices of rows without noise: their sites tell a latent to within 1e-9 of its scale.
 
-    By the precision of their sites; none where a fit has no sites, or they are on a cluster.
+    Without sites, or with sites on a cluster, there are none.
     """
     shards = problem.evaluator.shards
     if not shards or not shards[0].has_sites:
@@ -62,7 +63,7 @@ def rows_without_noise(problem: Problem) -> np.ndarray:
 
 
 def worse_than_constants(problem: Problem) -> bool:
-    """Whether the bound is below the log-likelihood of constant latents (moment estimates)."""
+    """Whether a fit went astray: its bound is below the log-likelihood of constant latents."""
     if not problem.is_local:
         return False
     starts, rows = problem.starts, problem.evaluator.num_rows
@@ -73,9 +74,9 @@ def worse_than_constants(problem: Problem) -> bool:
 def begin_again_if_astray(
     problem: Problem, monitor: Monitor, outcome: Outcome, fit: Callable[[], Outcome]
 ) -> Outcome:
-    """Fit from nearly constant latents, if a fit that nobody stopped is worse than constant ones.
+    """Fit again from nearly constant latents if a fit that nobody stopped went astray.
 
-    Then from ever more constant ones; the best fit is kept.
+    If that goes astray too, it begins from even more constant ones; the best fit is kept.
     """
 
     def astray(outcome: Outcome) -> bool:
@@ -103,10 +104,13 @@ def begin_again_if_astray(
 
 
 def set_nearly_constant(problem: Problem, small: float = SMALL) -> None:
-    """Small variances of kernels, the constants as means, q the prior; what is fixed stays.
+    """Start a rescue from nearly constant latents: small kernel variances, constant means, q prior.
 
-    small : prior standard deviations in the scale on which a latent varies; 0 for such that the
-        bound is close to that of constant latents, where a fit cannot but end above it.
+    What is fixed stays.
+
+    small : prior standard deviations, as a share of the scale on which a latent varies; 0 makes
+        them so small that the bound is close to that of constant latents, and a fit from there ends
+        above it.
     """
     for mean, value in zip(problem.parts.means, problem.starts.constants, strict=True):
         mean.set_constant(float(value))
@@ -126,9 +130,10 @@ def set_nearly_constant(problem: Problem, small: float = SMALL) -> None:
 
 @np.errstate(over="ignore")
 def shrink_variances(problem: Problem, most: float) -> bool:
-    """Divide the free variances of kernels till prior sds are `most` latent scales; if any was.
+    """Shrink the free variances of kernels till prior sds are at most `most` latent scales.
 
-    A kernel is divided as long as it helps: what a fixed part gives to the variance stays.
+    Returns whether any was shrunk. It ends where it no longer helps, because the variance of a
+    fixed part of a kernel stays.
     """
     vector, rows = problem.free_vector(), np.asarray(problem.sample.X[:100], dtype=float)
     x, shrunk = vector.read(), False

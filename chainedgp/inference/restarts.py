@@ -16,34 +16,34 @@ from .problem import Problem
 from .profile import fit_profile
 from .result import INTERRUPTED
 
-# Logarithms of positive parameters are perturbed by this standard deviation.
+# Restarts perturb the logarithms of positive parameters by this standard deviation.
 SPREAD = 1.0
 
 
 @dataclass
 class Restart:
-    """How one restart ended. Without an outcome it failed, and without a limit it may not win."""
+    """How one restart ended; without an outcome it failed, and without a limit it may not win."""
 
     problem: Problem
     outcome: Outcome | None
     has_limit: bool
-    told: str  # The result tells this of the restart.
+    told: str  # The result has this note on the restart.
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Larger is better: a restart with a limit before others, then by bound and log-prior."""
+        """Rank of a restart, larger is better: one with a limit first, then bound + log-prior."""
         return self.has_limit, -np.inf if self.outcome is None else -self.outcome.value
 
     @property
     def bound(self) -> float:
-        """The bound without hyperpriors."""
+        """The bound that the restart reached, without hyperpriors."""
         return self.rank[1] - self.problem.log_prior()
 
 
 def perturb(problem: Problem, rng: np.random.Generator) -> None:
-    """Multiply the free positive parameters of kernels by e^N(0, 1); q goes back to the prior.
+    """Perturb a restart: multiply free positive kernel parameters by e^N(0, 1); q is the prior.
 
-    Bounded ones move inside their bounds, by N(0, 1) before the transformation.
+    Bounded parameters move inside their bounds, by N(0, 1) before the transformation.
     """
     vector = problem.free_vector()
     steps = vector.units_of(problem.parts.kernels) * rng.standard_normal(vector.size)
@@ -74,13 +74,13 @@ def fit_restarts(
     monitors = [Monitor(f"restart {k}") for k in range(num_restarts)]
 
     def run(k: int) -> Restart:
-        """Fit the k-th copy: the model as it is (k = 0), or moved at random."""
+        """Run the k-th restart: the model as it is (k = 0), or perturbed at random."""
         one, quiet = copies[k], monitors[k]
         one.use_threads(1)
         if k > 0:
             perturb(one, seeds[k])
         try:
-            # A perturbed start is one of many already, and needs no several starts of its own.
+            # A perturbed start is one of several already, and needs no candidates of its own.
             held = one.parts.Z if hold_inducing else ()
             outcome = fit_profile(one, quiet, max_iters, several_starts=k == 0, held=held)
         except NumericalError as error:
@@ -104,7 +104,7 @@ def fit_restarts(
                 for future, one in zip(futures, monitors, strict=True):
                     future.cancel()
                     one.stop(INTERRUPTED)
-                raise  # This takes effect once those that run have come to their next points.
+                raise  # It takes effect when the running fits reach their next points.
     except BaseException:
         value, k = min((one.best_value, k) for k, one in enumerate(monitors))
         if np.isfinite(value):

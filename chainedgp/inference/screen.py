@@ -1,4 +1,4 @@
-"""Which inputs a latent follows, and how fast: one-dimensional GPs, input by input.
+"""A screen of the inputs for starts: which of them a latent follows, and how fast, by simple GPs.
 
 At constant latents c a row pulls its latent f_j by the score s_ij = ∂ log p(y_i | c)/∂f_j, of
 information I_j = mean of s_ij². One step of scoring from c would take the latent to c_j + z_ij with
@@ -19,34 +19,34 @@ from ..likelihoods import Likelihood
 from ..linalg import Array
 from .starts import input_spread, inputs_that_count
 
-# At most about so many rows are screened, evenly taken from larger data.
+# About this many rows are screened at most, evenly taken from larger data.
 SCREEN_ROWS = 1000
-# A one-dimensional GP has at most so many inducing inputs, quantiles of its column.
+# A one-dimensional GP has at most this many inducing inputs, quantiles of its column.
 INDUCING = 40
-# A GP of all inputs together has at most so many.
+# A GP of all inputs together has at most this many inducing inputs.
 TOGETHER = 300
 # These lengthscales, in standard deviations of the input, and these shares of noise in the variance
 # of the targets are tried.
 LENGTHSCALES = (0.1, 0.22, 0.5, 1.1, 2.5)
 NOISE_SHARES = (0.03, 0.15, 0.4, 0.7, 0.9)
-# An input matters where its GP is better than noise alone by so many nats, and by this share of
-# what the best input gains: beside a strong signal, noise that happens to look like a short wave
-# would begin with a lengthscale that hides it.
+# An input matters if its GP is better than noise alone by LEAST_GAIN nats, and by LEAST_SHARE of
+# what the best input gains. Without the second, noise beside a strong signal that happens to look
+# like a short wave would begin with a lengthscale that hides the signal.
 LEAST_GAIN, LEAST_SHARE = 3.0, 0.1
-# So many times the inputs are tried again on what those found before leave unexplained.
+# The inputs are tried again this many times on what those found before leave unexplained.
 ROUNDS = 6
-# No pull counts for more than so many robust standard deviations.
+# Working targets farther than this many robust standard deviations from their median are cut there.
 FARTHEST = 5.0
 
 
 @dataclass(frozen=True)
 class Screen:
-    """What one-dimensional GPs tell: for every latent and input, arrays (b, D).
+    """The result of screening the inputs by one-dimensional GPs: arrays (b, D), latent by input.
 
     gains : nats by which the best GP of that input alone is better than noise.
-    lengthscales : of that GP, in units of the input.
-    together : (b, D) lengthscales of the best GP of all inputs together, NaN for a latent of which
-        it tells no more than the best input alone.
+    lengthscales : lengthscales of that GP, in units of the input.
+    together : lengthscales of the best GP of all inputs together, NaN for a latent that it explains
+        no better than the best input alone does.
     """
 
     gains: Array
@@ -55,7 +55,7 @@ class Screen:
 
     @property
     def relevant(self) -> np.ndarray:
-        """Which inputs tell of a latent, (b, D) of bool."""
+        """Which inputs matter for a latent, (b, D) of bool."""
         best = self.gains.max(axis=1, keepdims=True)
         return self.gains > np.maximum(LEAST_GAIN, LEAST_SHARE * best)
 
@@ -63,12 +63,12 @@ class Screen:
 def screen_inputs(
     likelihood: Likelihood, rows: Rows, constants: Array, unordered: Sequence[int] | np.ndarray = ()
 ) -> Screen:
-    """Try one-dimensional GPs of every input on the working targets of every latent.
+    """Screen the inputs: try one-dimensional GPs of every input on every latent's working targets.
 
     The input that gains most is taken first, and the others are tried again on what it leaves
     unexplained: beside a strong input a weaker one shows only then.
 
-    unordered : columns of codes of levels, any two of which are as far from each other.
+    unordered : columns of codes of levels without an order, any two of which are as far apart.
     """
     rows = rows.thinned(SCREEN_ROWS)
     spread = input_spread(inputs_that_count(rows), unordered)
@@ -84,9 +84,9 @@ def screen_targets(
     spread: Array,
     unordered: Sequence[int] | np.ndarray = (),
 ) -> Screen:
-    """As `screen_inputs`, for targets (b, n) of mean 0 at rows X (n, D) of weights (n,).
+    """Screen the inputs X (n, D), with row weights (n,), on targets (b, n) of mean 0.
 
-    spread : (D,) the units of the inputs.
+    As `screen_inputs` otherwise. spread : (D,) the units of the inputs.
     """
     inputs = [
         one_input(column, weights, levels=d in unordered) for d, column in enumerate((X / spread).T)
@@ -114,14 +114,17 @@ def screen_targets(
 
 
 def _tried(inputs: list[Trial], targets: Array) -> tuple[Array, Array, Array]:
-    """Gains (b, D) and lengthscales (b, D) of the inputs, and what each explains (b, D, n)."""
+    """Screen every input: gains and lengthscales (b, D), and what each input explains (b, D, n)."""
     found = [one.fit(targets) for one in inputs]
     gains, lengthscales, means = (np.stack(part, axis=1) for part in zip(*found, strict=True))
     return gains, lengthscales, means
 
 
 def working_targets(likelihood: Likelihood, rows: Rows, constants: Array, weights: Array) -> Array:
-    """z (b, n) of the rows at constant latents, centred; 0 where a slope is not finite."""
+    """Working targets z (b, n) of every latent at constant latents, centred, to screen inputs on.
+
+    They are 0 where a slope is not finite.
+    """
     y, kw = rows.targets(), rows.keywords(**likelihood.parameter_values())
     with np.errstate(all="ignore"):
         slopes = likelihood.dlog_density(y, *(np.full(y.size, c) for c in constants), **kw)
@@ -139,11 +142,11 @@ def working_targets(likelihood: Likelihood, rows: Rows, constants: Array, weight
 
 
 class Trial:
-    """GPs of one or all inputs with given lengthscales, on any targets.
+    """Sparse GPs of one or all inputs with given lengthscales, to screen inputs on any targets.
 
-    z ~ N(0, a K + s/w), a + s the variance of z, against a = 0. K is the sparse one of M inducing
-    inputs, K = AᵀA, and the bound that of sparse GP regression: one eigendecomposition of A diag(w)
-    Aᵀ = V diag(λ) Vᵀ serves all targets and shares of noise,
+    The model z ~ N(0, a K + s/w), a + s the variance of z, is compared with a = 0. K = AᵀA is the
+    sparse kernel matrix of M inducing inputs, and the bound that of sparse GP regression: one
+    eigendecomposition of A diag(w) Aᵀ = V diag(λ) Vᵀ serves all targets and shares of noise,
 
         gain = −½ Σ_k log(1 + a λ_k/s) − ½ Σw log(s/v) − ½ (zᵀWz − Σ_k a p_k²/(s + a λ_k))/s
                − ½ (a/s) tr(W (1 − AᵀA)) + ½ zᵀWz/v,   p = Vᵀ A W z,  v = a + s,
@@ -165,7 +168,7 @@ class Trial:
             self.bases.append((np.maximum(lam, 0.0), V.T @ A, left))
 
     def fit(self, targets: Array) -> tuple[Array, Array, Array]:
-        """The best gain (b,), its lengthscale (b,) and mean (b, n), for targets (b, n)."""
+        """The best gain (b,) of a GP on targets (b, n), its lengthscale (b,) and mean (b, n)."""
         square = np.einsum("bn,n,bn->b", targets, self.weights, targets)  # zᵀWz
         v = np.maximum(square / self.total, 1e-300)[:, None]
         share = np.asarray(NOISE_SHARES)
@@ -191,7 +194,7 @@ class Trial:
 
 
 def one_input(column: Array, weights: Array, levels: bool = False) -> Trial:
-    """GPs of one column (n,), in standard deviations.
+    """Sparse GPs of one input, a column (n,) in standard deviations, for the screen.
 
     levels : whether the column has levels of a category, any two of which are two standard
         deviations apart, as 0 and 1 are. The most frequent levels are then the inducing inputs.
@@ -208,9 +211,9 @@ def one_input(column: Array, weights: Array, levels: bool = False) -> Trial:
 
 
 def all_inputs(X: Array, weights: Array, unordered: Sequence[int] | np.ndarray = ()) -> Trial:
-    """GPs of all columns (n, D), in standard deviations, with one lengthscale for all of them.
+    """Sparse GPs of all inputs (n, D), in sds, with one lengthscale for all inputs, for a screen.
 
-    They see what no input alone shows, as in sin(x_1) cos(x_2). The inducing inputs are rows.
+    They see what no input alone shows, such as sin(x_1) cos(x_2). The inducing inputs are rows.
     """
     rows = X[np.unique(np.linspace(0, len(X) - 1, min(len(X), TOGETHER)).astype(int))]
     rows = np.unique(rows, axis=0)

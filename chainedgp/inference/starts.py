@@ -1,4 +1,4 @@
-"""Starting values from the data, for whatever the user left open."""
+"""Starting values of a fit from the data, for all that the user left open."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from ..likelihoods.ties import Ties, log_density
 from ..linalg import Array, Booleans
 from ..means import Constant, MeanFunction
 
-# Starting values are made from about so many rows, evenly taken from larger data.
+# Starting values are made from about this many rows, evenly taken from larger data.
 SPREAD_ROWS = 10_000
-# The linear part of a default kernel begins with this share of the scale of its latent.
+# The linear part of a default kernel begins with a prior standard deviation of this share of the
+# scale on which its latent varies.
 TREND = 0.5
 
 
 @dataclass(frozen=True)
 class Starts:
-    """What the targets alone tell of the latents.
+    """Starting values of the latents that the targets alone suggest.
 
     constants : (b,) the best constant latents, by moments.
-    scales : (b,) on which the latents vary.
-    score : mean over rows of w_i log p(y_i | constants), inf where not finite. A fit whose bound is
-        below it has gone astray. A bound far above it means that some noise vanishes, which only a
-        continuous density allows.
+    scales : (b,) the scales on which the latents vary.
+    score : mean over rows of w_i log p(y_i | constants), inf if it is not finite. A fit whose bound
+        per row is below it has gone astray. A bound far above it means that some noise vanishes,
+        which only a continuous density allows.
     mean_weight : mean of the weights w_i of the rows.
     """
 
@@ -44,11 +45,12 @@ class Starts:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What is known of the columns of X beside their numbers.
+    """What starting values need to know of the columns of X beside their numbers.
 
-    unordered, ordered : which are categories, read as codes of their levels.
-    num_levels : how many levels each of the unordered ones has.
-    seasons : pairs of a column and a period in its unit, after which the season comes again.
+    unordered, ordered : columns that are categories, without and with an order of their levels,
+        read as codes.
+    num_levels : number of levels of each of the unordered ones.
+    seasons : pairs of a column and the length of a season in its unit.
     """
 
     unordered: tuple[int, ...] = ()
@@ -61,9 +63,9 @@ NUMBERS = Inputs()
 
 
 def input_spread(X: Array, unordered: Sequence[int] | np.ndarray = ()) -> Array:
-    """Standard deviation of each column (D,), and 1 for a constant column.
+    """Standard deviation of each column of X (D,), by which starts are scaled; 1 if it is constant.
 
-    unordered : columns of codes whose size says nothing; theirs is that of 0 and 1.
+    unordered : columns of codes, whose size says nothing; they count as 0 and 1 in equal shares.
     """
     rows = np.asarray(X[:: max(1, X.shape[0] // SPREAD_ROWS)], dtype=float)
     spread = rows.std(0)
@@ -74,9 +76,9 @@ def input_spread(X: Array, unordered: Sequence[int] | np.ndarray = ()) -> Array:
 
 
 def inputs_that_count(rows: Rows) -> Array:
-    """Inputs (n, D) by which units are chosen: a row of weight 2 is there twice, of 0 not at all.
+    """Inputs (n, D) by which starts are scaled: a row of weight 2 is there twice, of 0 not at all.
 
-    Without weights they are all of the inputs.
+    Without weights these are all inputs.
     """
     return rows.X if rows.weights is None else rows.counted(SPREAD_ROWS).X
 
@@ -84,9 +86,9 @@ def inputs_that_count(rows: Rows) -> Array:
 def farthest(
     X: Array, M: int, chosen: Sequence[int] = (), unordered: Sequence[int] | np.ndarray = ()
 ) -> list[int]:
-    """Numbers of M rows: the chosen ones or the first, then the row farthest from all before.
+    """Pick M rows for inducing inputs: given or first ones, then each the farthest from all before.
 
-    unordered : columns of codes, of which any two different ones are 1/LEVEL_SPREAD apart.
+    Returns row numbers. unordered : columns of codes; two different codes are 1/LEVEL_SPREAD apart.
     """
     found = list(chosen) or [0]
     codes = X[:, list(unordered)]
@@ -109,7 +111,7 @@ def default_kernels(
     trends: bool = False,
     inputs: Inputs = NUMBERS,
 ) -> list[Kernel]:
-    """One ARD RBF per latent, variance the latent's scale², lengthscale √D standard deviations.
+    """The default kernels: one ARD RBF per latent, variance its scale², lengthscale √D input sds.
 
     With categories it is a `Mixed`: each level has a function of its own, and these are alike. With
     two or more inputs the first latent has a linear part too, and constants of levels
@@ -140,12 +142,12 @@ def default_kernels(
 
 
 def _dims(columns: Sequence[int], D: int) -> list[int] | None:
-    """The active_dims of a kernel on some of D columns; None where it reads all."""
+    """The active_dims of a default kernel on some of D columns; None if it reads all."""
     return None if len(columns) == D else list(columns)
 
 
 def _smooth(scale: float, lengthscales: Array, inputs: Inputs) -> Kernel:
-    """An RBF of the numbers and, where there are some, of the categories."""
+    """The smooth part of a default kernel: an RBF of numbers and, if there are any, categories."""
     given = len(lengthscales), scale**2, lengthscales, True
     if not (inputs.unordered or inputs.ordered):
         return RBF(*given)
@@ -153,9 +155,10 @@ def _smooth(scale: float, lengthscales: Array, inputs: Inputs) -> Kernel:
 
 
 def _trends(X: Array, scale: float, inputs: Inputs) -> list[Kernel]:
-    """Linear functions of numbers and ranks, and constants of levels, on half of the scale.
+    """The trends of a default kernel: linear functions of numbers and ranks, constants of levels.
 
-    Linear functions are those about the centre of X. All inputs have the same share.
+    Together they have half of the latent's scale, in equal shares of all inputs. Linear functions
+    are 0 at the centre of X.
     """
     D, rows = X.shape[1], np.asarray(X[:: max(1, X.shape[0] // SPREAD_ROWS)], dtype=float)
     numbers = [d for d in range(D) if d not in inputs.unordered]
@@ -176,12 +179,12 @@ def _trends(X: Array, scale: float, inputs: Inputs) -> list[Kernel]:
 
 
 def default_means(values: Sequence[float] | Array) -> list[MeanFunction]:
-    """A constant mean function per latent."""
+    """The default mean functions: a constant per latent, at these starting values."""
     return [Constant(float(value)) for value in values]
 
 
 def start_parameters(likelihood: Likelihood, rows: Rows) -> None:
-    """Set the parameters of the likelihood that its author or user left open."""
+    """Set starting values of the likelihood's parameters that its author or user left open."""
     now = likelihood.parameter_values()
     for key, value in start_values(likelihood, rows).items():
         if value != now[key]:
@@ -189,13 +192,13 @@ def start_parameters(likelihood: Likelihood, rows: Rows) -> None:
 
 
 def start_values(likelihood: Likelihood, rows: Rows) -> dict[str, float]:
-    """Values of the parameters of the likelihood: those left open are such as suit the targets."""
+    """Starting values of the likelihood's parameters; those left open are made to suit targets."""
     kw = _started(likelihood, rows.counted(SPREAD_ROWS))[1]
     return {key: float(np.asarray(kw[key])) for key in likelihood.parameter_values()}
 
 
 def start_latents(likelihood: Likelihood, rows: Rows) -> tuple[Array, Array]:
-    """Constant starts (b,) of the latents, and the scales (b,) on which they vary."""
+    """Starting values (b,) of the latents, as constants, and the scales (b,) on which they vary."""
     y, kw = _started(likelihood, rows.counted(SPREAD_ROWS))
     values = np.asarray(likelihood.initial_latents(y, **kw), dtype=float)
     values = np.where(np.isfinite(values), values, 0.0)
@@ -203,9 +206,9 @@ def start_latents(likelihood: Likelihood, rows: Rows) -> tuple[Array, Array]:
 
 
 def _started(likelihood: Likelihood, rows: Rows) -> tuple[Array, Keywords]:
-    """Targets of the rows, and the keywords of the likelihood's methods there.
+    """Targets of the rows, and keywords of the likelihood's methods with starting values in them.
 
-    Parameters that its author or user left open are such as suit the targets.
+    Parameters that its author or user left open are made to suit the targets.
     """
     y, kw = rows.targets(), rows.keywords(**likelihood.parameter_values())
     for key, value in likelihood.initial_parameters(y, **kw).items():
@@ -215,9 +218,9 @@ def _started(likelihood: Likelihood, rows: Rows) -> tuple[Array, Keywords]:
 
 
 def starts_from(likelihood: Likelihood, rows: Rows, ties: Ties | None = None) -> Starts:
-    """What at most 10,000 of the targets tell of the latents.
+    """The starting values of the latents that at most 10,000 of the targets suggest.
 
-    ties : what stands for targets that several rows share.
+    ties : the model's treatment of targets that several rows share, or None.
     """
     values, scales = start_latents(likelihood, rows)
     mean_weight = 1.0 if rows.weights is None else float(np.mean(rows.weights))
@@ -232,10 +235,10 @@ def starts_from(likelihood: Likelihood, rows: Rows, ties: Ties | None = None) ->
 
 
 def latent_scales(likelihood: Likelihood, y: Array, values: Array, kw: Keywords) -> Array:
-    """Prior standard deviations (b,) that suit the data: 1 for latents on a log or logit scale.
+    """Scales (b,) on which latents vary, as prior sds: 1 for latents on a log or logit scale.
 
-    A location is in the units of y. Its scale is by the information at constant latents, the mean
-    of (∂ log p)², which is 1/scale², where that is like the spread of y.
+    A location is in the units of y. Its scale follows from the information at constant latents, the
+    mean of (∂ log p)², which is 1/scale², if that is similar to the spread of y.
     """
     scales = np.ones(values.size)
     locations = is_location(likelihood, y, values, kw)
@@ -255,9 +258,9 @@ def latent_scales(likelihood: Likelihood, y: Array, values: Array, kw: Keywords)
 def is_location(
     likelihood: Likelihood, y: Array, values: Array, kw: Mapping[str, Value]
 ) -> Booleans:
-    """Which latents (b,) are locations: p(y + c | f + c) = p(y | f), others at constant values.
+    """Which latents (b,) are locations, p(y + c | f + c) = p(y | f), at constant starting values.
 
-    Other latents are logarithms or log-odds, to which the unit of y adds a constant.
+    Other latents are logarithms or log-odds, in which another unit of y only adds a constant.
     """
     locations, spread = np.zeros(values.size, dtype=bool), float(y.std())
     if not likelihood.target_support.whole_line or spread == 0.0:
@@ -266,7 +269,7 @@ def is_location(
     with np.errstate(all="ignore"):
         log_p = likelihood.log_density(y, *latents, **kw)
         most = 1e-6 * (1.0 + np.max(np.abs(log_p)))
-        # A density that is NaN on one side may still be a location's: then the other side tells.
+        # A density that is NaN on one side may still have a location: the other side shows it.
         for j, c in product(range(values.size), (spread, -spread)):
             moved = [f + c if k == j else f for k, f in enumerate(latents)]
             change = likelihood.log_density(y + c, *moved, **kw) - log_p
@@ -275,7 +278,7 @@ def is_location(
 
 
 def warn_of_scaling(X: Array, names: Sequence[str] | None) -> None:
-    """Warn once where a column varies so little around so large a value that digits are lost."""
+    """Warn once if a column of X varies so little around so large a value that digits are lost."""
     rows = np.asarray(X[:: max(1, X.shape[0] // SPREAD_ROWS)], dtype=float)
     spread, size = rows.std(0), np.abs(rows).max(0)
     bad = np.flatnonzero((spread > 0) & (spread < 1e-7 * size))

@@ -1,6 +1,7 @@
-"""Minibatch methods for large N: natural gradients on q with Adam on θ, and plain step rules.
+"""Stochastic methods on batches of rows: natural gradients on q with Adam on θ, plain step rules.
 
-A batch of B rows stands for all N: its sums are scaled by N/B, which is unbiased.
+They are for large N. A batch of B rows stands for all N: its sums are scaled by N/B, which is
+unbiased.
 """
 
 from __future__ import annotations
@@ -30,30 +31,32 @@ from .profile import fit_profile, start_sites
 from .result import FINISHED, OUT_OF_PATIENCE
 from .step_rules import RULES, Adam
 
-# A batch moves the natural parameters of q by this share ρ of the way to its own.
+# A batch moves the natural parameters of q by this share ρ of the way to its own optimum.
 NATURAL_STEP = 0.05
-# Adam moves θ at this learning rate where the user gives none.
+# Adam moves θ at this learning rate if the user gives none.
 THETA_RATE = 0.005
-# At the end q is settled by at most so many passes over all rows, to within so many nats a row.
+# At the end q is settled by at most FINAL_STEPS passes over all rows, to within FINAL_GAP nats a
+# row of its best bound.
 FINAL_STEPS, FINAL_GAP = 12, 1e-5
-# Where a likelihood finds its quadrature nodes by trials, a batch has so many instead: the noise of
+# If a likelihood finds its quadrature nodes by trials, a batch uses this many instead: the noise of
 # a batch is larger than their error.
 BATCH_NODES = 20
 # A fit whose number of epochs is not given begins to take smaller steps when an epoch gains less
-# than so many nats a row, and makes at most so many epochs.
+# than LEVEL_GAIN nats a row, and makes at most MOST_EPOCHS epochs.
 LEVEL_GAIN, MOST_EPOCHS = 5e-5, 100
-# It then makes as many epochs again, at least so many: what large steps leave open is found then.
+# It then makes as many epochs again, and at least this many, with steps that become smaller: these
+# find what large steps miss.
 LEAST_FALL = 12
-# A fit that ends where it started says so if its last step was worse by so many nats a row.
+# A fit that ends where it started says so if its last step was worse by this many nats a row.
 WORTH_TELLING = 1e-3
 # The fit to a subset that natural gradients start from takes at most this share of all work.
 SUBSET_SHARE = 0.5
-# Where the user gives no number of epochs, that share is of so many.
+# If the user gives no number of epochs, that share is one of this many epochs.
 USUAL_EPOCHS = 50.0
 
 
 class BatchArguments(NamedTuple):
-    """What a user says of batches, unchecked; None is the default."""
+    """What a user says of batches for a stochastic method, unchecked; None is the default."""
 
     batch_size: int | None = None
     epochs: float | None = None
@@ -64,11 +67,11 @@ class BatchArguments(NamedTuple):
 
     @property
     def any_given(self) -> bool:
-        """Whether the user said anything but a seed."""
+        """Whether the user said anything of batches but a seed."""
         return any(value is not None for value in self[:2] + self[3:])
 
     def settings(self, N: int) -> Settings:
-        """Check what was given, for N rows."""
+        """Check what the user said of batches, for N rows."""
         batch_size, epochs, rng, holdout, patience, learning_rate = self
         batch = 1000 if batch_size is None else positive_int(batch_size, "batch_size")
         if epochs is not None:
@@ -94,9 +97,9 @@ class BatchArguments(NamedTuple):
 
 @dataclass
 class Settings:
-    """How batches are drawn and when to stop. `holdout` is a fraction of the rows, or None.
+    """How batches are drawn and when to stop; `holdout` is a fraction of the rows, or None.
 
-    Where `epochs` is None the fit ends by itself, when an epoch gains little.
+    If `epochs` is None, the fit ends by itself when an epoch gains little.
     """
 
     batch_size: int
@@ -108,11 +111,11 @@ class Settings:
 
 
 class Batches:
-    """Seeded shuffled batches of a problem's rows, held-out rows left out.
+    """Seeded, shuffled batches of a problem's rows, with held-out rows left out.
 
     Rows of a memmap are drawn in contiguous blocks: reading single rows from disk would be slow.
-    The first block of an epoch begins at a random row, and the last goes on at the beginning: so
-    every row is as often as any other in the block that is shorter, where it has a larger weight.
+    The first block of an epoch begins at a random row, and the last goes on at the first row. So
+    every row is equally often in the one shorter block, where rows count more.
     """
 
     def __init__(self, problem: Problem, settings: Settings) -> None:
@@ -131,7 +134,7 @@ class Batches:
         self._last: Shard | None = None
 
     def epochs(self) -> Iterator[Array]:
-        """Row numbers of one batch after another, without end; each epoch a new order."""
+        """Row numbers of one batch after another, without end; each epoch has a new order."""
         while True:
             if self.problem.rows.on_disk:
                 order = np.roll(self.rows, self.settings.rng.integers(self.rows.size))
@@ -144,13 +147,13 @@ class Batches:
                     yield np.sort(order[start : start + self.size])
 
     def shard(self, rows: Array) -> Shard:
-        """The rows of a batch, on the threads of the last one."""
+        """A batch of rows as a shard, which uses the threads of the last batch."""
         few = BATCH_NODES if self.problem.parts.likelihood.tries_nodes else None
         self._last = self.problem.shard(rows, nodes=few, threads_of=self._last)
         return self._last
 
     def scale(self, rows: Array) -> float:
-        """N/B, the factor by which the sums of a batch stand for those of all rows."""
+        """N/B, by which the sums of a batch are scaled to stand for those of all rows."""
         return self.rows.size / rows.size
 
     @cached_property
@@ -158,7 +161,7 @@ class Batches:
         return self.problem.on(self.held)
 
     def held_out_score(self) -> float:
-        """NLPD of the held-out rows, a mean by their weights."""
+        """NLPD of the held-out rows, averaged by their weights."""
         held, parts = self._held_out, self.problem.parts
         held.set_hyperparameters()
         means, variances = held.evaluator.marginals(parts.q())
@@ -168,9 +171,9 @@ class Batches:
 
 
 class Run:
-    """The loop over batches: counts, the running bound, held-out score, best parameters.
+    """The loop over batches: counts, running bound, held-out score and the best parameters.
 
-    spent : epochs of work that were done before; they are taken off those that were asked for.
+    spent : epochs of work that were done before; they count among those that were asked for.
     """
 
     def __init__(self, batches: Batches, monitor: Monitor, spent: float) -> None:
@@ -199,7 +202,7 @@ class Run:
             self.done = step + 1
 
     def outcome(self) -> Outcome:
-        """How many steps were made, and why no more."""
+        """How many steps on batches were made, and why no more."""
         reason = self.monitor.stop_reason or FINISHED
         if self.by_itself and reason == FINISHED and self.total < MOST_EPOCHS * self.per_epoch:
             reason = f"{FINISHED}: an epoch gained less than {LEVEL_GAIN:g} nats a row"
@@ -208,11 +211,11 @@ class Run:
         return Outcome(np.empty(0), np.nan, self.done, False, reason)
 
     def decay(self, step: int) -> float:
-        """The factor on steps: 1 at first, over the last part falling linearly to 0."""
+        """The factor on steps: 1 at first, and over the last part falling linearly to 0."""
         return min(1.0, (self.total - step) / (self.total - self.falls_from))
 
     def ends_epoch(self, step: int) -> bool:
-        """Whether a step is the last of an epoch, or the last of all."""
+        """Whether a step on a batch is the last of its epoch, or the last of all."""
         return (step + 1) % self.per_epoch == 0 or step + 1 == self.total
 
     def record(self, step: int, bound: float) -> None:
@@ -238,7 +241,7 @@ class Run:
         self.monitor.estimate(mean, error, passes, step + 1)
 
     def _look_at_gain(self, step: int, mean: float) -> None:
-        """Where the fit ends by itself, take smaller steps once an epoch has gained little."""
+        """If the fit ends by itself, begin smaller steps once an epoch has gained little."""
         gain, self.last_mean = mean - self.last_mean, mean
         if not self.by_itself or step >= self.falls_from:
             return
@@ -247,7 +250,7 @@ class Run:
             self.total = step + 1 + max(LEAST_FALL * self.per_epoch, step + 1)
 
     def keep(self) -> None:
-        """After an error the model returns to the best held-out point, or to the current one."""
+        """Have the model return, after an error, to the best held-out or the current point."""
         put_back = self.best.restore
         if not self.settings.holdout:
             put_back = partial(self.problem.restore, self.problem.snapshot())
@@ -258,7 +261,7 @@ class Run:
 
 
 def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Settings) -> Outcome:
-    """Steps on one batch after another: natural gradients with Adam on θ, or a plain step rule.
+    """Fit by steps on batches: natural gradients on q with Adam on θ, or a plain step rule.
 
     Steps decay linearly to 0 over the second half, or when an epoch gains little. Natural gradients
     start from a profiled fit to a random subset, and full passes settle q at the end. The model
@@ -311,10 +314,10 @@ def fit_batches(problem: Problem, monitor: Monitor, method: str, settings: Setti
 
 
 def _keep_better(run: Run, settles: bool) -> float:
-    """Keep the last point or the best one before it, whichever is better on all rows.
+    """Keep the last point of a fit by batches or the best before it: the better one on all rows.
 
-    Estimates from batches only name the best epoch; the two bounds that are compared are exact.
-    Returns by how many nats the last point was worse, 0 where it is kept.
+    Estimates from batches only select the best epoch; the two bounds that are compared are exact.
+    Returns by how many nats the last point was worse, 0 if it is kept.
     """
     problem, last = run.problem, Best(run.problem)
     if settles:
@@ -332,7 +335,7 @@ def _keep_better(run: Run, settles: bool) -> float:
 
 
 def _last_or_best(run: Run, steps: PlainSteps | NaturalSteps) -> None:
-    """After Ctrl-C the model holds the last whole step, or a better point that came before it."""
+    """After Ctrl-C keep the last whole step on a batch, or a better point before it."""
     steps.put_back()
     try:
         _keep_better(run, settles=False)
@@ -341,7 +344,7 @@ def _last_or_best(run: Run, steps: PlainSteps | NaturalSteps) -> None:
 
 
 class PlainSteps:
-    """A plain step rule on hyperparameters and q together, as in the paper."""
+    """Stochastic steps by a plain rule on hyperparameters and q together, as in the paper."""
 
     def __init__(self, problem: Problem, method: str, rate: float | None) -> None:
         self.problem, self.method, self.rule = problem, method, RULES[method]()
@@ -368,18 +371,18 @@ class PlainSteps:
         return state.bound
 
     def put_back(self) -> None:
-        """Have the leaves hold θ and q of the last step."""
+        """Put θ and q of the last step into the leaves."""
         self.vector.write(self.x)
 
 
 class NaturalSteps:
-    """Natural gradients on q, held by its natural parameters, and Adam on θ."""
+    """Stochastic steps: natural gradients on q, held by its natural parameters, and Adam on θ."""
 
     def __init__(self, problem: Problem, q: tuple[Gaussian, ...], rate: float | None) -> None:
         self.problem, self.q, self.gram = problem, q, Gram.of(q)
         self.rate, self.rule = rate or THETA_RATE, Adam()
         self.vector = problem.free_vector()
-        self.point = self.vector.read(), q  # after the last whole step
+        self.point = self.vector.read(), q  # It is the point after the last whole step.
         self.evaluator = Evaluator([], problem.evaluator.family)
         self.evaluator.set_hyperparameters(problem.parts.theta())
 
@@ -390,20 +393,20 @@ class NaturalSteps:
         state = evaluator.evaluate(self.q, self.gram, gradient=True)
         self.problem.write_gradient(evaluator.gradient(state, sites_fixed=False))
         slopes = self.vector.gradient()
-        if np.isfinite([state.bound, *slopes]).all():  # If not, this batch tells nothing.
+        if np.isfinite([state.bound, *slopes]).all():  # Else the batch is skipped.
             self._move_q(state.proposal(), NATURAL_STEP * decay)
             self._move_theta(self.rate * decay * self.rule.step(slopes))
             self.point = self.vector.read(), self.q
         return state.bound
 
     def put_back(self) -> None:
-        """Have the leaves hold θ and q of the last step."""
+        """Put θ and q of the last whole step into the leaves."""
         x, q = self.point
         self.vector.write(x)
         self.problem.parts.write_q(q)
 
     def _move_q(self, ahead: Gram, rho: float) -> None:
-        """(1 − ρ) λ + ρ λ⁺ on the sums, halved while q does not exist."""
+        """Natural-gradient step (1 − ρ) λ + ρ λ⁺ on the sums, halved while q does not exist."""
         for _ in range(10):
             mixed = Gram.mixed((1.0 - rho, rho), (self.gram, ahead))
             try:
@@ -415,7 +418,7 @@ class NaturalSteps:
                 return
 
     def _move_theta(self, step: Array) -> None:
-        """Move θ by a step, q(v) as it is; stay where that fails."""
+        """Move θ by a step of Adam, with q(v) as it is; stay if that fails."""
         x = self.vector.read()
         self.vector.write(x + step)
         try:
@@ -426,7 +429,7 @@ class NaturalSteps:
 
 
 def _subset_start(batches: Batches, monitor: Monitor) -> tuple[float, tuple[Gaussian, ...]]:
-    """Fit the hyperparameters to a random subset; q for all rows from its scaled sites.
+    """Start of a fit by batches: hyperparameters fitted to a random subset, q from scaled sites.
 
     Returns the share of the work, in epochs, and q. A model that was fitted before goes on from
     its own q.
@@ -443,7 +446,7 @@ def _subset_start(batches: Batches, monitor: Monitor) -> tuple[float, tuple[Gaus
     )
     with row_numbers(rows):
         fit_profile(subset, Stage(monitor, "subset", N / n0, most), 1000, tolerance=0.1)
-    # Not from the sites, which may be those of a start that was not kept.
+    # q itself is scaled, not the sites, which may be those of a start that was not kept.
     gram = Gram.mixed((N / n0,), (Gram.of(subset.parts.q()),))
     q = subset.evaluator.gaussians(gram)
     evaluations, _ = subset.counts
@@ -452,7 +455,7 @@ def _subset_start(batches: Batches, monitor: Monitor) -> tuple[float, tuple[Gaus
 
 
 def _settle(problem: Problem) -> None:
-    """Full natural-gradient passes for q at the final θ; it stays where they do not help."""
+    """Settle q at the final θ by natural gradients over all rows; q stays if they do not help."""
     evaluator = problem.evaluator
     problem.set_hyperparameters()
     given = start_from_q(evaluator, problem.parts.q())

@@ -1,8 +1,8 @@
-"""Where many rows begin: hyperparameters are found on few rows, then on more, at last on all.
+"""Fits of many rows begin on subsets: hyperparameters are found on few rows, then more, then all.
 
-A pass over 2,000 rows tells hyperparameters nearly as well as one over 20,000. What is left to be
-found on all rows takes few passes, the more so as the curvature that the smaller fits have seen is
-known.
+A fit of 2,000 rows finds the hyperparameters nearly as well as one of 20,000. What is left to be
+found on all rows takes few passes, all the more since L-BFGS knows the curvature from the smaller
+fits.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from .lbfgs import Memory, new_memory
 from .monitor import Monitor, Stage
 from .problem import Problem
 
-# From so many rows on a fit begins on some of them: the first subset has so many rows, and so many
-# for each inducing input; every next one so many times more, as long as it is at most this share
-# of all rows.
+# A fit of MANY rows or more begins on a subset of FIRST rows, or PER_INDUCING rows for each
+# inducing input if that is more. Every next subset has FACTOR times as many rows, as long as it is
+# at most the share SHARE of all rows.
 MANY, FIRST, PER_INDUCING, FACTOR, SHARE = 5000, 2000, 20, 5, 0.5
-# A fit on a subset goes on while 10 iterations gain so many nats a row.
+# A fit on a subset goes on while 10 iterations gain this many nats a row.
 PER_ROW = 1e-3
 # A fit that may take fewer iterations than this begins on all rows.
 FEWEST_ITERATIONS = 50
 
 FitSubset = Callable[[Problem, Monitor, int, float, Memory], Memory]
-"""(problem, monitor, max_iters, tolerance, memory) → memory: a fit whose θ and q are in the leaves.
+"""A fit of a subset: (problem, monitor, max_iters, tolerance, memory) → memory.
 
-The memory is what is known of the curvature before and after.
+It leaves θ and q in the leaves. The memory holds the curvature that L-BFGS knows before and after.
 """
 
 
 def sizes_of_subsets(N: int, M: int) -> list[int]:
-    """The numbers of rows on which the fit of N rows with M inducing inputs begins."""
+    """Sizes of the subsets on which the fit of N rows with M inducing inputs begins."""
     sizes: list[int] = []
     size = max(FIRST, PER_INDUCING * M)
     while N >= MANY and size <= SHARE * N:
@@ -45,10 +45,10 @@ def sizes_of_subsets(N: int, M: int) -> list[int]:
 
 
 def begin_on_subsets(problem: Problem, monitor: Monitor, max_iters: int, fit: FitSubset) -> Memory:
-    """Fit random subsets of the rows, each a part of the next; returns what the curvature is.
+    """Fit random subsets of the rows, each a part of the next; returns the curvature for L-BFGS.
 
-    The leaves hold the hyperparameters that were found, and q as all rows would have it. Where a
-    fit fails, or a noise vanishes on few rows, they are as they were.
+    The leaves then hold the hyperparameters that were found, and q scaled to all rows. If a fit
+    fails, or a noise vanishes on few rows, they are as they were.
     """
     N, parts = problem.num_rows, problem.parts
     sizes = sizes_of_subsets(N, max(parts.sizes)) if problem.is_local else []
@@ -80,12 +80,12 @@ def begin_on_subsets(problem: Problem, monitor: Monitor, max_iters: int, fit: Fi
 
 
 def _scaled(memory: Memory, size: int, last: int) -> Memory:
-    """The curvature of a fit of `size` rows from that of a fit of `last` rows."""
+    """The curvature of a fit of a subset of `last` rows, scaled to `size` rows."""
     return new_memory((s, y * (size / last)) for s, y in memory)
 
 
 def _count(problem: Problem, subset: Problem) -> None:
-    """Add the passes over a subset, as parts of passes over all rows, to those of the problem."""
+    """Count the passes over a subset, as parts of passes over all rows, for the whole problem."""
     passes, settings = subset.counts
     problem.evaluator.num_likelihood += passes * subset.num_rows / problem.num_rows
     problem.evaluator.num_theta += settings

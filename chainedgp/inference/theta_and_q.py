@@ -1,7 +1,8 @@
-"""The parts of a model as its inference sees them: θ and q are read, written and given gradients.
+"""Parts of a model as inference sees them: θ and q are read, written and given gradients.
 
-Every number that a fit may move is an entry of a leaf, a paramz parameter: θ are those of kernels,
-mean functions and the likelihood and the inducing inputs Z; q(u_j) has its mean and a root.
+Every number that a fit may move is an entry of a leaf, a paramz parameter. θ are the leaves of
+kernels, mean functions and likelihood and the inducing inputs Z; q(u_j) has a mean and the root of
+a covariance.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ..posterior.mean_field import MEAN_FIELD
 
 
 def leaves_below(part: Parameterized | Param) -> list[Param]:
-    """The leaves below a parameterised object; of a leaf, the leaf itself."""
+    """The leaves of a part of the model, which a fit may move; of a leaf, the leaf itself."""
     return list(part.flattened_parameters) if isinstance(part, Parameterized) else [part]
 
 
@@ -37,9 +38,9 @@ class Parts:
     q_mu, q_root : one leaf with a column for each latent, or a leaf (M_j,) for each where their
         numbers of inducing inputs differ. Roots of covariances are packed, as `pack_lower` does;
         one for each group of latents that q correlates.
-    jitter : is added to the diagonal of Kuu, relative to its mean.
-    family : what q may be.
-    ties : what stands for targets that several rows share.
+    jitter : added to the diagonal of Kuu, relative to its mean.
+    family : the family of distributions from which q is taken.
+    ties : the treatment of targets that several rows share, or None.
     given_kernels : whether a user chose the kernels, whose values are then a start to respect.
     open_inducing : whether nobody said how many inducing inputs there are: a fit may add some.
     """
@@ -57,10 +58,10 @@ class Parts:
     open_inducing: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        self.num_gradients = 0  # how often the leaves were given gradients, by whichever problem
+        self.num_gradients = 0  # It counts how often leaves were given gradients, by any problem.
 
     def with_inducing(self, Z: Sequence[Array]) -> Parts:
-        """The same hyperparameters at other inducing inputs, with a q of its own at the prior."""
+        """The same hyperparameters at other inducing inputs, with a q of its own, the prior."""
         sizes = [len(z) for z in Z] * (len(self.kernels) // len(Z))
         means, roots = self.family.packed(self.family.prior(sizes), sizes)
         own = [[Param("own", value) for value in values] for values in (Z, means, roots)]
@@ -68,12 +69,12 @@ class Parts:
 
     @property
     def leaves(self) -> list[Param]:
-        """All leaves, those of q last."""
+        """All leaves of θ and q, those of q last."""
         return [*self.others, *self.Z, *self.q_mu, *self.q_root]
 
     @property
     def others(self) -> list[Param]:
-        """All leaves but those of inducing inputs and q."""
+        """The leaves of kernels, means and likelihood: all but those of inducing inputs and q."""
         parts = (*self.kernels, *self.means, self.likelihood)
         return [leaf for part in parts for leaf in leaves_below(part)]
 
@@ -83,9 +84,9 @@ class Parts:
         return tuple(mu.size for mu in _columns(self.q_mu))
 
     def level_entries(self, Z: Param | Array) -> np.ndarray:
-        """Entries of inducing inputs of all latents that kernels read as codes of levels, (k,).
+        """Entries of inducing inputs that kernels read as codes of levels, as flat indices (k,).
 
-        Between two codes there is nothing, so that no gradient may move them: they are fixed.
+        They are fixed: between two codes there is nothing, so that no gradient may move them.
         """
         columns = np.unique(np.concatenate([kernel.level_columns for kernel in self.kernels]))
         return np.arange(Z.size).reshape(Z.shape)[:, columns.astype(int)].ravel()
@@ -96,7 +97,7 @@ class Parts:
         return np.unique(np.concatenate([kernel.unordered_columns for kernel in self.kernels]))
 
     def theta(self) -> Hyperparameters:
-        """The current hyperparameters. Z is copied: priors outlive a change of its leaves."""
+        """The current hyperparameters θ, with copies of Z, because priors outlive its changes."""
         Z = [np.array(leaf.values) for leaf in self.Z]
         return Hyperparameters(
             list(self.kernels),
@@ -109,7 +110,7 @@ class Parts:
         )
 
     def roots(self) -> tuple[list[Array], list[Array]]:
-        """Mean and packed root of q of each group of latents."""
+        """Mean and packed covariance root of q of each group of latents."""
         return self.family.stacked(_columns(self.q_mu)), _columns(self.q_root)
 
     def q(self) -> tuple[Gaussian, ...]:
@@ -121,16 +122,16 @@ class Parts:
         return all((part.mu == 0).all() and (part.S_minus_I == 0).all() for part in self.q())
 
     def write_q(self, q: Sequence[Gaussian]) -> None:
-        """Set the leaves of q."""
+        """Write q into its leaves."""
         for leaf, value in self._of_q(*self.family.packed(q, self.sizes)):
             leaf[:] = value
 
     def reset_q(self) -> None:
-        """Put q back to the prior N(0, I)."""
+        """Write the prior N(0, I) into the leaves of q."""
         self.write_q(self.family.prior(self.sizes))
 
     def write_gradient(self, gradient: Gradient) -> None:
-        """Put the gradient in θ into the leaves."""
+        """Write the gradient in θ into the leaves."""
         self.num_gradients += 1
         for kernel, mean, part in zip(self.kernels, self.means, gradient.latents, strict=True):
             kernel.gradient[:] = part.kernel
@@ -143,12 +144,12 @@ class Parts:
             self.Z[0].gradient[:] = sum(part.Z for part in gradient.latents)
 
     def write_gradient_in_q(self, mu: Sequence[Array], root: Sequence[Array]) -> None:
-        """Put the gradients in the means and packed roots of each group into the leaves."""
+        """Write the gradients in means and packed roots of q, by group, into the leaves."""
         for leaf, value in self._of_q(self.family.split(mu, self.sizes), root):
             leaf.gradient[:] = value
 
     def _of_q(self, mu: Sequence[Array], root: Sequence[Array]) -> list[tuple[Param, Array]]:
-        """The leaves of q, each with what belongs into it."""
+        """The leaves of q, each paired with the value that belongs into it."""
         pairs = []
         for leaves, values in ((self.q_mu, mu), (self.q_root, root)):
             shaped = [np.stack(values, axis=1)] if leaves[0].ndim == 2 else values
@@ -157,5 +158,5 @@ class Parts:
 
 
 def _columns(leaves: Sequence[Param]) -> list[Array]:
-    """The values of the leaves of q_mu or q_root, an array for each latent or group."""
+    """The values of the leaves q_mu or q_root, one array for each latent or group of latents."""
     return list(leaves[0].values.T) if leaves[0].ndim == 2 else [leaf.values for leaf in leaves]

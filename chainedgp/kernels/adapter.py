@@ -135,7 +135,7 @@ class GPyKernel(Kernel):
 
         def pullback(dL_dK: Array, wrt_second: bool = True) -> tuple[Array, Array, Array | None]:
             """Reverse pass of the GPy kernel: dL/dθ, dL/dX and dL/dZ from dL/dK."""
-            dL_dK = np.array(dL_dK)  # GPy may write into it
+            dL_dK = np.array(dL_dK)  # GPy may write into it.
             with self._lock:
                 twin = self._at(theta)
                 try:
@@ -170,7 +170,7 @@ class GPyKernel(Kernel):
                 dL_dtheta = np.array(twin.gradient_full)
                 try:
                     dL_dX = np.array(twin.gradients_X_diag(np.array(dL_dk), X))
-                except (AttributeError, NotImplementedError):  # some kernels of GPy lack the method
+                except (AttributeError, NotImplementedError):  # Some kernels of GPy lack it.
                     dL_dX = np.array(twin.gradients_X(np.diag(dL_dk), X, None))
             return dL_dtheta, dL_dX
 

@@ -28,7 +28,7 @@ Evaluate = Callable[[Array | None], tuple[Array, Pullback]]
 PullbackDiag = Callable[[Array], tuple[Array, Array | None]]
 
 
-#: A column of levels counts with this standard deviation: that of 0 and 1 in equal shares.
+#: A column of levels counts with this standard deviation, which 0 and 1 in equal shares have.
 LEVEL_SPREAD = 0.5
 
 
@@ -84,7 +84,7 @@ class Kernel(Part):
       inputs, only once. A class that writes one of the two overrides both of its parent: a child
       of a class with `_prepare` may go back to `_evaluate`.
     - `evaluate`, `evaluate_diag`: the kernel on all columns of X. A class that writes its own is
-      evaluated by that and nothing else; `super().evaluate(X, Z)` is that of its parent.
+      evaluated by that and nothing else; `super().evaluate(X, Z)` evaluates its parent.
 
     Parameters
     ----------
@@ -332,7 +332,7 @@ class Kernel(Part):
         K, _ = self.evaluate(X, X2)
         if not K.flags.owndata:
             return K.copy()
-        K.flags.writeable = True  # its pullback, which would read it, is dropped
+        K.flags.writeable = True  # The pullback, which would read K, is dropped.
         return K
 
     def Kdiag(self, X: Array) -> Array:

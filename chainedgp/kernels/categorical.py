@@ -115,7 +115,7 @@ class Mixed(Kernel):
         return self._of_X(self.levels)
 
     def distances_in(self, spread: Array) -> Array:
-        """Standard deviations (d,) of the kernel's columns, in units of lengthscales."""
+        """Standard deviations (d,) of numbers and categories, in units of lengthscales."""
         own = np.array(super().distances_in(spread))
         own[list(self.levels)] = LEVEL_SPREAD
         return own
@@ -136,7 +136,9 @@ class Mixed(Kernel):
         same = _Same(X[:, levels])
 
         def evaluate(Z: Array | None) -> tuple[Array, Pullback]:
-            """K (n, m) and its pullback, at the parameters that it was prepared with."""
+            """Matrix K (n, m) of numbers and categories and its pullback, at parameters as
+            prepared.
+            """
             other = None if Z is None else self._rounded(Z)[:, numbers]
             K, pull = distances.among() if other is None else distances.to(other)
             H = same.add(K, weights, None if Z is None else Z[:, levels])
@@ -315,7 +317,7 @@ class RandomEffects(Kernel):
         scaled = centres * np.sqrt(variances)
 
         def evaluate(Z: Array | None) -> tuple[Array, Pullback]:
-            """K (n, m) and its pullback, at the parameters that it was prepared with."""
+            """Matrix K (n, m) of random effects and its pullback, at the parameters as prepared."""
             K, H = same.weighted(variances, Z)
             others = centres if Z is None else self._centres(Z)
             K -= scaled @ (scaled if Z is None else others * np.sqrt(variances)).T

@@ -127,7 +127,7 @@ class Combination(Kernel):
             part.check_inputs(X, name)
 
     def check_columns(self, num_columns: int) -> None:
-        """Raise InputError if a part cannot act on inputs with this number of columns."""
+        """Raise InputError if a combined kernel cannot act on inputs with so many columns."""
         for part in self.parts:
             part.check_columns(num_columns)
 

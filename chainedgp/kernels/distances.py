@@ -56,7 +56,8 @@ class DistancesFrom:
         self.scale, self.shift = scale, shift
         # exp is several times slower where it underflows, so nothing is farther than `largest`.
         self.ends = sorted((shift, scale * largest + shift))
-        # As r² ≤ 2 (|x|² + |z|²) an exponent may need no cut; r² may, being below 0 by rounding.
+        # Since r² ≤ 2 (|x|² + |z|²), an exponent may need no cut; r² itself is always cut, because
+        # rounding may put it below 0.
         self.least_cut = 0.0 if scale == 1.0 else largest
         # The product of this array with [z, 1, |z|²] is scale · r² + shift.
         self.left = np.empty(one.shape)
@@ -65,7 +66,7 @@ class DistancesFrom:
         self.left[:, -1] = scale
 
     def _with_squares(self, X: Array) -> Array:
-        """Centred and scaled points, 1 and their squared norms, [x, 1, |x|²] (n, D + 2)."""
+        """For distances: centred and scaled points with 1 and squares, [x, 1, |x|²] (n, D + 2)."""
         one = np.empty((X.shape[0], X.shape[1] + 2))
         scaled = np.subtract(X, self.centre, out=one[:, :-2])
         scaled /= self.lengthscale

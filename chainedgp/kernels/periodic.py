@@ -1,4 +1,4 @@
-"""MacKay's periodic kernel."""
+"""MacKay's periodic kernel, an RBF on the circle."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Sphere(Stationary):
         inner = super()._prepare(self._embed(X))
 
         def evaluate(Z: Array | None) -> tuple[Array, Pullback]:
-            """The kernel matrix K (n, m) and its pullback, at the parameters when prepared."""
+            """The sphere kernel's K (n, m) and its pullback, at the parameters as prepared."""
             K, pull = inner(None if Z is None else self._embed(Z))
 
             def pullback(

@@ -31,7 +31,7 @@ class Stationary(Kernel):
     lengthscale : one value, or (input_dim,) with ARD; 1 if None.
     ARD : one lengthscale per dimension (automatic relevance determination).
     active_dims : the columns of X it acts on; None for all.
-    name : ASCII identifier; None for that of its class, `default_name`.
+    name : ASCII identifier; None for the `default_name` of its class.
 
     Raises
     ------
@@ -97,7 +97,7 @@ class Stationary(Kernel):
         )
 
         def evaluate(Z: Array | None) -> tuple[Array, Pullback]:
-            """K (n, m) and its pullback, at the parameters that it was prepared with."""
+            """The stationary kernel's K (n, m) and its pullback, at the parameters as prepared."""
             K, pull = distances.among() if Z is None else distances.to(Z)
             memo = None
             if self.exponent is None:
@@ -109,7 +109,7 @@ class Stationary(Kernel):
             def pullback(
                 dL_dK: Array, wrt_second: bool = True
             ) -> tuple[Array, Array, Array | None]:
-                """dL/dθ, dL/dX and dL/dZ from dL/dK."""
+                """Reverse pass of a stationary kernel: dL/dθ, dL/dX and dL/dZ from dL/dK."""
                 S, c = self.slope(memo, K, *shape)
                 W = np.multiply(dL_dK, S, out=_work.array("dL_dr2", *K.shape))
                 total, dX, dZ, spread = pull(W, wrt_second)
@@ -138,7 +138,7 @@ class RBF(Stationary):
 
     default_name = "rbf"
     exponent = -0.5
-    largest_r2 = 1e3  # ρ is exp(-500) here
+    largest_r2 = 1e3  # At this r² ρ is exp(-500).
 
 
 class Matern12(Stationary):
@@ -148,7 +148,7 @@ class Matern12(Stationary):
     """
 
     default_name = "matern12"
-    largest_r2 = 2.5e5  # ρ is exp(-500) here
+    largest_r2 = 2.5e5  # At this r² ρ is exp(-500).
     kink = True
 
     def correlation(self, r2: Array, *shape: float) -> tuple[Array, Array]:
@@ -166,7 +166,7 @@ class Matern32(Stationary):
     """Matérn ν = 3/2, k = variance · (1 + s) exp(−s), s = √3 r. Arguments: see `Stationary`."""
 
     default_name = "matern32"
-    largest_r2 = 8e4  # ρ is about exp(-490) here
+    largest_r2 = 8e4  # At this r² ρ is about exp(-490).
 
     def correlation(self, r2: Array, *shape: float) -> tuple[Array, Array]:
         """Matérn 3/2: ρ = (1 + s) exp(−s); keeps 1 + s for `slope`."""
@@ -187,7 +187,7 @@ class Matern52(Stationary):
     """Matérn ν = 5/2, k = variance · (1 + s + s²/3) exp(−s), s = √5 r. See `Stationary`."""
 
     default_name = "matern52"
-    largest_r2 = 5e4  # ρ is about exp(-500) here
+    largest_r2 = 5e4  # At this r² ρ is about exp(-500).
 
     def correlation(self, r2: Array, *shape: float) -> tuple[Array, tuple[Array, Array]]:
         """Matérn 5/2: ρ = (1 + s + s²/3) exp(−s); keeps 1 + s and the polynomial for `slope`."""

@@ -76,7 +76,8 @@ class Scene:
         left_out = [*first, *ON_REQUEST, *(["mean"] if first == ["median"] else [])]
         left_out += ["mean", "width"] if self._by_density else []
         several = [name for name in self.known if name.startswith("P(")] or first
-        drawn = {self.known[name].latent for name in several} - {None}  # A mean may be a latent.
+        # If the mean is itself a latent, that latent is not listed again.
+        drawn = {self.known[name].latent for name in several} - {None}
         rest = [
             name
             for name, quantity in self.known.items()

@@ -68,7 +68,7 @@ def _parts(population: Population, columns: list[int], wanted: Sequence[Quantity
 
 
 def _variances(h: Array, p: Array, w: Array) -> Array:
-    """total, alone and whole (3, k) of a table h (k, values, rows) of predictions, by p and w."""
+    """Importance measures (3, k) from predictions h (k, values, rows) and weights p, w of these."""
     by_row = np.einsum("v,kvi->ki", p, h)
     by_value = np.einsum("i,kvi->kv", w, h)
     mean = by_row @ w

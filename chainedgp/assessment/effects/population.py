@@ -133,7 +133,7 @@ class Population:
         if self.is_category(columns):
             seen = np.unique(self.every[:, list(columns)], axis=0)
             if len(columns) > 1 and self._coded(columns):
-                return seen[::-1]  # (1, 0, 0) stands before (0, 1, 0).
+                return seen[::-1]  # The order is (1, 0, 0), (0, 1, 0), …
             return seen
         if len(columns) > 1:
             raise InputError(
@@ -159,7 +159,7 @@ class Population:
             )
 
     def is_category(self, columns: Sequence[int]) -> bool:
-        """Whether an input is shown value by value: it has levels, or few different values."""
+        """Whether effects of an input are shown by value: it has levels, or few values."""
         if len(columns) == 1 and isinstance(self.read[columns[0]], Category | Date | Duration):
             return isinstance(self.read[columns[0]], Category)
         return len(np.unique(self.every[:, list(columns)], axis=0)) <= FEW_VALUES

@@ -23,7 +23,8 @@ from ...predictive.distribution import Predictive
 from ...predictive.predictor import Predictor
 
 OfLatents = Callable[..., Array]
-ON_REQUEST = ("median", "noise", "ignorance")  # These are shown only if asked for by name.
+# Where all quantities are shown, these are not, unless one of them stands for the target itself.
+ON_REQUEST = ("median", "noise", "ignorance")
 NUMERIC = 500  # A moment by an integral over y evaluates about this many values of the density.
 
 

@@ -108,7 +108,7 @@ def _at_bounds(parameters: ParamzModel) -> list[tuple[str, str, str]]:
 
 
 def _set_a_prior(latent: str, kernel: Kernel, role: Role) -> str:
-    """The advice to put a prior on the kernel's parameter of this role, by the parameter's name."""
+    """Remedy of a finding: put a prior on the kernel's parameter of this role, by its name."""
     name = next((leaf.name for leaf in kernel.leaves_with(role)), role.value)
     return f'Put a prior on it: m.set_prior("kernels.{latent}.*{name}", …).'
 

@@ -73,7 +73,7 @@ def _compared(
 ) -> Finding:
     """Compare means and sds (b, n) of the exact posterior with those of q, and say it in words."""
     mean, sd = moments
-    q_mean, q_V = e.left.means[rows].T, e.left.variances[rows].T  # A covariance has its diagonal.
+    q_mean, q_V = e.left.means[rows].T, e.left.variances[rows].T  # q_V may be covariances.
     q_sd = np.sqrt(q_V if q_V.ndim == 2 else np.einsum("jjn->jn", q_V))
     ratios, errors = np.median(q_sd / sd, axis=1), np.abs(q_mean - mean) / sd
     j = int(np.argmax(np.abs(np.log(ratios))))

@@ -98,9 +98,9 @@ def outliers(e: Evidence) -> Finding:
     if not e.likelihood.target_support.ordered:
         return Finding("outliers", "ok", "Not asked: classes have no order.")
     log_p = e.left_out(e.rows).logpdf(e.y[e.rows][:, None])[:, 0]
-    rows = e.rows[np.argsort(log_p, kind="stable")[:MOST_OUTLIERS]]  # the others are likelier
+    rows = e.rows[np.argsort(log_p, kind="stable")[:MOST_OUTLIERS]]  # All other rows are likelier.
     lower, upper = e.pit(rows)
-    expected = 2.0 * np.minimum(upper, 1.0 - lower) * e.N  # rows as far out
+    expected = 2.0 * np.minimum(upper, 1.0 - lower) * e.N  # number of rows expected as far out
     far = rows[expected < OUTLIER]
     values = {"rows": far}
     if not len(far):
@@ -149,7 +149,7 @@ def noise(e: Evidence) -> Finding:
     left = e.left
     q = Predictive(lik, left.means[e.rows], left.variances[e.rows], metadata)
     log_p = q.logpdf(y[:, None])[seen, 0]
-    u = support.clip(support.from_y(y[seen]))  # on the scale where targets are spread evenly
+    u = support.clip(support.from_y(y[seen]))  # On this scale targets are spread evenly.
     spread = np.subtract(*np.quantile(u, [0.75, 0.25])) or u.std() or 1.0
     sharp = log_p + support.log_slope(u) + np.log(spread)
     rows = e.rows[seen][sharp > SHARP]
