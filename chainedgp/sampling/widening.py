@@ -1,4 +1,4 @@
-"""How much wider q must be because the hyperparameters are uncertain: the default bands.
+"""How much wider q must be because hyperparameters are uncertain: the default bands.
 
 At fitted hyperparameters x̂ the latents at the rows have means m(x̂) under q. Around the fit x is
 about N(x̂, C Cᵀ), with the curvature of bound and priors, and q is found anew at other x, so that
@@ -52,36 +52,38 @@ class Widening:
 
     @property
     def count(self) -> int:
-        """How many hyperparameters are uncertain."""
+        """How many uncertain hyperparameters widen q."""
         return int(self.roots[0].shape[1])
 
     @classmethod
     def at(cls, parts: Parts, roots: Sequence[Array]) -> Widening:
-        """A widening at the current hyperparameters."""
+        """The widening of q at the current hyperparameters."""
         return cls(tuple(roots), _theta(parts))
 
     def holds_for(self, parts: Parts) -> bool:
-        """Whether the hyperparameters are still those that it was found at."""
+        """Whether the hyperparameters are still those at which the widening was found."""
         return np.array_equal(self.theta, _theta(parts))
 
     def widened(self, q: Sequence[Gaussian]) -> tuple[Gaussian, ...]:
-        """q̃ with covariances S + D Dᵀ, of each group."""
+        """The widened q̃ with covariances S + D Dᵀ, of each group."""
         return tuple(_wider(part, root) for part, root in zip(q, self.roots, strict=True))
 
 
 def _theta(parts: Parts) -> Array:
-    """The values of all hyperparameters and inducing inputs, in one vector."""
+    """All hyperparameters and inducing inputs, for which alone a widening holds, in one vector."""
     return np.concatenate([np.ravel(leaf.values) for leaf in (*parts.others, *parts.Z)])
 
 
 def _wider(q: Gaussian, root: Array) -> Gaussian:
-    """N(μ, S + D Dᵀ) of one group."""
+    """The widened Gaussian N(μ, S + D Dᵀ) of one group."""
     S = q.S + root @ root.T
     return Gaussian(q.mu, S, float(np.linalg.slogdet(S)[1]))
 
 
 def widened_by_hyperparameters(problem: Problem) -> tuple[Array, ...] | None:
-    """D (M, p) of each group of latents at the current hyperparameters, on a copy of the problem.
+    """Roots D (M, p) of what uncertain hyperparameters add to q of each group of latents.
+
+    They are at the current hyperparameters, and are found on a copy of the problem.
 
     None where no hyperparameter is free, or where the bound cannot be evaluated around the fit.
     """
@@ -100,7 +102,7 @@ def widened_by_hyperparameters(problem: Problem) -> tuple[Array, ...] | None:
 
 
 def _means(own: Problem, q: Sequence[Gaussian], X: Array) -> Array:
-    """The means m + Kfu L⁻ᵀ μ of all latents at the rows X, (n, b), without their variances."""
+    """Means m + Kfu L⁻ᵀ μ of all latents at the rows X, (n, b): what hyperparameters move."""
     priors = own.evaluator.priors
     mus = own.parts.family.split([part.mu for part in q], [len(prior.Z) for prior in priors])
     return np.stack(
@@ -113,7 +115,10 @@ def _means(own: Problem, q: Sequence[Gaussian], X: Array) -> Array:
 
 
 def _responses(own: Problem, density: LogPosterior, x: Array) -> tuple[Array, ...]:
-    """D of each group, from differences of means and gradients along every hyperparameter."""
+    """Roots D of each group's widening, from differences along every hyperparameter.
+
+    These are differences of means and of gradients.
+    """
     evaluator, X = own.evaluator, own.rows.inputs()
     means, gradient = _means(own, density.q(), X), density.gradient()  # (n, b) and (p,)
     A = [project(prior, X).A for prior in evaluator.priors]
