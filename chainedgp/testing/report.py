@@ -1,4 +1,4 @@
-"""How a broken contract is told: all faults at once, each in words."""
+"""The report of a broken contract: all faults of a tested object at once, each in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ContractError(AssertionError):
 
 
 class Report:
-    """Collects faults while a contract is checked.
+    """Collects faults while the contract of a kernel or likelihood is tested.
 
     Attributes
     ----------
@@ -24,12 +24,12 @@ class Report:
         self.faults: list[str] = []
 
     def fault(self, method: str, message: str) -> None:
-        """Note one fault of one method."""
+        """Note one fault of one tested method."""
         self.faults.append(f"{method}: {message}")
 
     @contextmanager
     def guard(self, method: str) -> Iterator[None]:
-        """Turn an exception inside the block into a fault of the method."""
+        """Turn an exception inside the block into a fault of the tested method."""
         try:
             yield
         except Exception as error:
@@ -67,7 +67,7 @@ class Report:
         return False
 
     def raise_if_any(self, subject: str) -> None:
-        """Raise ContractError that lists the faults of the subject, if there are any."""
+        """Raise ContractError that lists the faults of the tested object, if there are any."""
         if self.faults:
             lines = "\n".join(f"  - {fault}" for fault in self.faults)
             ways = "1 way" if len(self.faults) == 1 else f"{len(self.faults)} ways"
