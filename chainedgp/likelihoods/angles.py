@@ -164,7 +164,7 @@ def _turns(angle: Array, k: Array) -> Array:
 
 
 def _turned(angle: Array, k: Array) -> tuple[Array, Array]:
-    """The centred cdf of any angle, 1 more with each turn, and k times its derivative in k."""
+    """The von Mises cdf about its direction, 1 more with each turn, and k times its slope in k."""
     whole = np.round(np.asarray(angle) / (2.0 * np.pi))
     value, slope = circular.centred_cdf_and_slope(angle - 2.0 * np.pi * whole, k)
     return whole + value, slope

@@ -398,7 +398,7 @@ def _end(g: Array, power: Array) -> Array:
 
 
 def _log_slope(w: Array) -> Array:
-    """d/dw log((e^w − 1)/w) = 1/(1 − e^{−w}) − 1/w, ½ at 0."""
+    """The slope of log((e^w − 1)/w) of Box–Cox targets, 1/(1 − e^{−w}) − 1/w, ½ at 0."""
     with np.errstate(all="ignore"):
         near = 0.5 + w * (1.0 / 12.0 - w * w * (1.0 / 720.0 - w * w / 30240.0))
         return np.where(np.abs(w) < 0.05, near, 1.0 / -np.expm1(-np.asarray(w)) - 1.0 / w)

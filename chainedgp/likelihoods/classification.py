@@ -124,7 +124,7 @@ class _Classes(Likelihood):
         return {f"probability_{k}": pk for k, pk in enumerate(p, 1)}
 
     def _shares(self, y: Array) -> Array:
-        """Shares (K,) of the classes in y, none of them 0."""
+        """Shares (K,) of the classes among targets y, none of them 0, to start a fit from."""
         counts = np.bincount(np.asarray(y, dtype=int), minlength=self.num_categories) + 0.5
         return counts / counts.sum()
 

@@ -214,7 +214,7 @@ class Likelihood(Part, Expected):
     # ---- the distribution of y given the latents -------------------------------------------------
 
     def distribution(self, *latents: Array, **kw: Value) -> Distribution | None:
-        """p(y | latents) as a frozen distribution of scipy.stats. Default: None, there is none.
+        """The distribution p(y | latents) as scipy.stats has it, frozen. Default: None.
 
         The defaults of mean, variance, cdf, ppf and sample (for a `Survival` also those of
         log_survival, log_hazard and log_cdf) are its own.
@@ -408,7 +408,10 @@ class Likelihood(Part, Expected):
         return len(self.latents)
 
     def check_targets(self, y: Array) -> None:
-        """Raise InputError, with the count and the first index, where y is outside the support."""
+        """Raise InputError where targets are outside a likelihood's support.
+
+        It has the count and the first index.
+        """
         self.target_support.check(y, type(self).__name__)
 
     def impossible(self, y: Array, **metadata: Array) -> tuple[Booleans, str]:
@@ -520,7 +523,7 @@ class Likelihood(Part, Expected):
 
     @property
     def metadata_names(self) -> tuple[str, ...]:
-        """Names of the per-row values `log_density` takes beside y, latents and parameters."""
+        """Names of the per-row values that a likelihood takes beside y, latents, parameters."""
         return tuple(self._metadata())
 
     def check_metadata(self, names: Iterable[str]) -> None:
@@ -578,7 +581,7 @@ def _where_it_exists(value: Array) -> Array:
 
 
 class Makers:
-    """The wrappers that `Likelihood` calls but that build on it: each enters itself here."""
+    """The wrappers that `Likelihood` calls, though they build on it: each enters itself here."""
 
     constant: Callable[[Likelihood, str | int, float | None], Likelihood]
     scipy: Callable[[ScipyFamily | str, dict[str, str | float], str | None], Likelihood]

@@ -227,7 +227,7 @@ class Binomial(Family):
         return packed(value, (y - trials * slope,), (-trials * bend,))
 
     def impossible(self, y: Array, *, trials: Value) -> tuple[Booleans, str]:
-        """Refuse rows with more successes than trials, or with trials that are no whole numbers."""
+        """Refuse counts with more successes than trials, or trials that are no whole numbers."""
         parts = np.not_equal(trials, np.floor(trials))
         if parts.any():
             return parts, "have trials that are not whole numbers"

@@ -377,7 +377,7 @@ class GeneralisedParetoShape(_Excess):
 
 
 def _l_moments(y: Array) -> tuple[float, float, float]:
-    """The first two L-moments and the third over the second, L-skewness, of a sample (n,)."""
+    """The first two L-moments and L-skewness (third over second) of extremes (n,)."""
     x = np.sort(np.asarray(y, dtype=float))
     n = x.size
     rank = np.arange(n) / max(n - 1, 1)

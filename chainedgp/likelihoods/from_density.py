@@ -370,7 +370,7 @@ def constant_fit(
         return value if np.isfinite(value) else -1e200
 
     def nearby(c: np.ndarray) -> float:
-        """The lesser of `total` at c and close by: a density infinite at a point is no optimum."""
+        """The lesser of `total` at constants c and close by: an infinite density is no optimum."""
         return min(total(c), total(c + 1e-9 * (1.0 + np.abs(c))))
 
     searches = 2 if start is None else 0

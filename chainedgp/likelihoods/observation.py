@@ -74,7 +74,7 @@ class Event(NamedTuple):
 
 
 def seen(y: Array, kw: Mapping[str, Value]) -> Event:
-    """The event that each row reports: an exact time, or (entry or y, y or y_upper or ∞]."""
+    """The event that each row reports of T: an exact time, or (entry or y, y or y_upper or ∞]."""
     rest = of_event(kw)
     if all(kw.get(key) is None for key in OBSERVATION):
         return Event(y, y, y, rest)

@@ -28,7 +28,7 @@ LARGEST = 1e150  # A larger standardised residual is taken for this one: squares
 
 
 class Constant(NamedTuple):
-    """How a shape is written where it is a constant: its name, its domain and its start.
+    """How a shape of a likelihood is written as a constant: its name, its domain, its start.
 
     A positive constant is the exponential of the latent whose place it takes.
     """
@@ -348,7 +348,7 @@ class SHASH(_Shaped):
         tau = float(np.exp(self._all(tuple(here), kw)[3]))
         low, middle, high = np.quantile(y, (0.25, 0.5, 0.75))
         width = 2.0 * np.sinh(tau * np.arcsinh(ndtri(0.75))) / tau
-        scale = (high - low) / width or float(np.std(y)) or 1.0  # Half of the rows may be equal.
+        scale = (high - low) / width or float(np.std(y)) or 1.0  # Quartiles may be equal.
         return np.array([middle, np.log(scale), *here[2:]])
 
 

@@ -19,7 +19,7 @@ from ..linalg import Array, Booleans
 
 @dataclass(frozen=True)
 class Support:
-    """A set of targets: a `Continuum`, on which there is a density, or `Integers`.
+    """The support of a likelihood, a set of targets: a `Continuum` with a density, or `Integers`.
 
     words: what targets are, to follow "needs targets that are". remedy: what to do with others.
     ends: the least and the greatest target, infinite where there is none.
@@ -143,7 +143,7 @@ class Continuum(Support):
         return log_p(u)
 
     def in_tail(self, u: Array) -> Booleans:
-        """Where u lies so far out that a moment to which it contributes is infinite."""
+        """Where a target's u lies so far out that a moment to which it contributes is infinite."""
         return np.abs(u) > self.tail
 
     def examples(self, normal: Array) -> Array:

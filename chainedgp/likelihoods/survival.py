@@ -145,7 +145,7 @@ class Survival(Likelihood):
         return special.minus(low, -self.log_hazard(t, *latents, **kw))
 
     def _log_between(self, low: Array, high: Array, *latents: Array, **kw: Value) -> Array:
-        """The logarithm of P(low < T ≤ high), taken in the smaller of the two tails."""
+        """The log-probability that an event time is in (low, high], by the smaller of its tails."""
         survival = self.log_survival(low, *latents, **kw)
         upper = special.log_diff_exp(survival, self.log_survival(high, *latents, **kw))
         lower = special.log_diff_exp(

@@ -62,7 +62,8 @@ class Tweedie(OneForm, Likelihood):
         with np.errstate(all="ignore"):
             one, two, log_y = power - 1.0, 2.0 - power, np.log(np.maximum(y, 5e-324))
             none = -np.exp(np.minimum(two * f - g, 690.0)) / two
-            if not np.any(np.greater(y, 0.0)):  # No row needs the sum.
+            # All targets are 0 or less: no row needs the sum over amounts.
+            if not np.any(np.greater(y, 0.0)):
                 return np.where(np.equal(y, 0.0), none, -np.inf)
             x = np.clip(log_y - f, -1e4, 1e4)
             deviance = np.exp(np.minimum(two * log_y - g, 700.0)) * _excess(x, one, two)
@@ -107,7 +108,7 @@ class Tweedie(OneForm, Likelihood):
             bend = x * x * (_exprel_slope(one * x) - _exprel_slope(-two * x))
             beside = log_y * deviance - size * bend + with_log_size * (1.0 / two - log_y)
             beside = beside - with_alpha / one**2
-            beside = np.where(np.isnan(beside), 0.0, beside)  # where terms overflow
+            beside = np.where(np.isnan(beside), 0.0, beside)  # A slope is NaN where terms overflow.
             dpower = np.where(zero, rate * (f - 1.0 / two), beside)
             return df, dg, dpower - np.log(exposure) * dg + np.zeros(np.shape(df))
 
@@ -328,7 +329,7 @@ def _series(log_size: Array, alpha: Value) -> tuple[Array, Array, Array]:
             (MANY, size >= SOME),
         ):
             rows = np.flatnonzero(part)
-            for start in range(0, len(rows), 4096):  # Memory stays bounded.
+            for start in range(0, len(rows), 4096):  # Blocks of rows keep the memory bounded.
                 some = rows[start : start + 4096]
                 terms = _terms_near if count == MANY else _first_terms
                 result[:, places[some]] = terms(values[some], float(own), count)
@@ -408,7 +409,7 @@ def _over_counts(rate: Array, alpha: Array, scaled: Array) -> Array:
         reach = int(np.ceil(20.0 * np.sqrt(1.0 + a))) + 4
         for low, high, points in _plans(reach):
             rows = np.flatnonzero((shapes == own) & (rates >= low) & (rates < high))
-            rows = rows[np.argsort(rates[rows])]  # Rates that are alike need as many terms.
+            rows = rows[np.argsort(rates[rows])]  # Similar rates need similar numbers of terms.
             for start in range(0, len(rows), 512):
                 some = rows[start : start + 512]
                 j, step = points(rates[some], a)
@@ -420,7 +421,7 @@ def _over_counts(rate: Array, alpha: Array, scaled: Array) -> Array:
                 needed = (p > NEGLIGIBLE * p.max(axis=0)) | (j <= rates[some])
                 share = np.zeros(p.shape)
                 of, at = (valid * a)[needed], np.broadcast_to(x[some], p.shape)[needed]
-                found = gammainc(of, at)  # It is NaN where both are endless.
+                found = gammainc(of, at)  # gammainc is NaN where both are infinite.
                 share[needed] = np.where(np.isnan(found), at > of, found)
                 result[some] = (p * share).sum(axis=0)
     return result.reshape(shape)
@@ -430,7 +431,8 @@ def _plans(reach: int) -> list[tuple[float, float, Callable[[Array, float], tupl
     """Ranges of the Tweedie rate, and the numbers of amounts over which a sum in each is taken."""
 
     def first(rate: Array, alpha: float) -> tuple[Array, Array]:
-        top = float(rate.max())  # A number nine deviations and twelve above it is never seen.
+        # The sum ends nine standard deviations and twelve above the largest rate.
+        top = float(rate.max())
         j = np.arange(1.0, np.ceil(top + 9.0 * np.sqrt(top)) + 13.0)[:, None]
         return j + np.zeros(rate.size), np.ones(rate.size)
 

@@ -360,7 +360,8 @@ def _newton_step(L: Array, W: Array, slope: Array) -> tuple[Array, Array | None]
     except NumericalError:
         values, vectors = np.linalg.eigh(B)
         along = (slope @ vectors) / np.maximum(np.abs(values), 1e-2)
-        along[0] += np.copysign(0.1, along[0])  # this leaves a saddle along its lowest eigenvector
+        # The step leaves a saddle along its lowest eigenvector.
+        along[0] += np.copysign(0.1, along[0])
         return vectors @ along, None
 
 
@@ -385,7 +386,10 @@ def collapsed_bound(model: ChainedGP) -> float:
     n = residual.size
 
     def evaluate(lam: Array) -> tuple[float, Array]:
-        """The bound at λ, and the λ that its gradient (K_g + ½ Σ∘Σ)(½ + w − λ) points to."""
+        """The collapsed bound at λ, and the λ that its gradient points to.
+
+        The gradient is (K_g + ½ Σ∘Σ)(½ + w − λ).
+        """
         root = np.sqrt(lam)
         B = cho_factor(np.eye(n) + root[:, None] * K_g * root, lower=True)
         Sigma = K_g - (K_g * root) @ cho_solve(B, root[:, None] * K_g)

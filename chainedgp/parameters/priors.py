@@ -18,7 +18,7 @@ HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
 
 @dataclass(frozen=True)
 class Prior:
-    """A prior density on the entries of a parameter, on the parameter's own scale.
+    """A hyperprior: a density on the entries of a parameter, on the parameter's own scale.
 
     No Jacobian is added for the optimiser's transformation: the optimum is the mode (MAP) in the
     parameter itself.

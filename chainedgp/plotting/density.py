@@ -103,6 +103,6 @@ def _target_grid(model: FittedModel, y: Array, predictive: Predictive, num: int)
         last = np.floor(high)
         return np.unique(np.round(np.linspace(0.0, last, min(int(last) + 1, MOST_CELLS))))
     first, last = support.ends
-    if np.isfinite(first):  # Middles of cells begin there.
+    if np.isfinite(first):  # The cells begin at this end, their middles half a cell above it.
         return first + (np.arange(num) + 0.5) / num * (min(high, last) - first)
     return np.linspace(low, high, num)

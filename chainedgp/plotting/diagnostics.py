@@ -96,7 +96,8 @@ def plot_calibration(
         return _draw_reliability(*_judged(model, X, Y, Y_metadata), model, ax)
     u = _transform(model, X, Y, Y_metadata, rng)
     n = len(u)
-    needed = np.sort(np.abs(2.0 * u - 1.0))  # This interval just holds the row.
+    # The central interval of this probability just holds the row.
+    needed = np.sort(np.abs(2.0 * u - 1.0))
     levels = np.linspace(0.0, 1.0, 201)
     covered = np.searchsorted(needed, levels, side="right") / n
     from scipy import stats
@@ -143,7 +144,7 @@ def plot_trace(
         ax.semilogy(x[seen], below[seen], color=blue, lw=1.4, marker=".", ms=4)
         return style.tidy(ax, against, "distance to the best bound")
     errors = np.array(result.estimates, dtype=float)
-    if len(errors) == len(bound):  # A fit by minibatches has them: ± 2 are drawn.
+    if len(errors) == len(bound):  # A fit by minibatches has standard errors: ± 2 are drawn.
         half = 2.0 * errors[:, 1]
         ax.fill_between(x, bound - half, bound + half, color=style.tint(blue, 0.25), lw=0)
     ax.plot(x, bound, color=blue, lw=1.4, marker=".", ms=4, label="trace")
@@ -161,7 +162,7 @@ def _draw_reliability(
     p, names = class_probabilities(predictive, model.likelihood), class_names(model.likelihood)
     occurred = codes[:, None] == np.arange(len(names))
     label = "predicted probability of a class"
-    if len(names) == 2:  # The first class tells the same once more.
+    if len(names) == 2:  # The first class has what the second leaves.
         p, occurred = p[:, 1:], occurred[:, 1:]
         label = f"predicted P({grids.target_name(model)} = {names[1]})"
     bins = np.minimum((CLASS_BINS * p.ravel()).astype(int), CLASS_BINS - 1)

@@ -116,12 +116,12 @@ def plot_mean_excess(
     if len(y) < 2 * FEWEST:
         raise InputError(f"a mean excess plot needs {2 * FEWEST} targets or more; got {len(y)}.")
     u = _thresholds(y, thresholds)
-    from scipy.special import ndtri  # as everywhere, only when it is needed
+    from scipy.special import ndtri  # This is imported only when it is needed.
 
     z = float(ndtri(0.5 + 0.005 * float(style.as_levels([level])[0])))
     mean, half = np.empty(len(u)), np.empty(len(u))
     for k, low in enumerate(u):
-        excess = y[y > low] - low  # FEWEST of them at least, unless targets are equal
+        excess = y[y > low] - low  # At least FEWEST targets, unless some are equal.
         mean[k], half[k] = excess.mean(), z * excess.std(ddof=1) / np.sqrt(excess.size)
     ax, blue = style.one_axes(ax), style.COLOURS["blue"]
     style.draw_bands(ax, u, [(np.maximum(mean - half, 0.0), mean + half)], np.array([level]), blue)

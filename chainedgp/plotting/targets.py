@@ -77,7 +77,7 @@ def target_limits(
     first, last = support.ends
     if support.bounded:
         return first - 0.02 * (last - first), last + 0.02 * (last - first)
-    tail = not (support.whole_line or data)  # The data need not be shown, so a long tail may go.
+    tail = not (support.whole_line or data)  # Where no data are drawn a long tail may be cut.
     bottom, top = float(y.min()), float(np.quantile(y, MOST) if tail else y.max())
     reach = REACH * ((top - bottom) or 1.0)
     lowest = max(float(np.min(low)), bottom - reach)

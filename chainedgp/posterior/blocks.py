@@ -182,7 +182,10 @@ class Blocks(PosteriorFamily):
         return self._limited(made)
 
     def marginals_for_gradient(self, chunks: Chunks, left: Arrays) -> tuple[Marginals, list[Array]]:
-        """As `marginals`, from `left` = [P, L⁻ᵀμ] of each group; and P_·k A_k of each latent k."""
+        """Marginals q(f) of rows for a pass with gradients, from `left` = [P, L⁻ᵀμ] of each group.
+
+        Returned too are the products P_·k A_k of each latent k.
+        """
         made, products = self._empty(np.empty((len(chunks), chunks[0].kff.size))), []
         for group, factors in zip(self.groups(len(chunks)), left, strict=True):
             spans = _spans([len(chunks[j].A) for j in group])

@@ -110,11 +110,11 @@ class Evaluator:
 
     def __init__(self, shards: Sequence[Shard], family: PosteriorFamily = MEAN_FIELD) -> None:
         self.shards, self.family = list(shards), family
-        self.num_likelihood: float = 0  # It counts passes over all rows that evaluated log p.
-        self.num_theta = 0  # It counts the hyperparameter settings that were evaluated.
+        self.num_likelihood: float = 0  # The number of passes over all rows that evaluated log p.
+        self.num_theta = 0  # The number of hyperparameter settings that were evaluated.
         self._setting: Setting | None = None
-        self._priors: tuple[InducingPrior, ...] = ()  # There is one for each latent.
-        self._groups: list[tuple[InducingPrior, ...]] = []  # The same by groups.
+        self._priors: tuple[InducingPrior, ...] = ()  # There is a prior for each latent.
+        self._groups: list[tuple[InducingPrior, ...]] = []  # The priors by groups of q.
         self._large = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -252,7 +252,7 @@ class Evaluator:
         return self._sum(Shard.gram, Request())
 
     def positive_proposal(self, q: Sequence[Gaussian]) -> Gram:
-        """Natural parameters of a full step without the sites of negative precision."""
+        """Natural parameters of a full natural-gradient step without negative sites."""
         return self._sum(Shard.positive_proposal, Request(tuple(q)))
 
     def gaussians(self, gram: Gram) -> tuple[Gaussian, ...]:
@@ -350,7 +350,7 @@ class Evaluator:
         return tuple(self.over_latents(factors, self._groups, q))
 
     def _sum(self, work: Callable[[Shard, Task], S], request: Request) -> S:
-        """The sums of a pass over all rows, added in the shards' order."""
+        """The sums of a pass over the rows of all shards, added in the shards' order."""
         with one_blas_thread():
             parts = iter(self._passes(work, request))
             total = next(parts)

@@ -293,7 +293,7 @@ class Shard:
         return self._replicates[key]
 
     def _inputs(self, rows: slice) -> Array:
-        """The distinct inputs (d, D) of a chunk; all n where rows do not share them."""
+        """The distinct inputs (d, D) of a chunk of rows; all n where rows do not share them."""
         X, same = self.rows.inputs(rows), self._same(rows)
         return X if same is None else X[same.first]
 
@@ -311,7 +311,7 @@ class Shard:
         return sites[..., rows] if same is None else same.gather(sites[..., rows])
 
     def _spread(self, chunks: list[Projection], rows: slice) -> list[Projection]:
-        """Projections with a column for every row, for what is no sum over rows."""
+        """Projections with a column for every row of a chunk, for what is no sum over rows."""
         same = self._same(rows)
         if same is None:
             return chunks
@@ -337,7 +337,8 @@ class Shard:
                 for j, p in enumerate(task.setting.projectors)
             ]
         chunks = [project(projector, X) for projector in task.setting.projectors]
-        size = 3 * 8 * sum(chunk.A.size for chunk in chunks)  # A, Kuf and the pullback count.
+        # A, Kuf and what the pullback keeps are counted.
+        size = 3 * 8 * sum(chunk.A.size for chunk in chunks)
         if self._cache_bytes + size <= CACHE_BYTES:
             self._cache_bytes += size
             self._cache[task.setting.key, rows.start] = chunks

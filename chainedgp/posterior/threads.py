@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class Threads:
-    """A pool of `count` threads, made when it is first used; with one, work is done here."""
+    """A pool of `count` threads for passes, made when first used; with one, work is done here."""
 
     def __init__(self, count: int = 1) -> None:
         self.count = count

@@ -45,7 +45,8 @@ def mixture_of(likelihood: Likelihood, means: np.ndarray, V: np.ndarray, kw: Key
     if isinstance(likelihood, Rounded):
         return WithRounding(likelihood, means, V, kw)
     law = declared_normal(likelihood, rows_of(kw, slice(1)))
-    if law is None or not law.is_of_density:  # It may be inherited from another density.
+    # A declaration may be inherited from a likelihood of another density.
+    if law is None or not law.is_of_density:
         return GaussianLatents(likelihood, means, V, kw)
     if law.shape is None:
         return NormalInFirst(likelihood, means, V, kw)
@@ -303,7 +304,8 @@ class NormalInFirst(GaussianLatents):
             self.first, self.shifts = (means[:, 0], V[:, 0]), ()
             return
         super().__init__(likelihood, means[:, 1:], V[:, 1:, 1:], kw)
-        last = np.roll(np.arange(V.shape[1]), -1)  # The rest, and then the first.
+        # The order of the latents: the rest, and then the first.
+        last = np.roll(np.arange(V.shape[1]), -1)
         *shifts, scale = cholesky_factors(V[:, last[:, None], last])[-1]
         self.first, self.shifts = (means[:, 0], scale**2), tuple(shifts)
 
@@ -373,7 +375,7 @@ class CorrelatedScale(NormalInFirst):
         variance = np.exp(g)
         if self.dim == 2:
             log_base = log_base - 0.5 * z[1] ** 2 - LOG_SQRT_2PI
-            tail = ndtr(-np.abs(z[1]))  # Either tail keeps its digits.
+            tail = ndtr(-np.abs(z[1]))  # The smaller tail keeps its digits.
             quantile = np.where(
                 z[1] < 0.0, gammaincinv(self.shape, tail), gammainccinv(self.shape, tail)
             )
@@ -471,7 +473,7 @@ class WithOdds:
         return self.inner.guess(self._left(q, rows), rows)
 
     def _left(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """What is left of q without the atoms below the median of the base, in (0, 1)."""
+        """What is left of a quantile's q without atoms below the base's median, in (0, 1)."""
         median = self.inner.middle(np.full(len(q), 0.5), rows)
         (share,), *weights = self._shares(rows, np.zeros((self.dim, 1, 1)))
         below = np.less.outer(self.likelihood.at, median) * np.concatenate(weights)

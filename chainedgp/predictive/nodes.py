@@ -49,7 +49,9 @@ KEEP, MOVES = 3.0, 100
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Nodes x (dim, K) with Σ exp(log_volume + log φ(x)) h(x) ≈ E[h(x)], x ~ N(0, I).
+    """A lattice of nodes x (dim, K) for integrals over latents x ~ N(0, I).
+
+    Σ exp(log_volume + log φ(x)) h(x) ≈ E[h(x)].
 
     Sub-lattices are contiguous: `starts` are their first nodes.
     """
@@ -66,7 +68,10 @@ class Lattice:
 
 @lru_cache(maxsize=64)
 def lattice(dim: int, level: int, reach: float | None = None) -> Lattice:
-    """The rotated cubic lattice of volume SPACING^dim / 2^level in a ball; Sobol from 4 latents."""
+    """The rotated cubic lattice of nodes of volume SPACING^dim / 2^level; Sobol from 4 latents.
+
+    Its nodes are in a ball.
+    """
     if dim > 3:
         return _sobol_lattice(dim, level)
     h = SPACING * 2.0 ** (-level / dim)
@@ -229,7 +234,8 @@ def _window_sum(
             mass, values = weights.sum(axis=0), np.exp(terms)
             done[todo] = step_resolved(mass, density, weights, values, grid)[0]
             if nothing > 0.0:
-                uncertain = values - np.exp(2.0 * terms - log_base)  # of weight w: w P (1 − P)
+                # At a node of weight w it is w P (1 − P).
+                uncertain = values - np.exp(2.0 * terms - log_base)
                 done[todo] |= (np.nansum(uncertain, axis=0) < nothing) & (np.abs(mass - 1.0) < MASS)
         if not follow:
             break

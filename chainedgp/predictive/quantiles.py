@@ -280,7 +280,7 @@ class _Reals:
     def _step(
         self, q: np.ndarray, t: np.ndarray, width: np.ndarray, F: np.ndarray, log_p: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """t after a step of Newton's method, no longer than width, and logit q − logit F before."""
+        """A Newton step for quantiles t, no longer than width, and logit q − logit F before."""
         F = np.clip(F, 1e-300, 1.0 - 1e-16)
         excess = logit(q) - logit(F)
         step = excess * np.exp(np.log(F) + np.log1p(-F) - log_p - self.line.log_slope(t))

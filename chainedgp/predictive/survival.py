@@ -24,7 +24,7 @@ Curve = Callable[..., np.ndarray]
 
 
 class SurvivalCurves(PredictiveLaw):
-    """S(t) = E_q[S(t | f)] and what follows from it, for likelihoods with a `log_survival`.
+    """Predictive survival S(t) = E_q[S(t | f)] and what follows, if there is a `log_survival`.
 
     Estimates belong to the predictive distribution itself: hazard(t) = −d log S/dt = p(t)/S(t).
     With bands=(5, 95) a method returns (estimate, lower, upper), where lower and upper are the
@@ -85,7 +85,7 @@ class SurvivalCurves(PredictiveLaw):
         nodes, weights = _panels(float(horizon), self._likelihood.atoms)
 
         def conditional(_: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-            return sum(  # One time after another takes little memory.
+            return sum(  # Times are taken one by one, which needs little memory.
                 weight * self._conditional_sf(np.full(len(rows), t), rows, latents)
                 for t, weight in zip(nodes, weights, strict=True)
             )
@@ -140,7 +140,7 @@ class SurvivalCurves(PredictiveLaw):
             for part in quadrature.row_blocks(len(rows), z.shape[1]):
                 entry = rows[part], columns[part]
                 _, latents = self._event.nodes(rows[part], z)
-                at = np.maximum(t[entry], np.finfo(float).tiny)  # S(0) = 1, h(0) its limit
+                at = np.maximum(t[entry], np.finfo(float).tiny)  # At 0, S is 1 and h its limit.
                 values = conditional(at, rows[part], latents)
                 ends[:, rows[part], columns[part]] = np.quantile(values, levels, axis=0)
         return estimate, ends[0], ends[1]

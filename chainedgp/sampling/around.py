@@ -151,7 +151,8 @@ def _gaussian(density: LogPosterior, x: Array, top: float) -> tuple[Array, Array
             H[:, k] = (ends[0] - ends[1]) / (2.0 * steps[k, k])
         C = curvature_root(np.where(np.isfinite(H), H, 0.0), density.reach)
         step = C @ (C.T @ gradient)
-        if gradient @ step < 0.05 or move == MOST_MOVES:  # It gains half of that in nats.
+        # A Newton step gains half of this in nats.
+        if gradient @ step < 0.05 or move == MOST_MOVES:
             return x, C
         for _ in range(5):
             value = density.value(x + step)

@@ -158,7 +158,7 @@ class Averaged(Predictions):
         return self.problem.rows.telling
 
     def inputs(self, X: Data, name: str = "Xnew") -> Array:
-        """X as (n, D) with the model's columns."""
+        """New inputs X of an average as (n, D) with the model's columns."""
         if is_dask(X):
             raise InputError(IN_MEMORY.format(name=name))
         return as_inputs(X, name, self.columns)

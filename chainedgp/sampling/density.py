@@ -1,4 +1,4 @@
-"""The log-density of the whitened inducing values v that q approximates.
+"""The log-posterior of the whitened inducing values v, which q approximates, to draw from.
 
 q maximises the bound, which is −KL(q ‖ p̂) + constant for the density
 
@@ -109,7 +109,7 @@ class LogJoint:
         rows = np.repeat(np.arange(n), S)
         y, variances, kw = self.y[rows], self.variances[rows], rows_of(self.keywords, rows)
         lik = self.likelihood
-        nodes: int | Indices = self.num_nodes or 1  # An exact one has no use for nodes.
+        nodes: int | Indices = self.num_nodes or 1  # An exact expectation has no use for nodes.
         if self.num_nodes is None and lik.tries_nodes:
             nodes = self._tried_once(y, means, variances, kw)[rows]
         elif self.num_nodes is None and not lik.exact_expectation:

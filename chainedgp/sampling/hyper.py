@@ -98,7 +98,7 @@ class _Whitened:
         b_bar = self.C_inv.T @ z_bar
         C_bar = -np.outer(v, z_bar) - np.outer(b_bar, self.b)
         inner = np.tril(self.C.T @ C_bar)
-        inner.flat[:: len(inner) + 1] = 0.5 * (np.diag(inner) - 1.0)  # 1 is of the log-volume.
+        inner.flat[:: len(inner) + 1] = 0.5 * (np.diag(inner) - 1.0)  # The 1 is of the log-volume.
         P_bar = self.C_inv.T @ inner @ self.C_inv
         A_bar = (P_bar + P_bar.T) @ (chunk.A * self.lam2)
         A_bar += np.outer(b_bar, self.lam1 - self.lam2 * chunk.mean)
@@ -151,7 +151,7 @@ class HyperJoint:
         self.vector.write(full)
 
     def values(self, x: Array) -> dict[str, Array]:
-        """The hyperparameters at x by their names; leaves of which some entry is free."""
+        """The hyperparameters at a draw x by their names; leaves of which some entry is free."""
         self.write(x)
         return {name: np.array(leaf.values) for name, leaf in self.leaves.items()}
 

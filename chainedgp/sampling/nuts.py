@@ -87,7 +87,7 @@ def sample(
     if messages is None:
         messages = sys.stderr.isatty() or "ipykernel" in sys.modules
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Those of the libraries below are not about the model.
+        warnings.simplefilter("ignore")  # Warnings of the libraries below are not about the model.
         running = nutpie.sample(
             model.compiled(nutpie), draws=draws, tune=tune, chains=chains, seed=seed,
             blocking=False, progress_bar=bool(messages), low_rank_modified_mass_matrix=True,
@@ -129,7 +129,8 @@ class _Model(NamedTuple):
 
     size: int
     make_density: Callable[[], Callable[[Array], tuple[float, Array]]]
-    make_draw: Callable[[], Callable[[Array], dict[str, Array]]]  # what is kept of a point
+    # This makes what is kept of a draw.
+    make_draw: Callable[[], Callable[[Array], dict[str, Array]]]
     example: dict[str, Array]
 
     def compiled(self, nutpie: Any) -> Any:

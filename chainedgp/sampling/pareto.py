@@ -55,7 +55,9 @@ def smoothed_weights(log_ratios: Array) -> tuple[Array, float]:
 
 
 def fit_pareto(x: Array) -> tuple[Array, Array]:
-    """Shape and scale of generalised Pareto distributions (Zhang & Stephens 2009).
+    """Shape k and scale of generalised Pareto tails of importance ratios.
+
+    (Zhang & Stephens 2009)
 
     With θ = −k/σ the profile likelihood is l(θ) = n (log(−θ/k(θ)) − k(θ) − 1) where
     k(θ) = mean_i log(1 − θ x_i); θ is its mean over a grid of 30 + sqrt(n) points with weights

@@ -21,7 +21,7 @@ LENGTH = 1.7  # A Hamiltonian trajectory is about so long, in units of the stand
 MOST_STEPS = 12  # A trajectory has at most so many steps.
 ACCEPTED = 0.8  # The step size is adapted until this share of the moves is accepted.
 LAST_MOVES, COUNTED = 40, 30  # At β = 1 draws make LAST_MOVES moves; the last COUNTED are kept.
-MOST_TEMPERATURES = 60  # A density that takes more of them than this is given up.
+MOST_TEMPERATURES = 60  # A density that takes more temperatures than this is given up.
 
 Density = Callable[[Array], tuple[Array, Array]]  # log p̂ (S,) and gradients (D, S) of v (D, S)
 
@@ -56,7 +56,7 @@ class _Half:
         self.slopes = self.slopes[:, chosen]
 
     def root(self, sd: Array, axes: Array) -> Array:
-        """A root of the covariance of these draws, shrunk to a Gaussian with these axes and sds."""
+        """Covariance root of the tempered draws, shrunk to a Gaussian with these axes and sds."""
         D, size = self.V.shape
         share = size / (size + SHRUNK * D)
         C = share * np.cov((axes.T @ self.V) / sd[:, None])

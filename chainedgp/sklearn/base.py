@@ -50,7 +50,7 @@ ROUTING = (
     "sklearn.set_config(enable_metadata_routing=True) and "
     "estimator.set_fit_request({0}).set_score_request({0})."
 )
-# These classes are no likelihood by themselves, and those below cannot do without arguments.
+# The classes of ABSTRACT are no likelihoods by themselves; others of NOT_BY_NAME need arguments.
 ABSTRACT = ("Likelihood", "Survival")
 NOT_BY_NAME = (*ABSTRACT, "ConstantLatent", "Hurdle", "Inflated", "ScipyLikelihood")
 
@@ -228,7 +228,7 @@ class ChainedGPEstimator(BaseEstimator):
             if hasattr(seed, "randint"):
                 seed = int(seed.randint(2**31))
             options = {"batch_size": self.batch_size, "epochs": self.epochs, "rng": seed}
-        with warnings.catch_warnings():  # An estimator has its own way to go on: see below.
+        with warnings.catch_warnings():  # An estimator has warnings of its own, below.
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", CensoringWarning)
             self.result_ = self.model_.optimize(messages=False, max_iters=self.max_iter, **options)
@@ -335,7 +335,10 @@ class WithQuantiles(ChainedGPEstimator):
     def predict_quantiles(
         self, X: Data, quantiles: float | Sequence[float] = (0.025, 0.5, 0.975), **metadata: Data
     ) -> Array:
-        """Quantiles of new targets at X, (n, k), for k fractions strictly between 0 and 1."""
+        """The estimator's quantiles of new targets at X, (n, k), for k fractions.
+
+        These are strictly between 0 and 1.
+        """
         q = np.asarray(quantiles, dtype=float)
         if q.ndim > 1 or not ((q > 0.0) & (q < 1.0)).all():
             raise InputError(

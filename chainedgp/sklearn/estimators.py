@@ -43,7 +43,7 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # `score` is no R², of which tests ask for 0.5.
+        tags.regressor_tags.poor_score = True  # `score` is no R²; scikit-learn tests for 0.5.
         return tags
 
     def fit(
@@ -63,7 +63,7 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
     def predict(
         self, X: Data, return_std: bool = False, **metadata: Data
     ) -> Array | tuple[Array, Array]:
-        """Mean of new targets at X, (n,); with `return_std` their standard deviation too.
+        """The regressor's mean of new targets at X, (n,); with `return_std` also their sd.
 
         Where a mean does not exist it is inf, with a warning: `predict_quantiles` always works.
         """

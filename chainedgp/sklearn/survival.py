@@ -21,7 +21,7 @@ CurveOf = Callable[[Predictive, Array], Any]  # values (n, k) of n distributions
 
 @estimator
 class ChainedGPSurvival(WithQuantiles):
-    """Survival times with a distribution whose every parameter depends on x; right censoring.
+    """Survival times as scikit-survival has them, every parameter depending on x; right censoring.
 
     y is scikit-survival's structured array: a boolean field, True where the event was seen and
     False where the row is censored, and a field of times; or a data frame of two such columns.
@@ -50,15 +50,18 @@ class ChainedGPSurvival(WithQuantiles):
         return self
 
     def predict(self, X: Data) -> Array:
-        """Risk scores (n,), higher for an earlier event: −log of the median time."""
+        """The survival estimator's risk scores (n,), −log of the median time.
+
+        A score is higher for an earlier event.
+        """
         return -np.log(self.predict_quantiles(X, 0.5)[:, 0])
 
     def predict_survival_function(self, X: Data, return_array: bool = False) -> Array:
-        """S(t | x) = P(T > t) of the rows: n functions of t, or (n, k) at `unique_times_`."""
+        """The survival estimator's S(t | x): n functions of t, or (n, k) at `unique_times_`."""
         return self._curves(X, Predictive.sf, return_array)
 
     def predict_cumulative_hazard_function(self, X: Data, return_array: bool = False) -> Array:
-        """H(t | x) = −log S(t | x) of the rows: n functions of t, or (n, k) at `unique_times_`."""
+        """The survival estimator's H(t | x): n functions of t, or (n, k) at `unique_times_`."""
         return self._curves(X, Predictive.cumulative_hazard, return_array)
 
     def _curves(self, X: Data, what: CurveOf, return_array: bool) -> Array:
@@ -70,7 +73,10 @@ class ChainedGPSurvival(WithQuantiles):
         return functions
 
     def score(self, X: Data, y: Survivals, sample_weight: Data | None = None) -> float:
-        """Mean log-density of events, log-probability of censored rows; higher is better."""
+        """The survival estimator's mean log-density of events, log-probability of censored rows.
+
+        Higher is better.
+        """
         check_is_fitted(self)
         event, time = events_and_times(y)
         return self._mean_log_density(X, time, sample_weight, {"censored": ~event})

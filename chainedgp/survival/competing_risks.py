@@ -99,7 +99,7 @@ class CompetingRisks:
         if len(columns) > 1:
             raise InputError(f"all models must have the same inputs; they have {columns} columns.")
 
-    if not TYPE_CHECKING:  # A checker of types would take any name for one that it has.
+    if not TYPE_CHECKING:  # With it a type checker would accept any attribute.
 
         def __getattr__(self, name: str) -> object:
             """Explain an attribute that only the model of each competing cause has."""
@@ -249,7 +249,7 @@ class CompetingRisks:
         observed: Curves | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Cumulative incidences, stacked, with overall survival above them.
+        """Plot cumulative incidences of the competing causes, stacked, overall survival above.
 
         Of several rows the mean is drawn.
 
@@ -280,7 +280,7 @@ class CompetingRisks:
     # ---- files ----------------------------------------------------------------------------------
 
     def save(self, folder: FilePath, data: bool = True) -> None:
-        """Write the model of each cause to a file of a folder, which is made; see `load`.
+        """Write the model of each competing cause to a file of a folder, which is made; see `load`.
 
         data : False leaves the rows out.
         """

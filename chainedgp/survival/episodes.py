@@ -145,7 +145,7 @@ def episode_survival(
         before = event.log_survival(np.maximum(start, TINY), every, latents)
         steps = np.where(start > 0.0, special.minus(steps, before), steps)  # (size, m)
     total = np.cumsum(steps, axis=1)
-    offset = np.where(first, total - steps, 0.0)  # what other rows had before
+    offset = np.where(first, total - steps, 0.0)  # This is the sum over the rows before.
     S = np.exp(total - offset[:, np.maximum.accumulate(np.where(first, every, 0))])
     if bands is None:
         return S.mean(0)

@@ -149,7 +149,7 @@ def _named(support: SupportLike) -> str:
 
 
 def _atom_of(probe: Probe) -> str | None:
-    """What to do about a target whose density differs from that on either side of it, if any."""
+    """What a likelihood's author should do about a target with a probability of its own, if any."""
     if not probe.support.continuous:
         return None
     for y in np.unique([*probe.y, 0.0, 1.0]):
@@ -169,7 +169,7 @@ def _atom_of(probe: Probe) -> str | None:
 
 
 def _jump_of(probe: Probe, row: int) -> str | None:
-    """What to do about a density that jumps inside its support, where integrals are inexact.
+    """What a likelihood's author should do about a density that jumps inside its support.
 
     Pairs of neighbouring targets are bisected towards the larger difference: that of a smooth
     density vanishes.

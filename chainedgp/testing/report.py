@@ -44,7 +44,7 @@ class Report:
         rtol: float,
         atol: float,
     ) -> bool:
-        """Note a fault unless |got − expected| ≤ atol + rtol |expected| for every element."""
+        """Note a fault of a tested method unless |got − expected| ≤ atol + rtol |expected|."""
         got, expected = np.asarray(got, dtype=float), np.asarray(expected, dtype=float)
         if got.shape != expected.shape:
             self.fault(method, f"{message}: shape {got.shape} instead of {expected.shape}")

@@ -153,7 +153,8 @@ class WithAtoms(WithMoments):
         """Quantiles of a mixture with atoms, the smallest y with cdf ≥ q."""
         passed = np.cumsum(np.stack([np.zeros_like(self.weights[0]), *self.weights]), axis=0)
 
-        def inverse(mass: Array) -> Array:  # ppf of the rest above such a mass of atoms
+        # This is the quantile of the rest where atoms of this mass lie below.
+        def inverse(mass: Array) -> Array:
             with np.errstate(divide="ignore", invalid="ignore"):
                 return self.rest.ppf(np.clip(np.nan_to_num((q - mass) / self.share), 0.0, 1.0))
 

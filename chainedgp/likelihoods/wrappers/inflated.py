@@ -365,8 +365,8 @@ class Inflated(OneForm, Wrapper):
         event = observation.seen(y, kw)
         hit, none, _ = self._asked(event)
         mixed = ~event.exact & ~none & hit.any(axis=0)
-        seen = np.mean(np.where(mixed, 0.5 * hit, hit), axis=1)  # P
-        own = np.zeros(len(self.at))  # p
+        seen = np.mean(np.where(mixed, 0.5 * hit, hit), axis=1)  # These are the shares P.
+        own = np.zeros(len(self.at))  # These are the base's probabilities p.
         for k in np.flatnonzero(self._shared):
             log_p = self._part.log_density(np.full(len(y), self.at[k]), *base, **of_event(kw))
             own[k] = np.mean(np.exp(log_p))
@@ -394,7 +394,7 @@ class Inflated(OneForm, Wrapper):
         self._part.check_targets(self._hits(y)[1])
 
     def impossible(self, y: Array, **metadata: Array) -> tuple[Booleans, str]:
-        """Rows that the base refuses, exact atoms aside, and atoms that are not after the entry."""
+        """Rows that the base of a mixture with atoms refuses, and atoms not after the entry."""
         event = observation.seen(y, metadata)
         exact = event.exact & event.holds(self.at).any(axis=0)
         wrong, off = np.zeros(len(y), dtype=bool), np.flatnonzero(~exact)
@@ -467,7 +467,7 @@ class _ZeroTruncated(Wrapper):
     def _zero(self, latents: Sequence[Array], kw: Keywords) -> tuple[Array, Array]:
         """log(1 − p₀) and p₀/(1 − p₀) of zero-truncated counts."""
         log_p = np.minimum(self.base.log_density(np.zeros(()), *latents, **kw), 0.0)
-        log_rest = np.maximum(special.log1mexp(log_p), -690.0)  # Its inverse is finite.
+        log_rest = np.maximum(special.log1mexp(log_p), -690.0)  # The inverse of 1 − p₀ is finite.
         return log_rest, np.exp(log_p - log_rest)
 
     def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
