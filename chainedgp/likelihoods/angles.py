@@ -149,10 +149,7 @@ class VonMises(OneForm, Likelihood):
 
 
 def _log_concentration(length: float) -> float:
-    """log κ of a von Mises distribution from the resultant length, at least log 0.1.
-
-    (Banerjee et al. 2005)
-    """
+    """von Mises log κ from the resultant length (Banerjee et al. 2005), at least log 0.1."""
     length = min(length, 1.0 - 1e-6)
     k = length * (2.0 - length**2) / (1.0 - length**2)
     return float(np.log(max(k, 0.1)))

@@ -138,10 +138,7 @@ class _Shaped(Likelihood):
             return self._of_latents(self._slopes(y, *self._all(latents, kw)))
 
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """Slopes ∂ log p / ∂θ in the shapes that are constants.
-
-        That of a positive one is the slope in its latent divided by it.
-        """
+        """Slopes in constant shapes; of a positive one the latent's slope divided by it."""
         with np.errstate(all="ignore"):
             return self._of_constants(self._slopes(y, *self._all(latents, kw)), kw)
 
@@ -289,10 +286,7 @@ class SHASH(_Shaped):
             return np.sinh(_standard(y, *quantities)[1])
 
     def ppf(self, q: Array, *latents: Array, **kw: Value) -> Array:
-        """Sinh-arcsinh quantiles, f + e^g δ (sinh u + s (cosh u − 1)).
-
-        u = asinh(z)/δ of a normal z.
-        """
+        """Sinh-arcsinh quantiles, f + e^g δ (sinh u + s (cosh u − 1)), u = asinh(normal z)/δ."""
         f, g, k, h = self._all(latents, kw)
         k, h = np.clip(k, -MOST_SKEW, MOST_SKEW), np.clip(h, -20.0, 20.0)
         with np.errstate(over="ignore"):

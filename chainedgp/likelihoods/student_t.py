@@ -99,10 +99,7 @@ class HetStudentT(OneForm, Family):
             return stdtr(nu, (y - f) * np.exp(-0.5 * np.asarray(g)))
 
     def log_tails(self, y: Array, f: Array, g: Array, *, nu: Value) -> tuple[Array, Array]:
-        """Log-tails of Student-t noise, log P(T ≤ z) and log P(T ≤ −z).
-
-        z = (y − f) e^{−g/2}.
-        """
+        """Student-t log-tails, log P(T ≤ z) and log P(T ≤ −z), z = (y − f) e^{−g/2}."""
         with np.errstate(over="ignore", divide="ignore"):
             z = (y - f) * np.exp(-0.5 * np.asarray(g))
             return np.log(stdtr(nu, z)), np.log(stdtr(nu, -z))
@@ -135,10 +132,7 @@ class HetStudentT(OneForm, Family):
         return np.array([middle, 2.0 * np.log(scale)])
 
     def node_score(self, y: Array, means: Array, variances: Array, *, nu: float) -> Array:
-        """The spread for nodes of Student-t noise: v_g, widened for the factor (ν+1)/2.
-
-        The errors grow as its sixth power or faster.
-        """
+        """v_g decides on nodes of Student-t noise, times ((ν+1)/2)^{1/6}: errors grow as v_g⁶."""
         return variances[:, 1] * max(0.5 * (nu + 1.0), 1.0) ** (1.0 / 6.0)
 
     def joint_node_score(self, y: Array, means: Array, covariances: Array, *, nu: float) -> Array:
@@ -231,10 +225,7 @@ class HetStudentTNu(OneForm, Family):
         return (variances[:, 1] + variances[:, 2]) * (0.5 * nu + 0.5) ** (1.0 / 6.0)
 
     def joint_node_score(self, y: Array, means: Array, covariances: Array) -> Array:
-        """The spread of `HetStudentTNu` for nodes in t = g + h, or in h alone.
-
-        It is the larger, the more f moves with t.
-        """
+        """`node_score` of t = g + h, or of h alone, larger the more f moves with t."""
         A = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])  # f and t
         v_h = covariances[:, 2, 2]
         v_t = _moved(A @ covariances @ A.T, means[:, 1] + means[:, 2])
@@ -242,10 +233,7 @@ class HetStudentTNu(OneForm, Family):
         return self.node_score(y, means, np.stack([rest, rest, v_h], axis=1))
 
     def initial_latents(self, y: Array) -> Array:
-        """Start of `HetStudentTNu`: as `HetStudentT` with ν = 4.
-
-        The best constant ν may be infinite.
-        """
+        """Start as `HetStudentT` with ν = 4: the best constant ν may be infinite."""
         return np.append(_CONSTANT_NU.initial_latents(y, nu=4.0), np.log(4.0))
 
 

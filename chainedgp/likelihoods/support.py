@@ -119,7 +119,7 @@ class Continuum(Support):
     """A moment is infinite if |u| above this contributes to it."""
 
     def holds(self, y: Array) -> Booleans:
-        """All finite numbers are targets of the whole line."""
+        """Where numbers are targets of the whole line: all finite ones are."""
         return np.isfinite(y)
 
     def to_y(self, u: Array) -> Array:
@@ -170,7 +170,7 @@ class Positive(_Mapped):
     logarithmic: ClassVar[bool] = True
 
     def holds(self, y: Array) -> Booleans:
-        """Numbers above 0 are positive targets."""
+        """Where numbers are positive targets, above 0."""
         return y > 0
 
     def to_y(self, u: Array) -> Array:
@@ -213,7 +213,7 @@ class Above(Positive):
         return self.ends[0] + 1.0
 
     def holds(self, y: Array) -> Booleans:
-        """Numbers above the threshold are targets."""
+        """Where numbers are targets above the threshold."""
         return y > self.ends[0]
 
     def to_y(self, u: Array) -> Array:
@@ -279,7 +279,7 @@ class Integers(Support):
     step: ClassVar[float] = 1.0
 
     def holds(self, y: Array) -> Booleans:
-        """Whole numbers between the ends are targets of this support."""
+        """Where numbers are targets of this support: whole numbers between the ends."""
         return (y >= self.ends[0]) & (y <= self.ends[1]) & (y == np.floor(y))
 
     def examples(self, normal: Array) -> Array:

@@ -70,10 +70,7 @@ class Survival(Likelihood):
         return self.distribution(*latents, **of_event(kw))
 
     def log_hazard(self, t: Array, *latents: Array, **kw: Value) -> Array:
-        """The log-hazard of an event time, log p(t) − log S(t), broadcast shape.
-
-        Default: by `distribution`.
-        """
+        """An event time's log-hazard, log p(t) − log S(t). Default: by `distribution`."""
         if (law := self._law(latents, kw)) is None:
             raise NotImplementedError(f"{type(self).__name__} must define log_hazard(t, *latents).")
         return special.minus(law.logpdf(t), law.logsf(t))
@@ -119,10 +116,7 @@ class Survival(Likelihood):
         entry: Value | None = None,
         **kw: Value,
     ) -> Array:
-        """The log-density of an exact event time, the log-probability of a censored one.
-
-        Broadcast shape.
-        """
+        """The log-density of an exact event time, the log-probability of a censored one."""
         code = observation.codes(censored)
         value: Any = 0.0
         if np.any(code == EXACT):

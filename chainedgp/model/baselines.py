@@ -164,10 +164,7 @@ class LaplaceGP(ParamzModel, Predictions):
     def optimize(
         self, messages: bool | None = None, max_iters: int = 1000, *, tolerance: float = 1e-3
     ) -> OptimizationResult:
-        """Maximise the Laplace log q(y) over all free parameters by L-BFGS.
-
-        Arguments are as in `ChainedGP`.
-        """
+        """Maximise Laplace's log q(y) by L-BFGS; arguments as in `ChainedGP`."""
         max_iters = positive_int(max_iters, "max_iters")
         tolerance = positive_float(tolerance, "tolerance")
         with Monitor("laplace", messages) as monitor:
@@ -182,10 +179,7 @@ class LaplaceGP(ParamzModel, Predictions):
 
 
 class _Objective:
-    """The Laplace objective as a function of the free parameters, for `minimise`.
-
-    It is −(log q(y) + log prior).
-    """
+    """The Laplace objective −(log q(y) + log prior) of the free parameters, for `minimise`."""
 
     def __init__(self, model: LaplaceGP, monitor: Monitor) -> None:
         self.model, self.monitor = model, monitor

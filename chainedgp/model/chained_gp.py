@@ -317,10 +317,7 @@ class ChainedGP(ParamzModel, Predictions):
     def _make_parts(
         self, kernels: Kernels, means: Means, inputs: Inputs
     ) -> tuple[list[Kernel], list[MeanFunction]]:
-        """Kernels and means of a model as given, or started from the rows.
-
-        It also starts the likelihood's parameters.
-        """
+        """Kernels and means of a model as given, or started from rows; likelihood parameters."""
         b, X = len(self.latents), inputs_that_count(self._sample)
         given_kernels = one_per_latent(kernels, b, "kernels", "a kernel", as_kernel)
         given_means = one_per_latent(means, b, "mean_functions", "a mean function", as_mean)
@@ -408,10 +405,7 @@ class ChainedGP(ParamzModel, Predictions):
             raise AttributeError(words)
 
     def _may_be_set(self, attribute: str) -> bool:
-        """Whether a user may set this attribute: the model has it, or it is private.
-
-        While the model is built all may be set.
-        """
+        """Whether a model has an attribute, or it is private; all may be set while it is built."""
         building = self.__dict__.get("_in_init_", True)
         known = attribute in self.__dict__ or hasattr(type(self), attribute)
         return building or known or attribute.startswith("_") or attribute in SET_LATER
@@ -476,10 +470,7 @@ class ChainedGP(ParamzModel, Predictions):
 
     @property
     def _expected_of_rows(self) -> Expected:
-        """What new rows of a fit must be: as new inputs, with known levels.
-
-        Levels that were not seen would share codes.
-        """
+        """New rows of a fit must be as new inputs, of known levels: others would share codes."""
         known = self.columns and self.columns.with_unseen("never")
         return known or self._expected
 
@@ -740,10 +731,7 @@ class ChainedGP(ParamzModel, Predictions):
         self.num_threads = num_threads
 
     def _checkgrad(self, *args: Any, **kw: Any) -> bool:
-        """As paramz's check of gradients, with the quadrature nodes that rows have now.
-
-        Differences then compare equal sums.
-        """
+        """Check gradients as paramz does, at the nodes rows have now: sums then compare equal."""
         with self.problem.same_nodes():
             return super()._checkgrad(*args, **kw)
 

@@ -92,10 +92,7 @@ def _as_grid(y: Data) -> Array:
 
 
 def _target_grid(model: FittedModel, y: Array, predictive: Predictive, num: int) -> Array:
-    """Targets (k,) to draw a density at: inside the support, whole numbers for counts.
-
-    An end of the support is never among them.
-    """
+    """Targets (k,) to draw a density at: inside the support, whole numbers for counts."""
     num, support = positive_int(num, "num"), model.likelihood.target_support
     ends = predictive.ppf(np.array([0.025, 0.975]))
     low, high = target_limits(model, y, ends[:, 0], ends[:, 1])

@@ -32,10 +32,7 @@ class _Levels(Protocol):
 
 
 class _Averages(Protocol):
-    """What a figure of return levels takes for bands that tell of uncertain hyperparameters.
-
-    `m.over_hyperparameters()` gives it.
-    """
+    """What return levels take for bands over hyperparameters, `m.over_hyperparameters()`."""
 
     def predictive(self, Xnew: Data, Y_metadata: Metadata = None) -> _Levels: ...
 

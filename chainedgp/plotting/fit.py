@@ -173,10 +173,7 @@ def plot_latents(
 
 
 def _ends(levels: Array) -> tuple[float, ...]:
-    """Percentages that a figure of a fit asks for: ends of each band, then the median.
-
-    All lower ends come first.
-    """
+    """Percentages for a figure of a fit: lower, then upper ends of bands, then the median."""
     return (*(50.0 - levels / 2.0), *(50.0 + levels / 2.0), 50.0)
 
 

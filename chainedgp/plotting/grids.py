@@ -107,10 +107,7 @@ def resting_point(model: FittedModel, at: Place = None) -> Array:
 def rows_along(
     model: FittedModel, columns: Sequence[int], values: Array, at: Place = None
 ) -> Array:
-    """Rows (n, D) that a figure predicts at: `values` in `columns`, the resting point elsewhere.
-
-    values is (n, len(columns)).
-    """
+    """Rows (n, D) to draw at: `values` (n, len(columns)) in `columns`, others at rest."""
     rows = np.tile(resting_point(model, at), (len(values), 1))
     rows[:, list(columns)] = values
     return rows
@@ -215,10 +212,7 @@ def mark_ends(ax: Axes, model: FittedModel, column: int, values: Array) -> None:
 
 
 def most_relevant(model: FittedModel) -> int:
-    """The input that a figure draws along by default, which moves the latents most.
-
-    Each latent is in units of its own largest effect.
-    """
+    """The input to draw along, which moves latents most, each in units of its largest effect."""
     if model.X.shape[1] == 1:
         return 0
     need_rows(model)

@@ -115,10 +115,7 @@ def _draw_classes(
     columns: list[int] | None,
     levels: bool = False,
 ) -> None:
-    """Draw a map of class probabilities (n, K) as shares Σ_k p_k colour_k, and the rows.
-
-    Rows have the colour of their class.
-    """
+    """Draw class probabilities (n, K) as shares Σ_k p_k colour_k; rows in their own colour."""
     from matplotlib.colors import to_rgb
 
     names = class_names(model.likelihood)

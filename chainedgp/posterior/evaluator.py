@@ -142,10 +142,7 @@ class Evaluator:
         return self._priors
 
     def take(self, shard: Shard, scale: float) -> None:
-        """Evaluate the bound of other rows from now on, at the same θ.
-
-        scale multiplies their sums.
-        """
+        """Evaluate other rows from now on, at the same θ; `scale` multiplies their sums."""
         self.shards = [shard]
         self._setting = replace(self.setting, scale=scale, key=next(_keys))
 
@@ -163,17 +160,11 @@ class Evaluator:
         self._each(Shard.start_sites, self.family.site_shape(b))
 
     def accept(self, rho: float) -> None:
-        """Move the sites of all shards: λ ← (1 − ρ) λ + ρ λ_proposal.
-
-        The last evaluation's sites become the proposal.
-        """
+        """Mix all sites: λ ← (1 − ρ) λ + ρ λ_proposal; the last evaluation's are proposed."""
         self._each_sites(Sites.accept, rho)
 
     def accept_combination(self, weights: Array) -> None:
-        """Move the sites of all shards: λ ← Σ_k c_k λ_proposal^(k) (Anderson acceleration).
-
-        The sum is over the remembered proposals.
-        """
+        """All sites λ ← Σ_k c_k λ_proposal^(k) over remembered proposals (Anderson)."""
         self._each_sites(Sites.accept_combination, weights)
 
     def take_proposal(self) -> None:
@@ -201,10 +192,7 @@ class Evaluator:
         list(self._passes(Shard.clip, Request()))
 
     def clear(self) -> None:
-        """Set the current sites of all shards to 0, so that q is the prior.
-
-        The committed ones stay.
-        """
+        """Set current sites of all shards to 0, q to the prior; committed sites stay."""
         self._each_sites(Sites.clear)
 
     def narrow(self) -> None:

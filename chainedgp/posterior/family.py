@@ -173,10 +173,7 @@ class PosteriorFamily(ABC):
         left: Arrays,
         products: list[Array] | None = None,
     ) -> list[KernelGradient]:
-        """Gradients at fixed q in kernel, Z and mean of each latent, all but the part through L.
-
-        It spoils `products`.
-        """
+        """Gradients at fixed q in kernel, Z, mean, all but those through L; spoils `products`."""
 
     @abstractmethod
     def reverse_sites(

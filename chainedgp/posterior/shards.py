@@ -184,10 +184,7 @@ class Shard:
         np.maximum(self.levels, self.wanted, out=self.levels)
 
     def marginals(self, task: Task) -> tuple[Array, Array]:
-        """Means (n, b) of q(f(x_i)) of a shard's rows, and variances or covariances.
-
-        Variances are (n, b), covariances (n, b, b).
-        """
+        """A shard's means (n, b) of q(f(x_i)), variances (n, b) or covariances (n, b, b)."""
 
         def chunk(task: Task, rows: slice) -> Marginals:
             X = self._inputs(rows)
@@ -378,10 +375,7 @@ class Shard:
         return self.rows.chunks(size)
 
     def _widened(self, most: int, numbers: Indices) -> int:
-        """How many rows a chunk may have, if it may have the projections of `most`.
-
-        Rows that share their inputs share a projection.
-        """
+        """How many rows that share inputs a chunk may have, with the projections of `most`."""
         if most not in self._widths:
             size = most
             while size < min(MOST_ROWS, self.num_rows):

@@ -91,10 +91,7 @@ class KernelGradient(NamedTuple):
 
 
 def make_prior(kernel: Kernel, mean: MeanFunction, Z: Array, jitter: float) -> InducingPrior:
-    """Prior of a latent at its inducing inputs: factorises Kuu + jitter · mean(diag Kuu) I.
-
-    The jitter is a constant of the model.
-    """
+    """Prior at inducing inputs: factorise Kuu + jitter · mean(diag Kuu) I, the jitter constant."""
     covariance: Callable[..., tuple[Array, Pullback]] = kernel.prepare(Z)
     K, pull_Kuu = covariance()
     Kuu = _work.array("Kuu", *K.shape)

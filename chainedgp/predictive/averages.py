@@ -81,10 +81,7 @@ class AveragedPredictive(PredictiveLaw):
 
     @property
     def noise_variance(self) -> Array:
-        """The noise in an averaged predictive, Σ_k w_k E_k[var[y | f]], (n, 1).
-
-        It would remain if the latents were known.
-        """
+        """Noise of an averaged predictive, Σ_k w_k E_k[var[y | f]], (n, 1), whatever the data."""
         return self._over(self._each(lambda part: part.noise_variance))
 
     @property

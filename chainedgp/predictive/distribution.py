@@ -124,18 +124,12 @@ class Predictive(SurvivalCurves):
 
     @property
     def noise_variance(self) -> np.ndarray:
-        """The noise in a predictive variance, E_q[var[y | f]], (n, 1).
-
-        It would remain if the latents were known.
-        """
+        """Noise in the predictive variance, E_q[var[y | f]], (n, 1): data cannot remove it."""
         return self._moments[1].copy()
 
     @property
     def latent_variance(self) -> np.ndarray:
-        """The ignorance in a predictive variance, var_q[E[y | f]], (n, 1).
-
-        More data can remove it.
-        """
+        """Ignorance in the predictive variance, var_q[E[y | f]], (n, 1): more data remove it."""
         return self._moments[2].copy()
 
     @cached_property

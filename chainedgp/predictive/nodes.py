@@ -68,10 +68,7 @@ class Lattice:
 
 @lru_cache(maxsize=64)
 def lattice(dim: int, level: int, reach: float | None = None) -> Lattice:
-    """The rotated cubic lattice of nodes of volume SPACING^dim / 2^level; Sobol from 4 latents.
-
-    Its nodes are in a ball.
-    """
+    """The rotated cubic lattice of volume SPACING^dim / 2^level in a ball; Sobol from 4 latents."""
     if dim > 3:
         return _sobol_lattice(dim, level)
     h = SPACING * 2.0 ** (-level / dim)
@@ -100,10 +97,7 @@ def _radius(x: np.ndarray) -> np.ndarray:
 
 
 def _rotation(dim: int) -> np.ndarray:
-    """The rotation of a lattice of nodes: its entries are badly approximated by rational numbers.
-
-    They are algebraic of degree dim.
-    """
+    """A rotation of lattice nodes; entries (of degree dim) that rationals approximate badly."""
     if dim == 2:  # slopes 1/φ of the axes, φ³ of the diagonals
         c, s = np.array([GOLDEN, 1.0]) / np.hypot(GOLDEN, 1.0)
         return np.array([[c, -s], [s, c]])

@@ -184,10 +184,7 @@ class Predictions:
         return source.distribution(Xnew, Y_metadata).cdf(y)
 
     def log_predictive_density(self, Xnew: Data, Ynew: Data, Y_metadata: Metadata = None) -> Array:
-        """The log predictive density log p(y* | x*) of new rows, (n, 1).
-
-        The mean of its negative is the NLPD.
-        """
+        """The log predictive density of new rows, (n, 1); its negative mean is the NLPD."""
         source = self._predictor()
         if is_dask(Xnew):
             warn_of_unsaid(unsaid(source.told, Y_metadata or ()))
@@ -202,10 +199,7 @@ class Predictions:
     def posterior_samples(
         self, Xnew: Data, size: int = 10, rng: Seed = None, Y_metadata: Metadata = None
     ) -> Array:
-        """Draws of the targets at Xnew from their predictive distributions, (n, 1, size).
-
-        They are independent over rows.
-        """
+        """Draw targets at Xnew from their predictive, independent over rows: (n, 1, size)."""
         size, generator = positive_int(size, "size"), as_generator(rng)
         return self._predictor().distribution(Xnew, Y_metadata).sample(size, generator)[:, None, :]
 

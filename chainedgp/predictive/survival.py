@@ -38,10 +38,7 @@ class SurvivalCurves(PredictiveLaw):
     _over_entries: Any
 
     def sf(self, t: np.ndarray, bands: Bands | None = None) -> Estimate:
-        """The predictive survival curve S(t) = P(T > t), (n, k); bands need a survival likelihood.
-
-        A grid (k,) serves all rows.
-        """
+        """Predictive survival S(t), (n, k) for a grid (k,); bands need a survival likelihood."""
         if bands is None and not self._likelihood.event_times:
             return 1.0 - self.cdf(t)
         self._check_survival("sf")
@@ -106,10 +103,7 @@ class SurvivalCurves(PredictiveLaw):
         return np.exp(self._event.log_survival(t, rows, latents))
 
     def _log_sf(self, t: np.ndarray) -> np.ndarray:
-        """The log of the predictive survival curve, log E[S(t | f)], (n, k).
-
-        It is 0 below 0, and at 0 unless some events are at 0.
-        """
+        """Log predictive survival log E[S(t | f)], (n, k); 0 below 0, at 0 unless events are."""
         t = self._as_targets(t, "t")
 
         def log_sf(t: np.ndarray, rows: np.ndarray) -> np.ndarray:

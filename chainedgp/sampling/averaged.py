@@ -69,10 +69,7 @@ class Averaged(Predictions):
         return f"<Predictions averaged over {len(self.points)} points>"
 
     def predictors(self) -> Iterator[Predictor]:
-        """What predictions at each point of an average are made of, one after another.
-
-        Each can be used until the next is asked for.
-        """
+        """What predictions at each point of an average are made of, each until the next one."""
         parts, priors = self.problem.parts, None
         for point in self.points:
             if point.x is not None:

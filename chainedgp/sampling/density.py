@@ -80,10 +80,7 @@ class LogJoint:
         return np.stack([c.mean[rows, None] + c.A[:, rows].T @ v for c, v in pairs])
 
     def __call__(self, V: Array) -> tuple[Array, Array]:
-        """Log-posterior log p̂ (S,) and its gradients (D, S) at draws V (D, S) of inducing values.
-
-        It is −inf where it has no value.
-        """
+        """Log-posterior log p̂ (S,) and gradients (D, S) at draws V (D, S); −inf without value."""
         values, slopes = np.empty(V.shape[1]), np.empty(V.shape)
         step = max(1, ENTRIES // len(self.y))
         with one_blas_thread(), np.errstate(all="ignore"):

@@ -42,7 +42,7 @@ LEAST_CURVATURE = 1.0
 
 
 def check_proper(problem: Problem) -> None:
-    """Refuse to draw positive or bounded hyperparameters without a prior: it is improper."""
+    """Refuse to sample positive or bounded hyperparameters without a prior, which are improper."""
     known = {id(leaf): name for name, leaf in named_leaves(problem.parameters).items()}
     of_Z = {id(leaf) for leaf in problem.parts.Z}
     names = [

@@ -196,10 +196,7 @@ def _diagnosed(arviz: Any, data: InferenceData, chains: int) -> tuple[float, flo
 
 
 def _averaged_over_draws(problem: Problem, columns: Columns, data: InferenceData) -> Averaged:
-    """Predictions that average over some draws of the sampler, evenly spaced.
-
-    Each point of the average has all of q at its v.
-    """
+    """Predictions averaged over some draws, evenly spaced, each with all of q at its v."""
     posterior = data["posterior"]
     v = np.asarray(posterior["v"])
     v = v.reshape(-1, v.shape[-1])

@@ -115,10 +115,7 @@ def _means(own: Problem, q: Sequence[Gaussian], X: Array) -> Array:
 
 
 def _responses(own: Problem, density: LogPosterior, x: Array) -> tuple[Array, ...]:
-    """Roots D of each group's widening, from differences along every hyperparameter.
-
-    These are differences of means and of gradients.
-    """
+    """Roots D of each group's widening, by differences of means and gradients along each x."""
     evaluator, X = own.evaluator, own.rows.inputs()
     means, gradient = _means(own, density.q(), X), density.gradient()  # (n, b) and (p,)
     A = [project(prior, X).A for prior in evaluator.priors]

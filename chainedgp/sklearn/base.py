@@ -335,10 +335,7 @@ class WithQuantiles(ChainedGPEstimator):
     def predict_quantiles(
         self, X: Data, quantiles: float | Sequence[float] = (0.025, 0.5, 0.975), **metadata: Data
     ) -> Array:
-        """The estimator's quantiles of new targets at X, (n, k), for k fractions.
-
-        These are strictly between 0 and 1.
-        """
+        """The estimator's quantiles of new targets at X, (n, k), for k fractions in (0, 1)."""
         q = np.asarray(quantiles, dtype=float)
         if q.ndim > 1 or not ((q > 0.0) & (q < 1.0)).all():
             raise InputError(

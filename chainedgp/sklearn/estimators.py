@@ -49,10 +49,7 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
     def fit(
         self, X: Data, y: Data, sample_weight: Data | None = None, **metadata: Data
     ) -> ChainedGPRegressor:
-        """Fit the regressor to X (n, D), y (n,), with row weights (n,) and metadata.
-
-        The metadata are what the likelihood takes beside y.
-        """
+        """Fit the regressor to X (n, D), y (n,), row weights (n,), the likelihood's metadata."""
         inputs, targets = self._checked(X, y, y_numeric=True)
         kept, weights = rows_of_weight(inputs, sample_weight)
         given = rows_of({key: np.asarray(value) for key, value in metadata.items()}, kept)

@@ -50,10 +50,7 @@ class ChainedGPSurvival(WithQuantiles):
         return self
 
     def predict(self, X: Data) -> Array:
-        """The survival estimator's risk scores (n,), −log of the median time.
-
-        A score is higher for an earlier event.
-        """
+        """Risk scores (n,) of the survival estimator, −log median: higher for earlier events."""
         return -np.log(self.predict_quantiles(X, 0.5)[:, 0])
 
     def predict_survival_function(self, X: Data, return_array: bool = False) -> Array:
@@ -73,10 +70,7 @@ class ChainedGPSurvival(WithQuantiles):
         return functions
 
     def score(self, X: Data, y: Survivals, sample_weight: Data | None = None) -> float:
-        """The survival estimator's mean log-density of events, log-probability of censored rows.
-
-        Higher is better.
-        """
+        """Mean log-density of events and log-probability of censored rows; higher is better."""
         check_is_fitted(self)
         event, time = events_and_times(y)
         return self._mean_log_density(X, time, sample_weight, {"censored": ~event})

@@ -189,10 +189,7 @@ class CompetingRisks:
     def overall_survival(
         self, Xnew: Data, t: Data, bands: Bands | None = None, Y_metadata: Metadata = None
     ) -> Estimate:
-        """Overall survival S(t) = P(no event of any cause by t), (n, k).
-
-        With bands the result has also the two percentiles over q.
-        """
+        """Overall survival S(t) = P(no event by t), (n, k); with bands two percentiles over q."""
         return self._incidences(Xnew, t, bands, Y_metadata).survival
 
     def cumulative_incidence(
@@ -328,10 +325,7 @@ def _one_each(causes: Sequence[Hashable], likelihood: Likelihood | Likelihoods) 
 
 
 def _bands(laws: list[Predictive], panels: TimePanels, levels: Array) -> Incidences:
-    """Percentiles of overall survival S(t | f) and incidences F_k(t | f) over draws of the latents.
-
-    The latents are those of all models.
-    """
+    """Percentiles of survival and incidences over draws of the latents of all causes' models."""
     events = [law._event for law in laws]
     n, k = len(laws[0]), len(panels.times)
     z = np.stack(quadrature.sobol_rule(sum(event.dim for event in events), DRAWS).x)

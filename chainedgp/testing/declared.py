@@ -44,10 +44,7 @@ def _check_names(probe: Probe) -> None:
 
 
 def _check_nodes(probe: Probe) -> None:
-    """Test that an exact expectation needs no nodes, and that `node_limits` rise.
-
-    There is at most one limit for each level of nodes.
-    """
+    """Test that an exact E[log p] needs no nodes, and `node_limits` rise, one a level at most."""
     lik, limits = probe.lik, np.asarray(probe.lik.node_limits)
     means = np.stack(probe.latents).T
     variances = np.full_like(means, 2.0)  # in so wide a q few nodes would show an error

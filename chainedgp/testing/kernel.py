@@ -263,10 +263,7 @@ def _check_purity(
 def _check_columns(
     kernel: Kernel, X: Array, Z: Array, rng: np.random.Generator, report: Report
 ) -> None:
-    """Test that columns which are not active do not matter to a kernel.
-
-    They have a zero gradient, as have columns of levels.
-    """
+    """Test that inactive columns do not matter to a kernel, with gradient 0, as for levels."""
     if not np.isin(kernel.level_columns, kernel.columns).all():
         report.fault("level_columns", "names columns that are not active")
     alone = [part for part in kernel.simple_parts if len(part.level_columns)]

@@ -77,10 +77,7 @@ def check_likelihood(
 
 
 def _check_density(probe: Probe) -> None:
-    """Test that a density has the right shape and type row by row, is finite, and normalised.
-
-    It is never NaN.
-    """
+    """Test that a density has the right shape row by row, is finite, never NaN, and normalised."""
     name, b, n = "log_density", probe.b, probe.n
     value = probe.array(name, probe.call(name, probe.y, *probe.latents), (n,))
     if value is None:

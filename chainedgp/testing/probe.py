@@ -100,10 +100,7 @@ class Probe:
     def array(
         self, method: str, value: object, shape: tuple[int, ...], exact: bool = True
     ) -> Array | None:
-        """What a tested method returned, if it is a float64 array of the shape; else None.
-
-        With `exact` False it may broadcast to the shape.
-        """
+        """What a tested method returned if float64 of the shape (or broadcast to it), else None."""
         words = array_fault(value, shape, exact)
         if words is None:
             return np.broadcast_to(np.asarray(value), shape)
@@ -114,10 +111,7 @@ class Probe:
     def arrays(
         self, method: str, value: object, names: tuple[str, ...], shape: tuple[int, ...]
     ) -> list[Array] | None:
-        """The parts of a tuple that a tested method returned, one for each name; else None.
-
-        Each is an array that broadcasts to the shape.
-        """
+        """The parts of a tested method's tuple, one for each name, broadcast to the shape."""
         if self._raised(method, value):
             return None
         if not isinstance(value, tuple | list) or len(value) != len(names):

@@ -256,10 +256,7 @@ def expected_log_with_atoms(
 
 
 def alike(flags: Booleans) -> list[Indices]:
-    """Sets of rows that report the same atoms: columns of the booleans (k, n) that are the same.
-
-    They are returned as indices.
-    """
+    """Sets (indices) of rows with the same atoms: equal columns of the booleans (k, n)."""
     sets: list[Indices] = [np.arange(flags.shape[1])]
     for row in flags:
         sets = [part for one in sets for part in (one[row[one]], one[~row[one]]) if part.size]

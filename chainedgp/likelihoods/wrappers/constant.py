@@ -174,10 +174,7 @@ class ConstantLatent(OneForm, Wrapper):
         return value, dmeans.T[keep].T, dvariances.T, dtheta
 
     def is_exact(self, variances: Array) -> bool:
-        """Whether E[log p] with a constant latent has no nodes.
-
-        So it is if the base has a form, with nodes in the constant at most.
-        """
+        """Whether E[log p] has no nodes: the base has a form, with nodes in the constant alone."""
         form = variances.shape[-1] == 1 or self.base.has_form(variances)
         return self.exact_expectation and form
 

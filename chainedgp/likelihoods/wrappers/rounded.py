@@ -137,10 +137,7 @@ class Rounded(Wrapper):
     # ---- the density and its expectation ---------------------------------------------------------
 
     def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
-        """The log-density of a rounded target, log(F(y + w/2) − F(y − w/2)) − log w.
-
-        It is stable in both tails, and of broadcast shape.
-        """
+        """A rounded target's log(F(y + w/2) − F(y − w/2)) − log w, stable in both tails."""
         at, kw, log_width = self._event(y, kw)
         return self._part.log_density(at, *latents, **kw) - log_width
 
@@ -224,10 +221,7 @@ class Rounded(Wrapper):
     # ---- targets and starts ----------------------------------------------------------------------
 
     def check_targets(self, y: Array) -> None:
-        """Refuse rounded targets that the base refuses, except the ends of its support.
-
-        A target may have been rounded to such an end.
-        """
+        """Refuse targets that the base refuses, but for ends of its support: y is rounded there."""
         self.base.check_targets(self._inside(y, 1e-6))
 
     def impossible(self, y: Array, **metadata: Array) -> tuple[Booleans, str]:

@@ -261,10 +261,7 @@ class Reader:
         return prior
 
     def _result(self, node: dict[str, Any]) -> OptimizationResult:
-        """How the last optimisation of a saved model ended.
-
-        Fields that this version does not know are left out.
-        """
+        """How the last optimisation of a saved model ended; unknown fields are left out."""
         known = {f.name: f.type for f in dataclasses.fields(OptimizationResult)}
         fields = {key: self._decode(v) for key, v in node.items() if key in known}
         for key, value in fields.items():
