@@ -132,7 +132,7 @@ class HetStudentT(OneForm, Family):
         return np.array([middle, 2.0 * np.log(scale)])
 
     def node_score(self, y: Array, means: Array, variances: Array, *, nu: float) -> Array:
-        """v_g decides on nodes of Student-t noise, times ((ν+1)/2)^{1/6}: errors grow as v_g⁶."""
+        """Student-t spread for nodes, v_g ((ν+1)/2)^{1/6}: errors grow as v_g⁶ or faster."""
         return variances[:, 1] * max(0.5 * (nu + 1.0), 1.0) ** (1.0 / 6.0)
 
     def joint_node_score(self, y: Array, means: Array, covariances: Array, *, nu: float) -> Array:
