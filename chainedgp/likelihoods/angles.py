@@ -149,10 +149,7 @@ class VonMises(OneForm, Likelihood):
 
 
 def _log_concentration(length: float) -> float:
-    """log κ of a von Mises distribution from the resultant length, at least log 0.1.
-
-    (Banerjee et al. 2005)
-    """
+    """von Mises log κ from the resultant length (Banerjee et al. 2005), at least log 0.1."""
     length = min(length, 1.0 - 1e-6)
     k = length * (2.0 - length**2) / (1.0 - length**2)
     return float(np.log(max(k, 0.1)))
@@ -164,7 +161,7 @@ def _turns(angle: Array, k: Array) -> Array:
 
 
 def _turned(angle: Array, k: Array) -> tuple[Array, Array]:
-    """The centred cdf of any angle, 1 more with each turn, and k times its derivative in k."""
+    """The von Mises cdf about its direction, 1 more with each turn, and k times its slope in k."""
     whole = np.round(np.asarray(angle) / (2.0 * np.pi))
     value, slope = circular.centred_cdf_and_slope(angle - 2.0 * np.pi * whole, k)
     return whole + value, slope

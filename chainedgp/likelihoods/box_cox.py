@@ -203,7 +203,7 @@ class BoxCoxNormal(OneForm, _BoxCox):
         return np.where(end > 9.0, 0.0, v_g)
 
     def joint_node_score(self, y: Array, means: Array, covariances: Array, **kw: Value) -> Array:
-        """As `node_score`: what has nodes, the truncation, is a function of g alone."""
+        """The spread for nodes of `BoxCoxNormal` where latents are correlated, v_g as well."""
         return self.node_score(y, means, np.diagonal(covariances, axis1=1, axis2=2), **kw)
 
     def _form(self, y: Array, q: Latents, nodes: int, power: float) -> Form:
@@ -292,10 +292,7 @@ class BoxCoxT(_BoxCox):
         return value, dmeans, dvariances, dtheta
 
     def node_score(self, y: Array, means: Array, variances: Array, **kw: Value) -> Array:
-        """The spread that decides on nodes of `BoxCoxT`: the larger of v_g and v_f/σ².
-
-        Errors grow as z² far out.
-        """
+        """Spread for nodes of `BoxCoxT`, of v_g and v_f/σ² the larger; errors grow as z²."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         x = np.log(y) - m_f
         with np.errstate(over="ignore"):
@@ -398,7 +395,7 @@ def _end(g: Array, power: Array) -> Array:
 
 
 def _log_slope(w: Array) -> Array:
-    """d/dw log((e^w − 1)/w) = 1/(1 − e^{−w}) − 1/w, ½ at 0."""
+    """The slope of log((e^w − 1)/w) of Box–Cox targets, 1/(1 − e^{−w}) − 1/w, ½ at 0."""
     with np.errstate(all="ignore"):
         near = 0.5 + w * (1.0 / 12.0 - w * w * (1.0 / 720.0 - w * w / 30240.0))
         return np.where(np.abs(w) < 0.05, near, 1.0 / -np.expm1(-np.asarray(w)) - 1.0 / w)

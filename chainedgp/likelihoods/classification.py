@@ -124,7 +124,7 @@ class _Classes(Likelihood):
         return {f"probability_{k}": pk for k, pk in enumerate(p, 1)}
 
     def _shares(self, y: Array) -> Array:
-        """Shares (K,) of the classes in y, none of them 0."""
+        """Shares (K,) of the classes among targets y, none of them 0, to start a fit from."""
         counts = np.bincount(np.asarray(y, dtype=int), minlength=self.num_categories) + 0.5
         return counts / counts.sum()
 
@@ -210,10 +210,7 @@ class Ordinal(_Classes):
         return k, edges[k], edges[k + 1], widths[k]
 
     def log_density(self, y: Array, f: Array, **cuts: float) -> Array:
-        """The log-probability of an ordered class, as in the class docstring.
-
-        It is −inf for a class that does not exist.
-        """
+        """An ordered class's log-probability (class docstring); −inf for an unknown class."""
         k, low, high, width = self._ends(y, cuts)
         value = log_expit(high - f) + log_expit(f - low) + special.log1mexp(-width)
         return np.where(y == k, value, -np.inf)

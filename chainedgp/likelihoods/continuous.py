@@ -58,10 +58,7 @@ class HetLaplace(OneForm, Family):
         return Form(value, (slope, size - 1.0), dvariances, (-slope,))
 
     def log_tails(self, y: Array, f: Array, g: Array) -> tuple[Array, Array]:
-        """Log-tails of Laplace noise: −log 2 − |z| where y is, else log(1 − e^{−|z|}/2).
-
-        z = (y − f) e^{−g}.
-        """
+        """Laplace log-tails −log 2 − |z| where y is, or log(1 − e^{−|z|}/2); z = (y − f) e^{−g}."""
         z = (y - f) * np.exp(np.negative(g))
         far = -np.log(2.0) - np.abs(z)
         rest = np.log1p(-np.exp(far))
@@ -144,10 +141,7 @@ class AsymmetricLaplace(OneForm, Family):
         return float(np.log(self.quantile) + np.log1p(-self.quantile))
 
     def initial_latents(self, y: Array) -> Array:
-        """Start of quantile regression: the quantile of y, and a scale.
-
-        The scale is the mean of the check function.
-        """
+        """Start of quantile regression: a quantile of y; as scale the mean check function."""
         f = float(np.quantile(y, self.quantile))
         u = y - f
         return np.array([f, np.log(float(np.mean(u * self._side(u))) or 1.0)])

@@ -209,16 +209,13 @@ class Likelihood(Part, Expected):
         )
 
     def d2log_density(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """Second derivatives of the log-density in each latent, ∂² log p / ∂f_j², b arrays.
-
-        Default: finite differences of `dlog_density`.
-        """
+        """Second slopes ∂² log p / ∂f_j², b arrays. Default: differences of `dlog_density`."""
         return differences(lambda *f: self.dlog_density(y, *f, **kw), latents, 1e-3, True)
 
     # ---- the distribution of y given the latents -------------------------------------------------
 
     def distribution(self, *latents: Array, **kw: Value) -> Distribution | None:
-        """p(y | latents) as a frozen distribution of scipy.stats. Default: None, there is none.
+        """The distribution p(y | latents) as scipy.stats has it, frozen. Default: None.
 
         The defaults of mean, variance, cdf, ppf and sample (for a `Survival` also those of
         log_survival, log_hazard and log_cdf) are its own.
@@ -313,10 +310,7 @@ class Likelihood(Part, Expected):
         return shape if size is None else (size, *shape)
 
     def log_survival(self, t: Array, *latents: Array, **kw: Value) -> Array:
-        """The log-survival of a likelihood, log P(Y > t | latents), broadcast shape.
-
-        A class that defines it has event times.
-        """
+        """log P(Y > t | latents), broadcast shape. A likelihood that has it has event times."""
         with np.errstate(divide="ignore"):
             return np.log1p(-self.cdf(t, *latents, **kw))
 
@@ -326,10 +320,7 @@ class Likelihood(Part, Expected):
             return np.log(self.cdf(t, *latents, **kw))
 
     def log_hazard(self, t: Array, *latents: Array, **kw: Value) -> Array:
-        """The log-hazard of a likelihood, log p(t | latents) − log P(Y > t | latents).
-
-        Broadcast shape.
-        """
+        """A likelihood's log-hazard, log p(t | latents) − log P(Y > t | latents)."""
         log_p = self.log_density(t, *latents, **of_event(kw))
         return special.minus(log_p, self.log_survival(t, *latents, **kw))
 
@@ -412,7 +403,7 @@ class Likelihood(Part, Expected):
         return len(self.latents)
 
     def check_targets(self, y: Array) -> None:
-        """Raise InputError, with the count and the first index, where y is outside the support."""
+        """Raise InputError, with count and first index, where y is outside the support."""
         self.target_support.check(y, type(self).__name__)
 
     def impossible(self, y: Array, **metadata: Array) -> tuple[Booleans, str]:
@@ -440,17 +431,11 @@ class Likelihood(Part, Expected):
     # ---- starts ----------------------------------------------------------------------------------
 
     def initial_latents(self, y: Array, **kw: Value) -> Array:
-        """Constants (b,) from which a fit starts the latents.
-
-        Default: maximum likelihood of constants.
-        """
+        """Constants (b,) to start latents from. Default: maximum likelihood of constants."""
         return from_density.constant_fit(self, y, kw)
 
     def initial_parameters(self, y: Array, **kw: Value) -> dict[str, float]:
-        """Starts from the data for parameters of a likelihood that the user left open.
-
-        Default: none.
-        """
+        """Starts from the data of parameters that the user left open. Default: none."""
         return {}
 
     def initial_functions(self, X: Array, y: Array, **kw: Value) -> Array | None:
@@ -527,7 +512,7 @@ class Likelihood(Part, Expected):
 
     @property
     def metadata_names(self) -> tuple[str, ...]:
-        """Names of the per-row values `log_density` takes beside y, latents and parameters."""
+        """Names of the per-row values that a likelihood takes beside y, latents, parameters."""
         return tuple(self._metadata())
 
     def check_metadata(self, names: Iterable[str]) -> None:
@@ -585,7 +570,7 @@ def _where_it_exists(value: Array) -> Array:
 
 
 class Makers:
-    """The wrappers that `Likelihood` calls but that build on it: each enters itself here."""
+    """The wrappers that `Likelihood` calls, though they build on it: each enters itself here."""
 
     constant: Callable[[Likelihood, str | int, float | None], Likelihood]
     scipy: Callable[[ScipyFamily | str, dict[str, str | float], str | None], Likelihood]

@@ -44,10 +44,7 @@ class Poisson(Family):
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, exposure: Value = 1.0
     ) -> Averages:
-        """E[log p] of a Poisson count: closed.
-
-        y (m + log exposure) − exposure e^{m + v/2} − log y!
-        """
+        """Poisson E[log p] = y (m + log exposure) − exposure e^{m + v/2} − log y!: closed."""
         m = means[:, 0]
         with np.errstate(over="ignore"):
             rate = exposure * np.exp(m + 0.5 * variances[:, 0])
@@ -72,10 +69,7 @@ class Poisson(Family):
         return special.poisson_ppf(np.asarray(q), rate)
 
     def initial_latents(self, y: Array, *, exposure: Value = 1.0) -> Array:
-        """Start of a Poisson fit: the log of the overall rate, in equal parts over latents.
-
-        It is finite if all counts are zero.
-        """
+        """Start: the log of the overall Poisson rate, in equal parts; finite if all are zero."""
         rate = (np.sum(y) + 0.5) / np.sum(exposure + np.zeros(len(y)))
         return np.full(len(self.latents), np.log(rate / len(self.latents)))
 
@@ -155,10 +149,7 @@ class NegativeBinomial(Family):
         return np.where(np.less(y, 0.0), 0.0, betainc(r, np.maximum(np.floor(y), 0.0) + 1.0, p))
 
     def ppf(self, q: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
-        """Negative binomial quantiles; above a mean of 1e15 in proportion to it.
-
-        Those of scipy may never end there.
-        """
+        """Negative binomial quantiles, scaled above a mean of 1e15, where scipy's may not end."""
         a = f + np.log(exposure)
         capped = np.minimum(a, np.log(1e15))
         return super().ppf(q, capped, g) * np.exp(np.minimum(a - capped, 600.0))
@@ -182,10 +173,7 @@ class NegativeBinomial(Family):
         return slope, slope + r * special.softplus(t) + alone
 
     def natural_parameters(self, f: Array, g: Array, *, exposure: Value = 1.0) -> dict[str, Array]:
-        """The negative binomial mean exposure · e^f, and the dispersion e^g.
-
-        The mean is that of the exposure which is given.
-        """
+        """Negative binomial mean exposure · e^f, of the exposure given, and dispersion e^g."""
         with np.errstate(over="ignore"):
             return {"mean": exposure * np.exp(f), "dispersion": np.exp(g)}
 
@@ -217,17 +205,14 @@ class Binomial(Family):
     def expected_log_density(
         self, y: Array, means: Array, variances: Array, *, nodes: int = 20, trials: Value
     ) -> Averages:
-        """E[log p] of a binomial count: closed, `nodes` unused.
-
-        y m − trials E softplus(f) + log C
-        """
+        """Binomial E[log p] = y m − trials E softplus(f) + log C: closed, without nodes."""
         value, slope, bend = expected_softplus(means[:, 0], variances[:, 0])
         value = self.log_density(y, np.zeros(1), trials=trials) + trials * (np.log(2.0) - value)
         value += y * means[:, 0]
         return packed(value, (y - trials * slope,), (-trials * bend,))
 
     def impossible(self, y: Array, *, trials: Value) -> tuple[Booleans, str]:
-        """Refuse rows with more successes than trials, or with trials that are no whole numbers."""
+        """Refuse counts with more successes than trials, or trials that are no whole numbers."""
         parts = np.not_equal(trials, np.floor(trials))
         if parts.any():
             return parts, "have trials that are not whole numbers"
@@ -267,10 +252,7 @@ class BetaBinomial(Family):
         return np.asarray(trials, dtype=int), *self._shapes(f, np.minimum(g, np.log(1e9)))[:2]
 
     def log_density(self, y: Array, f: Array, g: Array, *, trials: Value) -> Array:
-        """The beta-binomial log-probability, as in the class docstring.
-
-        It is −inf for y < 0 and for y > trials.
-        """
+        """The beta-binomial log-probability (class docstring); −inf for y < 0, y > trials."""
         alpha, beta, phi = self._shapes(f, g)
         outside, y = np.less(y, 0.0) | np.greater(y, trials), np.maximum(y, 0.0)
         rest = np.maximum(trials - y, 0.0)
@@ -302,10 +284,7 @@ class BetaBinomial(Family):
         return np.minimum(shift + np.log(total), 0.0)
 
     def log_tails(self, y: Array, f: Array, g: Array, *, trials: Value) -> tuple[Array, Array]:
-        """Beta-binomial log-tails log P(Y ≤ ⌊y⌋) and log P(Y > ⌊y⌋).
-
-        The larger follows from the smaller.
-        """
+        """Beta-binomial log P(Y ≤ ⌊y⌋), log P(Y > ⌊y⌋); the larger is from the smaller."""
         k = np.clip(np.floor(y), 0.0, np.subtract(trials, 1.0))
         below = self._log_below(k, f, g, trials)
         # Upwards is downwards for failures: there are at most n − k − 1 of them.
@@ -342,10 +321,7 @@ class BetaBinomial(Family):
         return high
 
     def dlog_density(self, y: Array, f: Array, g: Array, *, trials: Value) -> Arrays:
-        """Slopes of the beta-binomial by the chain rule from α, β, φ.
-
-        The slopes in these are a ∂T(a, k)/∂a.
-        """
+        """Beta-binomial slopes by the chain rule from those in α, β, φ, a ∂T(a, k)/∂a."""
         alpha, beta, phi = self._shapes(f, g)
         rest, mu, other = np.maximum(trials - y, 0.0), expit(f), expit(np.negative(f))
         up, down = special.rising_excess(alpha, y)[1], special.rising_excess(beta, rest)[1]

@@ -72,7 +72,8 @@ def check_not_nan(
         for part in found if isinstance(found, tuple | list) else (found,):
             bad = np.argwhere(np.isnan(np.broadcast_to(part, far.shape)) & ~far)
             if len(bad):
-                k, i = bad[np.argmin(np.abs(steps[bad[:, 0]]).sum(1))]  # the most central
+                # This is the most central of the bad points.
+                k, i = bad[np.argmin(np.abs(steps[bad[:, 0]]).sum(1))]
                 names = zip(likelihood.latents, latents, strict=True)
                 at = ", ".join(f"{name} = {f[k, i]:.6g}" for name, f in names)
                 where = f"where y = {y[i]:.6g} and the latents are {at}"

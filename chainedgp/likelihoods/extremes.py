@@ -283,10 +283,7 @@ class _Excess(_Extreme):
         return self.threshold, latents
 
     def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
-        """The log-density of an excess, −g + log p(w) + log dw/dz.
-
-        It is −inf at the threshold and below.
-        """
+        """An excess's log-density −g + log p(w) + log dw/dz; −inf up to the threshold."""
         value = super().log_density(y, *latents, **kw)
         return np.where(np.less_equal(y, self.threshold), -np.inf, value)
 
@@ -377,7 +374,7 @@ class GeneralisedParetoShape(_Excess):
 
 
 def _l_moments(y: Array) -> tuple[float, float, float]:
-    """The first two L-moments and the third over the second, L-skewness, of a sample (n,)."""
+    """The first two L-moments and L-skewness (third over second) of extremes (n,)."""
     x = np.sort(np.asarray(y, dtype=float))
     n = x.size
     rank = np.arange(n) / max(n - 1, 1)
@@ -390,10 +387,7 @@ def _l_moments(y: Array) -> tuple[float, float, float]:
 
 
 def _gev_shape(y: Array) -> float:
-    """The GEV shape ξ by L-skewness, kept between FIRST and LAST.
-
-    (Hosking, Wallis and Wood 1985)
-    """
+    """GEV shape ξ by L-skewness (Hosking, Wallis, Wood 1985), between FIRST and LAST."""
     c = 2.0 / (3.0 + _l_moments(y)[2]) - np.log(2.0) / np.log(3.0)
     return float(np.clip(-(7.8590 * c + 2.9554 * c * c), FIRST, LAST))
 

@@ -210,10 +210,7 @@ class Continuous(Tabulated):
         return mean, self._moment(np.where(np.isfinite(mean), mean, 0.0), 2)
 
     def _moment(self, centre: Any, power: int) -> np.ndarray:
-        """The moment ∫ (y − centre)^power p dy of a tabulated density.
-
-        It is taken in log space, as y alone may overflow when squared.
-        """
+        """A tabulated density's ∫ (y − centre)^power p dy, in log space as y may overflow."""
         u = self._u(self.t)
         y = self._y(u) - centre
         with np.errstate(all="ignore"):
@@ -281,10 +278,7 @@ def _continuous(
 
 
 def _take(table: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Entries table[index] of tabulated integrals along the first axis.
-
-    index broadcasts against the other axes.
-    """
+    """Tabulated integrals table[index] along the first axis, index broadcasting against others."""
     shape = np.broadcast_shapes(table.shape[1:], np.shape(index))
     table = table.reshape((len(table),) + (1,) * (len(shape) + 1 - table.ndim) + table.shape[1:])
     table = np.broadcast_to(table, (len(table), *shape))
@@ -370,7 +364,7 @@ def constant_fit(
         return value if np.isfinite(value) else -1e200
 
     def nearby(c: np.ndarray) -> float:
-        """The lesser of `total` at c and close by: a density infinite at a point is no optimum."""
+        """The lesser of `total` at constants c and close by: an infinite density is no optimum."""
         return min(total(c), total(c + 1e-9 * (1.0 + np.abs(c))))
 
     searches = 2 if start is None else 0

@@ -115,10 +115,7 @@ class SignalNoiseGaussian(OneForm, Family):
         return -HALF_LOG_2PI - 0.5 * g - 0.5 * (y - np.exp(s) * f) ** 2 * np.exp(-g)
 
     def dlog_density(self, y: Array, f: Array, s: Array, g: Array) -> Arrays:
-        """Slopes of `SignalNoiseGaussian`: r e^s, r e^s f and ½ (y − e^s f) r − ½.
-
-        r = (y − e^s f) e^{−g}.
-        """
+        """Signal and noise slopes r e^s, r e^s f, ½ (y − e^s f) r − ½; r = (y − e^s f) e^{−g}."""
         scale = np.exp(s)
         slope, dg = HetGaussian.dlog_density(self, y, scale * f, g)
         return slope * scale, slope * scale * f, dg
@@ -161,16 +158,10 @@ class SignalNoiseGaussian(OneForm, Family):
         return scale, scale * f, 0.5 * (y - scale * f)
 
     def normal_in_first(self, s: Array, g: Array) -> Arrays:
-        """y is Gaussian in the signal f, so that predictions integrate f exactly.
-
-        y | f ~ N(a f, s²) with a = e^s, s² = e^g.
-        """
+        """y | f ~ N(a f, s²), a = e^s, s² = e^g: predictions integrate the signal f exactly."""
         return np.exp(s), np.exp(g)
 
     def initial_latents(self, y: Array) -> Array:
-        """Start of `SignalNoiseGaussian` where y may be signal or noise.
-
-        At a signal of 0 its scale has no gradient.
-        """
+        """Start of signal and noise; at a signal of 0 its scale would have no gradient."""
         mean, sd = float(np.mean(y)), float(np.std(y)) or 1.0
         return np.array([np.copysign(max(abs(mean / sd), 1.0), mean), np.log(sd), 2.0 * np.log(sd)])

@@ -58,10 +58,7 @@ class _LogScale(Survival):
     sample = Survival._quantiles_at_random
 
     def log_hazard(self, t: Array, f: Array, g: Array) -> Array:
-        """The log-hazard of an event time, log k − log t + log p(z) − log S(z).
-
-        z = k (log t − f).
-        """
+        """An event time's log-hazard, log k − log t + log p(z) − log S(z), z = k (log t − f)."""
         with np.errstate(over="ignore"):
             return self._sign * g - np.log(t) + self._standard(self._z(t, f, g))[0]
 
@@ -171,10 +168,7 @@ class _LogScale(Survival):
         return width, Form(total[0], total[1:4:2], total[2:5:2], total[5:])
 
     def node_score(self, y: Array, means: Array, variances: Array, **metadata: Value) -> Array:
-        """The spread that decides on nodes of an event time: the variance of z.
-
-        It counts more where e^z is large.
-        """
+        """An event time's spread for nodes: the variance of z, more where e^z is large."""
         (m_f, m_g), (v_f, v_g) = means.T, variances.T
         z = np.clip(self._z(y, m_f, m_g), -1e3, 1e3)
         with np.errstate(over="ignore"):
@@ -228,10 +222,7 @@ class LogLogisticSurvival(OneForm, _LogScale):
         return form
 
     def conditional_mean(self, f: Array, g: Array, **metadata: Value) -> Array:
-        """The mean of a log-logistic time, e^f b/sin b, b = π e^{−g}.
-
-        It is infinite for a shape of 1 or less.
-        """
+        """Log-logistic mean e^f b/sin b, b = π e^{−g}; infinite for a shape of 1 or less."""
         return np.exp(f) * special.log_logistic_moments(g)[0]
 
     def conditional_variance(self, f: Array, g: Array, **metadata: Value) -> Array:
@@ -248,10 +239,7 @@ class LogLogisticSurvival(OneForm, _LogScale):
     def joint_node_score(
         self, y: Array, means: Array, covariances: Array, **metadata: Value
     ) -> Array:
-        """The spread of a log-logistic log-shape, larger the more f moves with g.
-
-        f counts in widths π e^{−g} of a softplus.
-        """
+        """Log-logistic v_g for nodes, larger the more f moves with g, in widths π e^{−g}."""
         sd = np.sqrt(covariances[:, 1, 1])
         log_width2 = 2.0 * (np.log(np.pi) - means[:, 1] - 2.0 * sd)
         return (sd + 1.5 * reduced.lean(covariances, log_width2)) ** 2

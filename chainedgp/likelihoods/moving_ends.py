@@ -34,7 +34,7 @@ def ends_of(
     """
     steps = np.geomspace(1e-9, support.reach, 161).reshape((-1,) + (1,) * centre.ndim)
     peak = log_q(centre)
-    peak = np.where(np.isposinf(peak), 0.0, peak)  # the density is infinite at an end
+    peak = np.where(np.isposinf(peak), 0.0, peak)  # The density may be infinite at an end.
     sides = [_end(log_q, centre, sign * steps, peak, support) for sign in (-1.0, 1.0)]
     return None if np.isinf(sides).all() else (sides[0], sides[1])
 

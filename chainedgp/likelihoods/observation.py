@@ -20,10 +20,7 @@ TINY = np.finfo(float).tiny  # Times of 0 are taken for this one, whose logarith
 
 
 def codes(censored: Value | None) -> Array:
-    """The codes of how event times were censored, as an array; 0 where none are given.
-
-    Raises InputError for a code that does not exist.
-    """
+    """Codes of censoring as an array, 0 for None; InputError for a code that does not exist."""
     code = np.zeros(()) if censored is None else np.asarray(censored)
     known = (code == EXACT) | (code == RIGHT) | (code == LEFT) | (code == INTERVAL)
     if not np.all(known):
@@ -74,7 +71,7 @@ class Event(NamedTuple):
 
 
 def seen(y: Array, kw: Mapping[str, Value]) -> Event:
-    """The event that each row reports: an exact time, or (entry or y, y or y_upper or ∞]."""
+    """The event that each row reports of T: an exact time, or (entry or y, y or y_upper or ∞]."""
     rest = of_event(kw)
     if all(kw.get(key) is None for key in OBSERVATION):
         return Event(y, y, y, rest)

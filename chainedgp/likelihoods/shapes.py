@@ -28,7 +28,7 @@ LARGEST = 1e150  # A larger standardised residual is taken for this one: squares
 
 
 class Constant(NamedTuple):
-    """How a shape is written where it is a constant: its name, its domain and its start.
+    """How a shape of a likelihood is written as a constant: its name, its domain, its start.
 
     A positive constant is the exponential of the latent whose place it takes.
     """
@@ -138,10 +138,7 @@ class _Shaped(Likelihood):
             return self._of_latents(self._slopes(y, *self._all(latents, kw)))
 
     def dlog_density_dtheta(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
-        """Slopes ∂ log p / ∂θ in the shapes that are constants.
-
-        That of a positive one is the slope in its latent divided by it.
-        """
+        """Slopes in constant shapes; of a positive one the latent's slope divided by it."""
         with np.errstate(all="ignore"):
             return self._of_constants(self._slopes(y, *self._all(latents, kw)), kw)
 
@@ -289,10 +286,7 @@ class SHASH(_Shaped):
             return np.sinh(_standard(y, *quantities)[1])
 
     def ppf(self, q: Array, *latents: Array, **kw: Value) -> Array:
-        """Sinh-arcsinh quantiles, f + e^g δ (sinh u + s (cosh u − 1)).
-
-        u = asinh(z)/δ of a normal z.
-        """
+        """Sinh-arcsinh quantiles, f + e^g δ (sinh u + s (cosh u − 1)), u = asinh(normal z)/δ."""
         f, g, k, h = self._all(latents, kw)
         k, h = np.clip(k, -MOST_SKEW, MOST_SKEW), np.clip(h, -20.0, 20.0)
         with np.errstate(over="ignore"):
@@ -348,7 +342,7 @@ class SHASH(_Shaped):
         tau = float(np.exp(self._all(tuple(here), kw)[3]))
         low, middle, high = np.quantile(y, (0.25, 0.5, 0.75))
         width = 2.0 * np.sinh(tau * np.arcsinh(ndtri(0.75))) / tau
-        scale = (high - low) / width or float(np.std(y)) or 1.0  # Half of the rows may be equal.
+        scale = (high - low) / width or float(np.std(y)) or 1.0  # Quartiles may be equal.
         return np.array([middle, np.log(scale), *here[2:]])
 
 

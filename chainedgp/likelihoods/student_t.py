@@ -31,7 +31,7 @@ class HetStudentT(OneForm, Family):
     coupled = False  # Standard deviations of a mean-field q are at least 0.95 of the posterior's.
     parameters = {"nu": 4.0}
     domains = {"nu": "above_one"}
-    default_priors = {"nu": Gamma(2.0, 0.1)}  # Juárez and Steel (2010): most of it from 3 to 50.
+    default_priors = {"nu": Gamma(2.0, 0.1)}  # Juárez and Steel (2010): mostly 3 to 50.
     quadrature_latent = "log_scale2"
     scipy_name = "t"
     node_limits = (0.25, 1.0, 1.85, 3.7, 6.6, 10.5, 15.0)
@@ -74,7 +74,8 @@ class HetStudentT(OneForm, Family):
     def _form(self, y: Array, q: Latents, nodes: int, nu: float) -> Form:
         """E[log p] of Student-t noise, exact in f given g, `nodes` Gauss–Hermite nodes in g."""
         (m_f, m_g), (v_f, v_g) = q.means, q.variances
-        c = None if q.covariances is None else -q.covariances[0, 1]  # that of y − f and g
+        # This is the covariance of y − f and g.
+        c = None if q.covariances is None else -q.covariances[0, 1]
         tail = reduced.expected_log_tail((y - m_f, v_f), (m_g + np.log(nu), v_g), c, nodes)
         half = 0.5 * (nu + 1.0)
         term, dr, dv_f, dg, dv_g, *dc = -half * tail
@@ -98,10 +99,7 @@ class HetStudentT(OneForm, Family):
             return stdtr(nu, (y - f) * np.exp(-0.5 * np.asarray(g)))
 
     def log_tails(self, y: Array, f: Array, g: Array, *, nu: Value) -> tuple[Array, Array]:
-        """Log-tails of Student-t noise, log P(T ≤ z) and log P(T ≤ −z).
-
-        z = (y − f) e^{−g/2}.
-        """
+        """Student-t log-tails, log P(T ≤ z) and log P(T ≤ −z), z = (y − f) e^{−g/2}."""
         with np.errstate(over="ignore", divide="ignore"):
             z = (y - f) * np.exp(-0.5 * np.asarray(g))
             return np.log(stdtr(nu, z)), np.log(stdtr(nu, -z))
@@ -134,10 +132,7 @@ class HetStudentT(OneForm, Family):
         return np.array([middle, 2.0 * np.log(scale)])
 
     def node_score(self, y: Array, means: Array, variances: Array, *, nu: float) -> Array:
-        """The spread for nodes of Student-t noise: v_g, widened for the factor (ν+1)/2.
-
-        The errors grow as its sixth power or faster.
-        """
+        """Student-t spread for nodes, v_g ((ν+1)/2)^{1/6}: errors grow as v_g⁶ or faster."""
         return variances[:, 1] * max(0.5 * (nu + 1.0), 1.0) ** (1.0 / 6.0)
 
     def joint_node_score(self, y: Array, means: Array, covariances: Array, *, nu: float) -> Array:
@@ -182,7 +177,7 @@ class HetStudentTNu(OneForm, Family):
     coupled = True  # Standard deviations of a mean-field q: 0.96, 0.85, 0.89 of the posterior's.
 
     def _arguments(self, f: Array, g: Array, h: Array) -> Arrays:
-        return np.exp(np.clip(h, -7.0, 20.0)), f, np.exp(0.5 * np.asarray(g))  # e^20: Gaussian
+        return np.exp(np.clip(h, -7.0, 20.0)), f, np.exp(0.5 * np.asarray(g))  # ν = e^20: Gaussian
 
     def log_density(self, y: Array, f: Array, g: Array, h: Array) -> Array:
         """The log-density of `HetStudentT` at ν = e^h."""
@@ -226,14 +221,11 @@ class HetStudentTNu(OneForm, Family):
 
     def node_score(self, y: Array, means: Array, variances: Array) -> Array:
         """The spread for nodes of `HetStudentTNu`: v_g + v_h, widened for the factor (ν+1)/2."""
-        nu = np.clip(np.exp(means[:, 2] + variances[:, 2]), 1.0, 1e3)  # above 1e3: Gaussian
+        nu = np.clip(np.exp(means[:, 2] + variances[:, 2]), 1.0, 1e3)  # ν above 1e3: Gaussian
         return (variances[:, 1] + variances[:, 2]) * (0.5 * nu + 0.5) ** (1.0 / 6.0)
 
     def joint_node_score(self, y: Array, means: Array, covariances: Array) -> Array:
-        """The spread of `HetStudentTNu` for nodes in t = g + h, or in h alone.
-
-        It is the larger, the more f moves with t.
-        """
+        """`node_score` of t = g + h, or of h alone, larger the more f moves with t."""
         A = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])  # f and t
         v_h = covariances[:, 2, 2]
         v_t = _moved(A @ covariances @ A.T, means[:, 1] + means[:, 2])
@@ -241,10 +233,7 @@ class HetStudentTNu(OneForm, Family):
         return self.node_score(y, means, np.stack([rest, rest, v_h], axis=1))
 
     def initial_latents(self, y: Array) -> Array:
-        """Start of `HetStudentTNu`: as `HetStudentT` with ν = 4.
-
-        The best constant ν may be infinite.
-        """
+        """Start as `HetStudentT` with ν = 4: the best constant ν may be infinite."""
         return np.append(_CONSTANT_NU.initial_latents(y, nu=4.0), np.log(4.0))
 
 

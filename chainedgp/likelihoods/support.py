@@ -19,7 +19,7 @@ from ..linalg import Array, Booleans
 
 @dataclass(frozen=True)
 class Support:
-    """A set of targets: a `Continuum`, on which there is a density, or `Integers`.
+    """The support of a likelihood, a set of targets: a `Continuum` with a density, or `Integers`.
 
     words: what targets are, to follow "needs targets that are". remedy: what to do with others.
     ends: the least and the greatest target, infinite where there is none.
@@ -120,7 +120,7 @@ class Continuum(Support):
     """A moment is infinite if |u| above this contributes to it."""
 
     def holds(self, y: Array) -> Booleans:
-        """All finite numbers are targets of the whole line."""
+        """Where numbers are targets of the whole line: all finite ones are."""
         return np.isfinite(y)
 
     def to_y(self, u: Array) -> Array:
@@ -144,7 +144,7 @@ class Continuum(Support):
         return log_p(u)
 
     def in_tail(self, u: Array) -> Booleans:
-        """Where u lies so far out that a moment to which it contributes is infinite."""
+        """Where a target's u lies so far out that a moment to which it contributes is infinite."""
         return np.abs(u) > self.tail
 
     def examples(self, normal: Array) -> Array:
@@ -171,7 +171,7 @@ class Positive(_Mapped):
     logarithmic: ClassVar[bool] = True
 
     def holds(self, y: Array) -> Booleans:
-        """Numbers above 0 are positive targets."""
+        """Where numbers are positive targets, above 0."""
         return y > 0
 
     def to_y(self, u: Array) -> Array:
@@ -214,7 +214,7 @@ class Above(Positive):
         return self.ends[0] + 1.0
 
     def holds(self, y: Array) -> Booleans:
-        """Numbers above the threshold are targets."""
+        """Where numbers are targets above the threshold."""
         return y > self.ends[0]
 
     def to_y(self, u: Array) -> Array:
@@ -280,7 +280,7 @@ class Integers(Support):
     step: ClassVar[float] = 1.0
 
     def holds(self, y: Array) -> Booleans:
-        """Whole numbers between the ends are targets of this support."""
+        """Where numbers are targets of this support: whole numbers between the ends."""
         return (y >= self.ends[0]) & (y <= self.ends[1]) & (y == np.floor(y))
 
     def examples(self, normal: Array) -> Array:

@@ -70,10 +70,7 @@ class Survival(Likelihood):
         return self.distribution(*latents, **of_event(kw))
 
     def log_hazard(self, t: Array, *latents: Array, **kw: Value) -> Array:
-        """The log-hazard of an event time, log p(t) − log S(t), broadcast shape.
-
-        Default: by `distribution`.
-        """
+        """An event time's log-hazard, log p(t) − log S(t). Default: by `distribution`."""
         if (law := self._law(latents, kw)) is None:
             raise NotImplementedError(f"{type(self).__name__} must define log_hazard(t, *latents).")
         return special.minus(law.logpdf(t), law.logsf(t))
@@ -119,10 +116,7 @@ class Survival(Likelihood):
         entry: Value | None = None,
         **kw: Value,
     ) -> Array:
-        """The log-density of an exact event time, the log-probability of a censored one.
-
-        Broadcast shape.
-        """
+        """The log-density of an exact event time, the log-probability of a censored one."""
         code = observation.codes(censored)
         value: Any = 0.0
         if np.any(code == EXACT):
@@ -145,7 +139,7 @@ class Survival(Likelihood):
         return special.minus(low, -self.log_hazard(t, *latents, **kw))
 
     def _log_between(self, low: Array, high: Array, *latents: Array, **kw: Value) -> Array:
-        """The logarithm of P(low < T ≤ high), taken in the smaller of the two tails."""
+        """The log-probability that an event time is in (low, high], by the smaller of its tails."""
         survival = self.log_survival(low, *latents, **kw)
         upper = special.log_diff_exp(survival, self.log_survival(high, *latents, **kw))
         lower = special.log_diff_exp(

@@ -209,10 +209,7 @@ def _width(u: Array, first: int, count: int) -> float:
 
 
 def _step(values: Array) -> float:
-    """The step of the scale of tied targets: all differences are its multiples; 0 without one.
-
-    values are sorted.
-    """
+    """Step of the scale of tied values: all differences of sorted ones are its multiples, or 0."""
     gaps = np.diff(values)
     if not gaps.size:
         return 0.0

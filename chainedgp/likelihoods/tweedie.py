@@ -62,7 +62,8 @@ class Tweedie(OneForm, Likelihood):
         with np.errstate(all="ignore"):
             one, two, log_y = power - 1.0, 2.0 - power, np.log(np.maximum(y, 5e-324))
             none = -np.exp(np.minimum(two * f - g, 690.0)) / two
-            if not np.any(np.greater(y, 0.0)):  # No row needs the sum.
+            # All targets are 0 or less: no row needs the sum over amounts.
+            if not np.any(np.greater(y, 0.0)):
                 return np.where(np.equal(y, 0.0), none, -np.inf)
             x = np.clip(log_y - f, -1e4, 1e4)
             deviance = np.exp(np.minimum(two * log_y - g, 700.0)) * _excess(x, one, two)
@@ -73,10 +74,7 @@ class Tweedie(OneForm, Likelihood):
     def dlog_density(
         self, y: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0
     ) -> Arrays:
-        """Slopes of the Tweedie log-density in f and g.
-
-        S moves by (1+α) (E[j] − Λ) with log Λ, where E is over the terms of its sum.
-        """
+        """Tweedie slopes in f and g; S moves by (1+α) (E[j] − Λ) with log Λ, over its terms."""
         return self._slopes(y, f, g, power, exposure, False)[:2]
 
     def dlog_density_dtheta(
@@ -107,7 +105,7 @@ class Tweedie(OneForm, Likelihood):
             bend = x * x * (_exprel_slope(one * x) - _exprel_slope(-two * x))
             beside = log_y * deviance - size * bend + with_log_size * (1.0 / two - log_y)
             beside = beside - with_alpha / one**2
-            beside = np.where(np.isnan(beside), 0.0, beside)  # where terms overflow
+            beside = np.where(np.isnan(beside), 0.0, beside)  # A slope is NaN where terms overflow.
             dpower = np.where(zero, rate * (f - 1.0 / two), beside)
             return df, dg, dpower - np.log(exposure) * dg + np.zeros(np.shape(df))
 
@@ -148,16 +146,13 @@ class Tweedie(OneForm, Likelihood):
     def node_score(
         self, y: Array, means: Array, variances: Array, *, power: Value, exposure: Value = 1.0
     ) -> Array:
-        """The spread for nodes of Tweedie noise, v_g/(2 (p − 1))²: f is integrated exactly.
-
-        S bends more the closer p is to 1.
-        """
+        """Tweedie spread for nodes, v_g/(2 (p − 1))²: S bends more the closer p is to 1."""
         return variances[:, 1] / (4.0 * (_inside(power) - 1.0) ** 2)
 
     def joint_node_score(
         self, y: Array, means: Array, covariances: Array, *, power: Value, exposure: Value = 1.0
     ) -> Array:
-        """As `node_score`: what has nodes, the sum S, is a function of g alone."""
+        """The spread for nodes of Tweedie noise where latents are correlated, v_g as well."""
         return covariances[:, 1, 1] / (4.0 * (_inside(power) - 1.0) ** 2)
 
     def _amounts(
@@ -184,10 +179,7 @@ class Tweedie(OneForm, Likelihood):
             return exposure * np.exp(g + _inside(power) * np.asarray(f))
 
     def cdf(self, y: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0) -> Array:
-        """The Tweedie cdf, e^{−λ} + Σ_j Poisson(j; λ) P(jα, y/γ); 0 below 0.
-
-        P is the incomplete gamma function.
-        """
+        """The Tweedie cdf e^{−λ} + Σ_j Poisson(j; λ) P(jα, y/γ), P incomplete gamma; 0 below 0."""
         rate, log_scale, alpha = self._amounts(f, g, power, exposure)
         with np.errstate(all="ignore"):
             scaled = np.exp(np.log(np.maximum(y, 0.0)) - log_scale)
@@ -195,10 +187,7 @@ class Tweedie(OneForm, Likelihood):
         return np.where(np.less(y, 0.0), 0.0, np.minimum(total, 1.0))
 
     def ppf(self, q: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0) -> Array:
-        """Tweedie quantiles: 0 up to e^{−λ}, else the root of the cdf in log y.
-
-        It is found by bisection and steps of Newton.
-        """
+        """Tweedie quantiles: 0 up to e^{−λ}; else roots of the cdf in log y (bisection, Newton)."""
         kw = {"power": power, "exposure": exposure}
         shape = np.broadcast_shapes(*(np.shape(a) for a in (q, f, g, power, exposure)))
         rate = self._amounts(f, g, power, exposure)[0]
@@ -274,10 +263,7 @@ class Tweedie(OneForm, Likelihood):
             )
 
     def initial_latents(self, y: Array, *, power: Value, exposure: Value = 1.0) -> Array:
-        """Start of a Tweedie fit: the mean per exposure, and the dispersion.
-
-        The latter is from E[(y − eμ)²] = e φ μ^p.
-        """
+        """Start: Tweedie mean per exposure, and dispersion from E[(y − eμ)²] = e φ μ^p."""
         e = exposure + np.zeros(len(y))
         mean = float(np.sum(y) / np.sum(e)) or 0.5 / float(np.sum(e))
         spread = float(np.sum((y - e * mean) ** 2) / np.sum(e)) or mean**2
@@ -296,10 +282,7 @@ def _of_exposure(f: Array, g: Array, power: Value, exposure: Value) -> tuple[Arr
 
 
 def _excess(x: Array, one: Value, two: Value) -> Array:
-    """The Tweedie deviance per size: (e^{ax} − 1)/a + (e^{−bx} − 1)/b, at least 0.
-
-    a = p − 1 and b = 2 − p.
-    """
+    """Tweedie deviance (e^{ax} − 1)/a + (e^{−bx} − 1)/b, a = p − 1, b = 2 − p, at least 0."""
     return np.maximum(x * exprel(np.multiply(one, x)) - x * exprel(np.multiply(-two, x)), 0.0)
 
 
@@ -312,10 +295,7 @@ def _exprel_slope(w: Array) -> Array:
 
 
 def _series(log_size: Array, alpha: Value) -> tuple[Array, Array, Array]:
-    """The sum S of a Tweedie density, its derivative in log Λ, and that in α at a fixed Λ.
-
-    log_size is log Λ.
-    """
+    """S of `Tweedie`, its slope in log Λ (`log_size`), and that in α at a fixed Λ."""
     log_size, alpha = np.broadcast_arrays(np.asarray(log_size, dtype=float), alpha)
     flat, result = log_size.reshape(-1), np.empty((3, log_size.size))
     shapes = alpha.reshape(-1)
@@ -329,7 +309,7 @@ def _series(log_size: Array, alpha: Value) -> tuple[Array, Array, Array]:
             (MANY, size >= SOME),
         ):
             rows = np.flatnonzero(part)
-            for start in range(0, len(rows), 4096):  # Memory stays bounded.
+            for start in range(0, len(rows), 4096):  # Blocks of rows keep the memory bounded.
                 some = rows[start : start + 4096]
                 terms = _terms_near if count == MANY else _first_terms
                 result[:, places[some]] = terms(values[some], float(own), count)
@@ -349,10 +329,7 @@ def _first_terms(log_size: Array, alpha: float, count: int) -> Array:
 
 
 def _terms_near(log_size: Array, alpha: float, count: int) -> Array:
-    """S of a Tweedie density and its derivatives, (3, n), from terms around the mode.
-
-    There are `count` terms on either side.
-    """
+    """S of a Tweedie density and its slopes, (3, n), by `count` terms to each side of the mode."""
     size = np.exp(log_size)
     j, step = _lattice(size, alpha, count)
     cost = size * _entropy((j - size) / size, j, size)
@@ -378,20 +355,14 @@ def _summed(gap: Array, cost: Array, total: Array, alpha: float, slope_a: Array)
 
 
 def _lattice(size: Array, alpha: float, reach: int) -> tuple[Array, Array]:
-    """Numbers j of Tweedie amounts to sum over, (2 reach + 1, n), about `size`.
-
-    Steps are half the width √(size/(1+α)), or 1.
-    """
+    """Numbers j of Tweedie amounts (2 reach + 1, n) about `size`; steps ½ √(size/(1+α)) or 1."""
     step = np.maximum(0.5 * np.sqrt(size / (1.0 + alpha)), 1.0)
     centre = np.where(step == 1.0, np.round(size), size)
     return centre + step * np.arange(-reach, reach + 1.0)[:, None], step
 
 
 def _entropy(gap: Array, j: Array, size: Array) -> Array:
-    """The cost r log r − r + 1 of a number j of Tweedie amounts, at r = 1 + gap ≥ 0.
-
-    By its series where that would cancel.
-    """
+    """Tweedie's r log r − r + 1 at r = 1 + gap ≥ 0, by its series where that would cancel."""
     series = np.zeros_like(gap)
     for k in range(12, 1, -1):
         series = (-1.0) ** k / (k * (k - 1.0)) + gap * series
@@ -409,7 +380,7 @@ def _over_counts(rate: Array, alpha: Array, scaled: Array) -> Array:
         reach = int(np.ceil(20.0 * np.sqrt(1.0 + a))) + 4
         for low, high, points in _plans(reach):
             rows = np.flatnonzero((shapes == own) & (rates >= low) & (rates < high))
-            rows = rows[np.argsort(rates[rows])]  # Rates that are alike need as many terms.
+            rows = rows[np.argsort(rates[rows])]  # Similar rates need similar numbers of terms.
             for start in range(0, len(rows), 512):
                 some = rows[start : start + 512]
                 j, step = points(rates[some], a)
@@ -421,7 +392,7 @@ def _over_counts(rate: Array, alpha: Array, scaled: Array) -> Array:
                 needed = (p > NEGLIGIBLE * p.max(axis=0)) | (j <= rates[some])
                 share = np.zeros(p.shape)
                 of, at = (valid * a)[needed], np.broadcast_to(x[some], p.shape)[needed]
-                found = gammainc(of, at)  # It is NaN where both are endless.
+                found = gammainc(of, at)  # gammainc is NaN where both are infinite.
                 share[needed] = np.where(np.isnan(found), at > of, found)
                 result[some] = (p * share).sum(axis=0)
     return result.reshape(shape)
@@ -431,7 +402,8 @@ def _plans(reach: int) -> list[tuple[float, float, Callable[[Array, float], tupl
     """Ranges of the Tweedie rate, and the numbers of amounts over which a sum in each is taken."""
 
     def first(rate: Array, alpha: float) -> tuple[Array, Array]:
-        top = float(rate.max())  # A number nine deviations and twelve above it is never seen.
+        # The sum ends nine standard deviations and twelve above the largest rate.
+        top = float(rate.max())
         j = np.arange(1.0, np.ceil(top + 9.0 * np.sqrt(top)) + 13.0)[:, None]
         return j + np.zeros(rate.size), np.ones(rate.size)
 

@@ -30,7 +30,7 @@ CHANCE = 6.0
 
 
 def winding_direction(X: Array, y: Array) -> tuple[Array, float] | None:
-    """A direction (n,) at the rows without jumps, and how closely angles y (n,) follow it.
+    """A direction (n,) without jumps for rows of angles, and how closely angles y follow it.
 
     The closeness is the mean of cos(y_i − direction of the rows near x_i without y_i itself).
     Of several slopes, inputs and widths of a smoother those are used that make it largest. None
@@ -102,7 +102,7 @@ def _squared_distances(X: Array) -> Array:
 
 
 def _without_jumps(angles: Array, d2: Array, first: int) -> Array:
-    """Angles (n,) plus whole turns, followed from one row to its neighbours.
+    """Angles (n,) plus whole turns, so that a direction has no jumps from row to row.
 
     The tree joins all rows by the steps that turn least, between near rows where these reach.
     """

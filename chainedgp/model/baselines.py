@@ -164,10 +164,7 @@ class LaplaceGP(ParamzModel, Predictions):
     def optimize(
         self, messages: bool | None = None, max_iters: int = 1000, *, tolerance: float = 1e-3
     ) -> OptimizationResult:
-        """Maximise the Laplace log q(y) over all free parameters by L-BFGS.
-
-        Arguments are as in `ChainedGP`.
-        """
+        """Maximise Laplace's log q(y) by L-BFGS; arguments as in `ChainedGP`."""
         max_iters = positive_int(max_iters, "max_iters")
         tolerance = positive_float(tolerance, "tolerance")
         with Monitor("laplace", messages) as monitor:
@@ -182,10 +179,7 @@ class LaplaceGP(ParamzModel, Predictions):
 
 
 class _Objective:
-    """The Laplace objective as a function of the free parameters, for `minimise`.
-
-    It is −(log q(y) + log prior).
-    """
+    """The Laplace objective −(log q(y) + log prior) of the free parameters, for `minimise`."""
 
     def __init__(self, model: LaplaceGP, monitor: Monitor) -> None:
         self.model, self.monitor = model, monitor
@@ -360,7 +354,8 @@ def _newton_step(L: Array, W: Array, slope: Array) -> tuple[Array, Array | None]
     except NumericalError:
         values, vectors = np.linalg.eigh(B)
         along = (slope @ vectors) / np.maximum(np.abs(values), 1e-2)
-        along[0] += np.copysign(0.1, along[0])  # this leaves a saddle along its lowest eigenvector
+        # The step leaves a saddle along its lowest eigenvector.
+        along[0] += np.copysign(0.1, along[0])
         return vectors @ along, None
 
 
@@ -385,7 +380,10 @@ def collapsed_bound(model: ChainedGP) -> float:
     n = residual.size
 
     def evaluate(lam: Array) -> tuple[float, Array]:
-        """The bound at λ, and the λ that its gradient (K_g + ½ Σ∘Σ)(½ + w − λ) points to."""
+        """The collapsed bound at λ, and the λ that its gradient points to.
+
+        The gradient is (K_g + ½ Σ∘Σ)(½ + w − λ).
+        """
         root = np.sqrt(lam)
         B = cho_factor(np.eye(n) + root[:, None] * K_g * root, lower=True)
         Sigma = K_g - (K_g * root) @ cho_solve(B, root[:, None] * K_g)

@@ -293,7 +293,7 @@ class ChainedGP(ParamzModel, Predictions):
         missing: str = "raise",
         columns: Expected = None,
     ) -> Evaluator:
-        """Check the rows and give them to an evaluator; starts are made from `_sample`."""
+        """Check the model's rows and give them to an evaluator; starts are made from `_sample`."""
         given = X, Y, Y_metadata, self.likelihood
         if is_dask(X):
             self._data, self._sample, evaluator = distribute(
@@ -318,10 +318,7 @@ class ChainedGP(ParamzModel, Predictions):
     def _make_parts(
         self, kernels: Kernels, means: Means, inputs: Inputs
     ) -> tuple[list[Kernel], list[MeanFunction]]:
-        """Kernels and means of a model as given, or started from the rows.
-
-        It also starts the likelihood's parameters.
-        """
+        """Kernels and means of a model as given, or started from rows; likelihood parameters."""
         b, X = len(self.latents), inputs_that_count(self._sample)
         given_kernels = one_per_latent(kernels, b, "kernels", "a kernel", as_kernel)
         given_means = one_per_latent(means, b, "mean_functions", "a mean function", as_mean)
@@ -393,7 +390,7 @@ class ChainedGP(ParamzModel, Predictions):
             raise InputError(self._not_to_be_set(attribute))
         super().__setattr__(attribute, value)
 
-    if not TYPE_CHECKING:  # A checker of types would take any name for one that it has.
+    if not TYPE_CHECKING:  # With it a type checker would accept any attribute.
 
         def __getattr__(self, name: str) -> Any:
             """Explain an attribute that other libraries have and a model has not."""
@@ -408,10 +405,7 @@ class ChainedGP(ParamzModel, Predictions):
             raise AttributeError(words)
 
     def _may_be_set(self, attribute: str) -> bool:
-        """Whether a user may set this attribute: the model has it, or it is private.
-
-        While the model is built all may be set.
-        """
+        """Whether a model has an attribute, or it is private; all may be set while it is built."""
         building = self.__dict__.get("_in_init_", True)
         known = attribute in self.__dict__ or hasattr(type(self), attribute)
         return building or known or attribute.startswith("_") or attribute in SET_LATER
@@ -454,7 +448,7 @@ class ChainedGP(ParamzModel, Predictions):
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """Labels of the classes in the order of their codes; None where Y had numbers."""
+        """Labels of the model's classes in the order of their codes; None where Y had numbers."""
         return self.likelihood.class_names
 
     @property
@@ -476,10 +470,7 @@ class ChainedGP(ParamzModel, Predictions):
 
     @property
     def _expected_of_rows(self) -> Expected:
-        """What new rows of a fit must be: as new inputs, with known levels.
-
-        Levels that were not seen would share codes.
-        """
+        """New rows of a fit must be as new inputs, of known levels: others would share codes."""
         known = self.columns and self.columns.with_unseen("never")
         return known or self._expected
 
@@ -567,7 +558,7 @@ class ChainedGP(ParamzModel, Predictions):
 
     @classmethod
     def _from_contents(cls, stored: Contents) -> ChainedGP:
-        """The model that a file describes. Its parts are taken as they are: nothing is started."""
+        """Make the model that a file describes, of its parts as they are: nothing is started."""
         model = cls._built(lambda model: model._assemble(stored))
         restore_leaves(model, stored.leaves)
         model.hyperpriors.update(stored.hyperpriors)
@@ -663,7 +654,7 @@ class ChainedGP(ParamzModel, Predictions):
         old, before = self.problem, self._ties
         (shard,) = old.evaluator.shards
         sites = shard.sites.current if shard.has_sites else None
-        if sites is not None and not sites.any():  # Of a method that has no sites.
+        if sites is not None and not sites.any():  # Sites of 0 are of a fit without sites.
             sites = None
         count, tolerance = old.num_rows, positive_float(tolerance, "tolerance")
         values = old.snapshot()  # The search for q writes into the leaves before it has ended.
@@ -743,10 +734,7 @@ class ChainedGP(ParamzModel, Predictions):
         self.num_threads = num_threads
 
     def _checkgrad(self, *args: Any, **kw: Any) -> bool:
-        """As paramz's check of gradients, with the quadrature nodes that rows have now.
-
-        Differences then compare equal sums.
-        """
+        """Check gradients as paramz does, at the nodes rows have now: sums then compare equal."""
         with self.problem.same_nodes():
             return super()._checkgrad(*args, **kw)
 
@@ -863,7 +851,7 @@ class ChainedGP(ParamzModel, Predictions):
         self.problem.bound()  # Copying the model has made it forget its bound.
 
     def _warn_of_censoring(self) -> None:
-        """Say once how to tell of censoring where times to events are fitted without a word."""
+        """Warn once where a model fits event times and was not told of censoring."""
         if self._warned_censoring or not self.likelihood.event_times:
             return
         told = "censored" in self._data.metadata
@@ -1089,7 +1077,7 @@ class ChainedGP(ParamzModel, Predictions):
         return check(self.problem, result, self.input_names, rows, rng)
 
     def summary(self) -> Table:
-        """The parameters in a table: value, constraint, whether fixed, prior; a row for each entry.
+        """Summary table of parameters: value, constraint, whether fixed, prior; a row per entry.
 
         Above it likelihood, data, bound and the last fit. `summary()["value"]` is an array, and
         `summary().frame()` a pandas DataFrame. Z and q are left out.
@@ -1125,7 +1113,7 @@ class ChainedGP(ParamzModel, Predictions):
         bands: tuple[float, float] | None = None,
         natural: bool = False,
     ) -> tuple[Array, ...]:
-        """q of one additive part h of a latent f = mean(x) + Σ h_p(x), h_p ~ GP(0, k_p), at Xnew.
+        """Predict an additive part h of a latent f = mean(x) + Σ h_p(x), h_p ~ GP(0, k_p), at Xnew.
 
         With A = L⁻¹ k_p(Z, X*): mean = Aᵀμ, variance = k_p(x*, x*) + aᵀ(S − I)a. The mean function
         belongs to no part: it is not included, and the parts' means add up to that of

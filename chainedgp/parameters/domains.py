@@ -47,7 +47,7 @@ class AboveOne(Logexp):
 
 
 class Domain(NamedTuple):
-    """Where a parameter of a likelihood may lie: between two ends, by a constraint of paramz."""
+    """Domain of a likelihood's parameter: two ends, and a constraint of paramz that keeps them."""
 
     lower: float
     constraint: Callable[[], Transformation] | None

@@ -64,7 +64,7 @@ class ParamzModel(Searchable, Model):
             name, place = leaf.name, leaf._parent_index_
             leaf.constraints.clear()
             self.unlink_parameter(leaf)
-            new.append(type(leaf)(name, np.array(value)))  # It would share the memory.
+            new.append(type(leaf)(name, np.array(value)))  # Without a copy it would share memory.
             self.link_parameter(new[-1], place)
             object.__setattr__(self, name, new[-1])
         for leaf, entries in zip(new, fixed, strict=True):
@@ -128,7 +128,8 @@ class ParamzModel(Searchable, Model):
     @property
     def optimizer_array(self) -> Array:
         """The free parameters as paramz transforms them: a copy, not its buffer."""
-        with np.errstate(over="ignore"):  # its unused branch overflows for values above 709
+        # An unused branch of paramz's overflows for values above 709.
+        with np.errstate(over="ignore"):
             array = np.array(Model.optimizer_array.fget(self))
         # paramz remembers the array's id while it copies a model, so the array is kept alive.
         self.__dict__["_handed_out"] = array

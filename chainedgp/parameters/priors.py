@@ -18,17 +18,14 @@ HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
 
 @dataclass(frozen=True)
 class Prior:
-    """A prior density on the entries of a parameter, on the parameter's own scale.
+    """A hyperprior: a density on the entries of a parameter, on the parameter's own scale.
 
     No Jacobian is added for the optimiser's transformation: the optimum is the mode (MAP) in the
     parameter itself.
     """
 
     def log_density(self, x: Array) -> Array:
-        """The log-density of a hyperprior at each entry x.
-
-        Where entries depend on each other, it has shares of their sum.
-        """
+        """A hyperprior's log p(x) of each entry, or shares of a sum if entries are dependent."""
         raise NotImplementedError
 
     def gradient(self, x: Array) -> Array:
@@ -85,10 +82,7 @@ class LogNormal(Prior):
     sd: float = 1.0
 
     def log_density(self, x: Array) -> Array:
-        """The log-density of a log-normal hyperprior.
-
-        −½ ((log x − mean)/sd)² − log x − log sd − ½ log 2π.
-        """
+        """Log-normal hyperprior: −½ ((log x − mean)/sd)² − log x − log sd − ½ log 2π."""
         log_x = np.log(x)
         z = (log_x - self.mean) / self.sd
         return -0.5 * z * z - log_x - np.log(self.sd) - HALF_LOG_2PI
@@ -106,10 +100,7 @@ class Gamma(Prior):
     rate: float = 1.0
 
     def log_density(self, x: Array) -> Array:
-        """The log-density of a gamma hyperprior.
-
-        shape log rate − lgamma(shape) + (shape − 1) log x − rate x.
-        """
+        """Gamma hyperprior: shape log rate − lgamma(shape) + (shape − 1) log x − rate x."""
         normaliser = self.shape * np.log(self.rate) - gammaln(self.shape)
         return normaliser + (self.shape - 1.0) * np.log(x) - self.rate * x
 

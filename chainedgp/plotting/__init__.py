@@ -1,4 +1,4 @@
-"""Figures of a model; each function returns matplotlib axes and takes `ax`.
+"""Figures of a model; each function draws on matplotlib axes `ax` and returns them.
 
 matplotlib is imported when the first figure is drawn, not before.
 """

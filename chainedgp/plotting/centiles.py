@@ -1,4 +1,4 @@
-"""Centile curves as growth charts have them, and worm plots, which check them."""
+"""Figures of centile curves, as growth charts have them, and worm plots, which check them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CENTILES = (3.0, 10.0, 25.0, 50.0, 75.0, 90.0, 97.0)
 APART = 0.045  # Labels of curves are at least so far apart, in heights of the axes.
-GREY = "#A3A3A3"  # Data behind the curves have this colour.
+GREY = "#A3A3A3"  # Data behind centile curves have this colour.
 PANELS = 4  # A worm plot over an input has so many panels.
 
 
@@ -41,7 +41,7 @@ def plot_centiles(
     Y_metadata: Metadata = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Centile curves of the target along one input, each named at its right end.
+    """Plot centile curves of the target along one input, each named at its right end.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def plot_centiles(
 
 
 def _limits(model: FittedModel, values: Array) -> tuple[float, float]:
-    """Limits that show all values with a margin, inside the ends of the support."""
+    """Limits of a centile figure that show all values with a margin, inside the support."""
     values = values[np.isfinite(values)]
     low, high = float(values.min()), float(values.max())
     margin = 0.04 * ((high - low) or 1.0)
@@ -92,7 +92,7 @@ def _limits(model: FittedModel, values: Array) -> tuple[float, float]:
 
 
 def _name_curves(ax: Axes, x: float, heights: Array, levels: Array) -> None:
-    """The centile at the right end of each curve, moved apart where curves are close."""
+    """Write the centile at the right end of each curve, moved apart where curves are close."""
     low, high = ax.get_ylim()
     order = np.argsort(heights, kind="stable")
     places = (heights[order] - low) / (high - low)
@@ -171,7 +171,7 @@ def plot_worm(
 
 
 def _panel_axes(ax: Axes | Sequence[Axes] | None, count: int) -> np.ndarray:
-    """Given axes as an array (count,), or those of a new figure, two in a row."""
+    """Axes of a worm plot's panels: given ones as an array (count,), or new, two in a row."""
     if ax is not None:
         return style.many_axes(ax, count)
     from matplotlib import pyplot as plt
@@ -186,7 +186,7 @@ def _panel_axes(ax: Axes | Sequence[Axes] | None, count: int) -> np.ndarray:
 
 
 def _draw_worm(ax: Axes, z: Array, legend: bool = True) -> Axes:
-    """One worm of z-scores (n,)."""
+    """Draw one worm plot of z-scores (n,)."""
     n = len(z)
     rank = (np.arange(1, n + 1) - 0.5) / n
     normal, ordered = ndtri(rank), np.sort(z)
@@ -208,7 +208,10 @@ def _draw_worm(ax: Axes, z: Array, legend: bool = True) -> Axes:
 
 
 def _half_band(x: Array | float, n: int) -> Array:
-    """1.96 standard errors of an ordered standard normal number: √(p(1−p)/n)/φ(x), p = Φ(x)."""
+    """Half the band of a worm plot, 1.96 standard errors of an ordered standard normal number.
+
+    √(p(1−p)/n)/φ(x) is a standard error, p = Φ(x).
+    """
     from scipy import stats
 
     p = stats.norm.cdf(x)

@@ -1,4 +1,4 @@
-"""The whole predictive density over one input and the target, as a heat map."""
+"""Figure of the whole predictive density over one input and the target, as a heat map."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .targets import draw_data, shown_targets, target_limits
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BRIGHTEST = 0.995  # Densities above this quantile share the darkest colour.
+BRIGHTEST = 0.995  # Densities above this quantile of all in the figure share the darkest colour.
 MOST_CELLS = 400  # The picture has at most so many cells along an axis.
 
 
@@ -37,7 +37,7 @@ def plot_density(
     Y_metadata: Metadata = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The predictive density p(y | x), or probability of a count, over x and y.
+    """Plot the predictive density p(y | x), or probability of a count, over x and y.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def _as_grid(y: Data) -> Array:
 
 
 def _target_grid(model: FittedModel, y: Array, predictive: Predictive, num: int) -> Array:
-    """Targets (k,) inside the support: whole numbers for counts, never an end of the support."""
+    """Targets (k,) to draw a density at: inside the support, whole numbers for counts."""
     num, support = positive_int(num, "num"), model.likelihood.target_support
     ends = predictive.ppf(np.array([0.025, 0.975]))
     low, high = target_limits(model, y, ends[:, 0], ends[:, 1])
@@ -100,6 +100,6 @@ def _target_grid(model: FittedModel, y: Array, predictive: Predictive, num: int)
         last = np.floor(high)
         return np.unique(np.round(np.linspace(0.0, last, min(int(last) + 1, MOST_CELLS))))
     first, last = support.ends
-    if np.isfinite(first):  # Middles of cells begin there.
+    if np.isfinite(first):  # The cells begin at this end, their middles half a cell above it.
         return first + (np.arange(num) + 0.5) / num * (min(high, last) - first)
     return np.linspace(low, high, num)

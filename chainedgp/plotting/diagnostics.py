@@ -1,4 +1,4 @@
-"""Is the fit to be trusted: calibration, the trace of the bound."""
+"""Figures that tell whether a fit is to be trusted: calibration, PIT, the trace of the bound."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def plot_pit(
     rng: Seed = 0,
     ax: Axes | None = None,
 ) -> Axes:
-    """Histogram of the probability integral transform u = F(y | x): flat if calibrated.
+    """Plot a histogram of the probability integral transform u = F(y | x): flat if calibrated.
 
     A hump says that predictive distributions are too wide, a bowl that they are too narrow, a
     slope that they are biased. The grey band holds 95 % of the bars of a calibrated model.
@@ -83,7 +83,7 @@ def plot_calibration(
     rng: Seed = 0,
     ax: Axes | None = None,
 ) -> Axes:
-    """Share of rows inside the central predictive interval against its probability.
+    """Plot calibration: the share of rows inside central predictive intervals by probability.
 
     Below the diagonal intervals are too narrow, above it too wide. The grey band holds 95 % of the
     curve's points for a calibrated model. Arguments as in `plot_pit`.
@@ -96,7 +96,8 @@ def plot_calibration(
         return _draw_reliability(*_judged(model, X, Y, Y_metadata), model, ax)
     u = _transform(model, X, Y, Y_metadata, rng)
     n = len(u)
-    needed = np.sort(np.abs(2.0 * u - 1.0))  # This interval just holds the row.
+    # The central interval of this probability just holds the row.
+    needed = np.sort(np.abs(2.0 * u - 1.0))
     levels = np.linspace(0.0, 1.0, 201)
     covered = np.searchsorted(needed, levels, side="right") / n
     from scipy import stats
@@ -118,7 +119,7 @@ def plot_trace(
     gap: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """The bound over an optimisation.
+    """Plot the trace of the bound over an optimisation.
 
     Parameters
     ----------
@@ -143,7 +144,7 @@ def plot_trace(
         ax.semilogy(x[seen], below[seen], color=blue, lw=1.4, marker=".", ms=4)
         return style.tidy(ax, against, "distance to the best bound")
     errors = np.array(result.estimates, dtype=float)
-    if len(errors) == len(bound):  # A fit by minibatches has them: ± 2 are drawn.
+    if len(errors) == len(bound):  # A fit by minibatches has standard errors: ± 2 are drawn.
         half = 2.0 * errors[:, 1]
         ax.fill_between(x, bound - half, bound + half, color=style.tint(blue, 0.25), lw=0)
     ax.plot(x, bound, color=blue, lw=1.4, marker=".", ms=4, label="trace")
@@ -155,13 +156,13 @@ def plot_trace(
 def _draw_reliability(
     predictive: Predictive, codes: Array, model: FittedModel, ax: Axes | None
 ) -> Axes:
-    """How often a class occurred against its predicted probability, by bins of the latter."""
+    """Draw how often a class occurred against its predicted probability, by bins of the latter."""
     from scipy import stats
 
     p, names = class_probabilities(predictive, model.likelihood), class_names(model.likelihood)
     occurred = codes[:, None] == np.arange(len(names))
     label = "predicted probability of a class"
-    if len(names) == 2:  # The first class tells the same once more.
+    if len(names) == 2:  # The first class has what the second leaves.
         p, occurred = p[:, 1:], occurred[:, 1:]
         label = f"predicted P({grids.target_name(model)} = {names[1]})"
     bins = np.minimum((CLASS_BINS * p.ravel()).astype(int), CLASS_BINS - 1)
@@ -184,7 +185,10 @@ def _draw_reliability(
 def _judged(
     model: FittedModel, X: Data | None, Y: Data | None, Y_metadata: Metadata
 ) -> tuple[Predictive, Array]:
-    """Predictive distributions of the rows and their targets (n,), of classes as codes."""
+    """Predictive distributions of the rows that a figure judges by, and targets (n,), or codes.
+
+    Codes are of classes.
+    """
     if (X is None) != (Y is None):
         raise InputError("give both X and Y, or neither for the data of the fit.")
     if X is None or Y is None:
@@ -203,7 +207,7 @@ def _judged(
 def _transform(
     model: FittedModel, X: Data | None, Y: Data | None, Y_metadata: Metadata, rng: Seed
 ) -> Array:
-    """PIT values (n,), uniform if calibrated; drawn at random where only a range is known."""
+    """PIT values (n,) for figures, uniform if calibrated; drawn where only a range is known."""
     if not model.likelihood.target_support.ordered:
         raise InputError(
             "classes have no order: a PIT is for numbers. plot_calibration compares predicted "

@@ -1,4 +1,4 @@
-"""What drives the mean and what drives the noise: importance, partial dependence, kernel parts."""
+"""Figures of what drives mean and noise: importance, partial dependence, kernel parts."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from .grids import Limit, Place
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-HATCHES = ("", "////", "....", "xxxx")  # Bars have these in turn, beside their colours.
-MOST_CURVES = 60  # At most so many rows have a curve of their own in a figure.
+HATCHES = ("", "////", "....", "xxxx")  # Bars have these hatches in turn, beside their colours.
+MOST_CURVES = 60  # At most so many rows have a curve of their own in a figure of effects.
 KINDS = ("average", "individual")
 Groups = Mapping[str, Sequence[int | str]] | None
 
@@ -51,7 +51,7 @@ def plot_effects(
     over: Averaged | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """How much each input drives some quantities, or how one of them depends on one input.
+    """Plot how much each input drives some quantities, or how one depends on one input.
 
     Without an input: bars of the total index of Sobol, the share of a quantity's variation over
     the rows that is lost if the input is not known, from 0 to 1. With an input: the quantity
@@ -88,7 +88,7 @@ def plot_effects(
 
 
 def plot_relevance(model: FittedModel, *, groups: Groups = None, ax: Axes | None = None) -> Axes:
-    """How much each input matters to each latent: one bar per input and latent.
+    """Plot how much each input matters to each latent: one bar per input and latent.
 
     The bar is the standard deviation of the posterior mean of the latent as the input is redrawn
     from the values that the data have, all other inputs as they are, root mean square over rows.
@@ -117,7 +117,7 @@ def plot_components(
     groups: Groups = None,
     ax: Axes | Sequence[Axes] | np.ndarray | None = None,
 ) -> np.ndarray:
-    """The additive parts of a latent whose kernel is a sum, one axes each, with bands of q.
+    """Plot the additive parts of a latent whose kernel is a sum, one axes each, with bands of q.
 
     Each part is drawn along the input that it reads, or if it reads several along `input`, the
     others at rest. `m.effects(kind="parts")` has how much each contributes.
@@ -172,7 +172,7 @@ def plot_variance(
     Y_metadata: Metadata = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The predictive variance along one input in two parts: noise, and ignorance on top of it.
+    """Plot the predictive variance along one input in two parts: noise, and ignorance on top.
 
     Noise, E_q[var[y | f]], would remain if the latents were known; ignorance, var_q[E[y | f]], is
     what the rows leave open about them (`predictive.variance_parts`).
@@ -217,7 +217,7 @@ def plot_variance(
 
 
 def _bars_of(scene: Scene) -> list[str]:
-    """What bars are of by default: the mean and the width, else all that `m.effects()` has."""
+    """What bars of importance show by default: mean and width, else all that `m.effects()` has."""
     listed = [quantity.name for quantity in scene.listed(None)]
     return listed if "width" not in listed else [*scene.central(), "width"]
 
@@ -225,7 +225,7 @@ def _bars_of(scene: Scene) -> list[str]:
 def _draw_bars(
     ax: Axes | None, inputs: Sequence[str], quantities: Sequence[str], table: Array
 ) -> Axes:
-    """Horizontal bars (inputs, quantities), the first input on top."""
+    """Draw horizontal bars (inputs, quantities) of importance, the first input on top."""
     D, b = table.shape
     ax = style.one_axes(ax, (style.SIZE[0], 0.9 + D * (0.14 + 0.14 * b)))
     height = 0.8 / b
@@ -249,7 +249,7 @@ def _draw_bars(
 def _draw_dependence(
     ax: Axes, scene: Scene, place: int, found: Dependence, single: Quantity | None
 ) -> None:
-    """The average over rows: a curve, or points of a category; and single rows of a quantity."""
+    """Draw partial dependence: a curve, or points of a category; and single rows."""
     population, level = scene.population, scene.level
     columns, curves = population.columns[place], None
     if single is not None:
@@ -266,7 +266,7 @@ def _draw_dependence(
 
 
 def _draw_curve(ax: Axes, x: Array, found: Dependence, curves: Array | None, level: float) -> None:
-    """The average as a line with its band, and thin lines of single rows."""
+    """Draw partial dependence as a line with its band, and thin lines of single rows."""
     blue = style.COLOURS["blue"]
     if curves is not None:
         ax.plot(x, curves, color="0.6", lw=0.5, alpha=0.6, zorder=1.05)
@@ -284,7 +284,7 @@ def _draw_points(
     curves: Array | None,
     level: float,
 ) -> None:
-    """The average at each value of a category, with its interval, and points of single rows."""
+    """Draw partial dependence at each value of a category, with intervals, and single rows."""
     x, blue = np.arange(len(found.mean)), style.COLOURS["blue"]
     if curves is not None:
         spread = np.linspace(-0.12, 0.12, curves.shape[1]) if curves.shape[1] > 1 else np.zeros(1)
@@ -300,7 +300,7 @@ def _draw_points(
 
 
 def _column_of_part(model: FittedModel, kernels: Sequence[Kernel], input: int | str | None) -> int:
-    """The column that a part, or several together, is drawn along."""
+    """The column along which a kernel's part, or several together, is drawn."""
     reads = sorted({int(d) for kernel in kernels for d in kernel.columns})
     if len(reads) == 1 or input is None:
         return reads[0]

@@ -1,4 +1,4 @@
-"""Check plots of extremes: return levels against the data, and mean excesses over thresholds."""
+"""Figures that check extremes: return levels against the data, and mean excesses."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from . import grids, style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHORTEST = 1.05  # A curve begins at this many times the mean time between two targets.
-LONGEST = 3.0  # Without given periods it ends at so many times the time that the data span.
-POINTS = 60  # A curve has so many points.
-FEWEST = 5  # A mean excess is a mean of at least so many.
+SHORTEST = 1.05  # A curve of return levels begins at so many mean times between two targets.
+LONGEST = 3.0  # Without given periods the curve ends at so many times what the data span.
+POINTS = 60  # A curve of return levels has so many points.
+FEWEST = 5  # A mean excess is a mean over at least so many targets.
 THRESHOLDS = 80  # Mean excesses are drawn over so many thresholds.
 
 
@@ -32,7 +32,7 @@ class _Levels(Protocol):
 
 
 class _Averages(Protocol):
-    """Predictions that average over hyperparameters, as `m.over_hyperparameters()` gives them."""
+    """What return levels take for bands over hyperparameters, `m.over_hyperparameters()`."""
 
     def predictive(self, Xnew: Data, Y_metadata: Metadata = None) -> _Levels: ...
 
@@ -48,7 +48,7 @@ def plot_return_levels(
     Y_metadata: Metadata = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Return levels at one place against their periods, with a band, and the data beside them.
+    """Plot return levels at one place against their periods, with a band, and the data.
 
     The curve is the median of `predictive(X).return_level`. The points are all targets, moved to
     the place: a target whose probability in its own row is u becomes the quantile of u at the
@@ -95,7 +95,7 @@ def plot_mean_excess(
     level: float = 95.0,
     ax: Axes | None = None,
 ) -> Axes:
-    """The mean of y − u over the targets above u, against the threshold u.
+    """Plot the mean excess, of y − u over the targets above u, against the threshold u.
 
     Of a generalised Pareto distribution it is a straight line in u, of slope ξ/(1 − ξ): a threshold
     is high enough where the curve becomes straight. The band is mean ± z sd/√k of k excesses.
@@ -113,12 +113,12 @@ def plot_mean_excess(
     if len(y) < 2 * FEWEST:
         raise InputError(f"a mean excess plot needs {2 * FEWEST} targets or more; got {len(y)}.")
     u = _thresholds(y, thresholds)
-    from scipy.special import ndtri  # as everywhere, only when it is needed
+    from scipy.special import ndtri  # This is imported only when it is needed.
 
     z = float(ndtri(0.5 + 0.005 * float(style.as_levels([level])[0])))
     mean, half = np.empty(len(u)), np.empty(len(u))
     for k, low in enumerate(u):
-        excess = y[y > low] - low  # FEWEST of them at least, unless targets are equal
+        excess = y[y > low] - low  # At least FEWEST targets, unless some are equal.
         mean[k], half[k] = excess.mean(), z * excess.std(ddof=1) / np.sqrt(excess.size)
     ax, blue = style.one_axes(ax), style.COLOURS["blue"]
     style.draw_bands(ax, u, [(np.maximum(mean - half, 0.0), mean + half)], np.array([level]), blue)
@@ -128,7 +128,7 @@ def plot_mean_excess(
 
 
 def _check_numbers(model: FittedModel) -> None:
-    """Raise InputError where a model has no targets, or targets that are classes."""
+    """Raise InputError where a figure of mean excess has no targets, or classes."""
     if model.likelihood.target_support.num_classes is not None:
         raise InputError(
             f"a mean excess is of numbers; the targets of {type(model.likelihood).__name__} are "
@@ -138,7 +138,7 @@ def _check_numbers(model: FittedModel) -> None:
 
 
 def _thresholds(y: Array, given: Sequence[float] | None) -> Array:
-    """Thresholds (k,), in order; y is sorted, and FEWEST of it are above each."""
+    """Thresholds (k,) of a mean excess figure, in order; y is sorted, FEWEST of it above each."""
     highest = y[-FEWEST - 1]
     if given is None:
         return np.unique(np.linspace(y[0], highest, THRESHOLDS))
@@ -152,7 +152,7 @@ def _thresholds(y: Array, given: Sequence[float] | None) -> Array:
 
 
 def _moved(model: FittedModel, place: Array, metadata: dict[str, Data]) -> Array:
-    """The targets that were seen exactly, moved to the place, in order."""
+    """The targets that were seen exactly, moved to the place of a return level figure, in order."""
     lik, y, given = model.likelihood, np.array(model.Y)[:, 0], dict(model.Y_metadata)
     exact = np.asarray(given.get("censored", np.zeros(len(y)))) == 0.0
     own = {k: np.asarray(v)[exact] for k, v in given.items() if k not in (*OBSERVATION, "weights")}
@@ -167,7 +167,7 @@ def _moved(model: FittedModel, place: Array, metadata: dict[str, Data]) -> Array
 
 
 def _ends(periods: Data | None, n: int, rate: float) -> tuple[float, float]:
-    """Both ends of the axis of periods."""
+    """Both ends of the axis of periods in a figure of return levels."""
     if periods is None:
         return SHORTEST / rate, max(LONGEST * n / rate, 100.0)
     ends = np.ravel(np.asarray(periods, dtype=float))

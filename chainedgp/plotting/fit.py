@@ -1,4 +1,4 @@
-"""Fits along one input: the target with quantile bands, and the latent functions."""
+"""Figures of a fit along one input: the target with quantile bands, and the latent functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def plot_fit(
     Y_metadata: Metadata = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """A model of one input: predictive median, central quantile bands, and the data.
+    """Plot the fit of a model of one input: predictive median, central quantile bands, the data.
 
     Targets of 0 and 1 and of classes are drawn by their probabilities instead. Right-censored
     times are open triangles that point up, left-censored ones point down, intervals are bars.
@@ -83,7 +83,7 @@ def plot_slice(
     Y_metadata: Metadata = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The predictive distribution, or one latent, along one input, the others held at rest.
+    """Plot the predictive distribution, or a latent, along one input, the others held at rest.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def plot_latents(
     legend: bool = True,
     ax: Axes | None = None,
 ) -> np.ndarray:
-    """Each latent function along one input with the bands of q, one axes per latent.
+    """Plot each latent function along one input with the bands of q, one axes per latent.
 
     Parameters
     ----------
@@ -173,14 +173,14 @@ def plot_latents(
 
 
 def _ends(levels: Array) -> tuple[float, ...]:
-    """Percentages: lower and upper end of each band, then the median."""
+    """Percentages for a figure of a fit: lower, then upper ends of bands, then the median."""
     return (*(50.0 - levels / 2.0), *(50.0 + levels / 2.0), 50.0)
 
 
 def _draw_quantiles(
     ax: Axes, x: Array, table: Array, levels: Array, colour: str = "", step: bool = False
 ) -> None:
-    """Bands and median from the columns (n, 2k + 1) that `_ends` asks for."""
+    """Draw bands and median of a fit from the columns (n, 2k + 1) that `_ends` asks for."""
     colour, k = colour or style.COLOURS["blue"], len(levels)
     # Over a category curves are pieces with gaps, and matplotlib loses the ends of stepped pieces.
     step = step and not grids.has_gaps(x)
@@ -191,7 +191,7 @@ def _draw_quantiles(
 
 
 def _draw_latent(ax: Axes, x: Array, moments: tuple[Array, Array], j: int, levels: Array) -> None:
-    """q(f_j) is Gaussian: its quantiles are mean + z sd."""
+    """Draw a latent function: q(f_j) is Gaussian, its quantiles are mean + z sd."""
     mean, sd = moments[0][:, j], np.sqrt(moments[1][:, j])
     z = ndtri(np.array(_ends(levels)) / 100.0)
     colour = style.SEQUENCE[j % len(style.SEQUENCE)]
@@ -208,7 +208,7 @@ def _draw_target(
     levels: Array,
     data: bool,
 ) -> str:
-    """Quantiles of the target, or probabilities of classes; returns the label of the axis."""
+    """Draw quantiles of the target, or probabilities of classes; returns the axis label."""
     support = model.likelihood.target_support
     if not support.ordered:
         curves = class_probabilities(predictive, model.likelihood).T

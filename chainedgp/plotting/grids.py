@@ -1,4 +1,4 @@
-"""Rows of inputs to draw at: a grid along one or two columns, the others at rest."""
+"""Grids of inputs that figures draw along: over one or two columns, the others at rest."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Place: TypeAlias = Data | Mapping[int, object] | Mapping[str, object] | None
-"""Where inputs that are not drawn are held: a row, or values of some; None is the medians, and of
-categories the most frequent levels."""
+"""Where a figure holds inputs that it does not draw: a row, or values of some. None is the medians,
+and of categories the most frequent levels."""
 Limit: TypeAlias = float | str | np.datetime64 | datetime.date
 """The end of an axis: a number, or a date."""
 BEYOND = 0.05  # Ends of the data are marked where a figure goes on for this share of its width.
 MARGIN = 0.02  # A grid reaches this share of the data's range beyond them, on either side.
 SAMPLE_ROWS = 60  # The input to draw along is chosen by at most so many rows of the data.
 LEAST_POINTS, MOST_POINTS = 200, 2000  # A curve has so many points, at least and at most.
-POINTS_PER_SCALE = 16  # Between those, each of the shortest lengths of its functions has so many.
+POINTS_PER_SCALE = 16  # Within these limits, the shortest scale of the kernels has so many points.
 MOST_NAMED = 4  # An axis names at most so many inputs at rest.
 HALF = 0.35  # A level of a category is drawn so far to both sides of its tick.
 LINE_LENGTH = 55  # A line below an axis has at most so many characters.
 
 
 def target_name(model: FittedModel) -> str:
-    """Name of the target: the model's `target_name`, else y, or "time" for survival times."""
+    """Name of the target on an axis: the model's `target_name`, else y, or "time"."""
     given = getattr(model, "target_name", None)
     return str(given) if given else "time" if model.likelihood.event_times else "y"
 
 
 def axis_name(model: FittedModel, columns: Sequence[int], at: Place = None) -> str:
-    """Name of the first of the drawn inputs and, on lines below, where the others are held."""
+    """Label of an axis: the first drawn input and, below, where the others are held."""
     names, row, medians = input_names(model), resting_point(model, at), resting_point(model)
     others = [d for d in range(len(names)) if d not in columns]
     said = {column_index(model, key) for key in at} if isinstance(at, Mapping) else set()
@@ -78,14 +78,14 @@ def axis_name(model: FittedModel, columns: Sequence[int], at: Place = None) -> s
 
 
 def target_label(model: FittedModel, metadata: Mapping[str, Data]) -> str:
-    """Name of the target, with the metadata of the drawn rows: "y (exposure 17)"."""
+    """Label of the target's axis, with the metadata of the drawn rows: "y (exposure 17)"."""
     scalars = {key: np.asarray(value) for key, value in metadata.items() if not np.ndim(value)}
     words = [f"{key} {value:.4g}" for key, value in scalars.items()]
     return target_name(model) + (f" ({', '.join(words)})" if words else "")
 
 
 def resting_point(model: FittedModel, at: Place = None) -> Array:
-    """Where the other inputs are held, (D,): medians of the data, or what `at` says.
+    """Where inputs that a figure does not draw are held, (D,): medians, or what `at` says.
 
     Of categories and truth values it is the most frequent one.
 
@@ -114,7 +114,7 @@ def resting_point(model: FittedModel, at: Place = None) -> Array:
 def rows_along(
     model: FittedModel, columns: Sequence[int], values: Array, at: Place = None
 ) -> Array:
-    """Rows (n, D): `values` (n, len(columns)) in `columns`, the resting point elsewhere."""
+    """Rows (n, D) to draw at: `values` (n, len(columns)) in `columns`, others at rest."""
     rows = np.tile(resting_point(model, at), (len(values), 1))
     rows[:, list(columns)] = values
     return rows
@@ -126,7 +126,7 @@ def axis_values(
     num: int | None,
     limits: tuple[Limit, Limit] | None = None,
 ) -> Array:
-    """An even grid over the range of an input, a little wider, or over `limits`: (num,).
+    """Grid of a figure's axis over the range of an input, a little wider, or over `limits`: (num,).
 
     Of a category the codes of its levels, whatever the limits are.
 
@@ -155,7 +155,7 @@ def axis_values(
 
 
 def positions(model: FittedModel, column: int, values: Array) -> Array:
-    """Where values of an input lie on an axis: dates as matplotlib counts them, else themselves."""
+    """Where values of an input lie on an axis: dates as matplotlib counts, else as they are."""
     read = column_of(model, column)
     if not isinstance(read, Date):
         return values
@@ -165,12 +165,12 @@ def positions(model: FittedModel, column: int, values: Array) -> Array:
 
 
 def has_gaps(x: Array) -> bool:
-    """Whether a curve consists of pieces, one for each level of a category."""
+    """Whether a drawn curve consists of pieces, one for each level of a category."""
     return x.dtype.kind == "f" and bool(np.isnan(x).any())
 
 
 def curve_along(model: FittedModel, column: int, values: Array) -> tuple[Array, Array]:
-    """A grid for curves, and where its points lie on the axis: (n,) each.
+    """A grid for drawn curves, and where its points lie on the axis: (n,) each.
 
     Curves over a category are pieces, one for each level, with a gap (nan) after each.
     """
@@ -181,7 +181,7 @@ def curve_along(model: FittedModel, column: int, values: Array) -> tuple[Array, 
 
 
 def dress_axis(ax: Axes, model: FittedModel, column: int, values: Array, axis: str = "x") -> None:
-    """Limits of an axis and, for dates and categories, its ticks.
+    """Set the limits of a figure's axis and, for dates and categories, its ticks.
 
     values : the grid. axis : "x" or "y".
     """
@@ -203,7 +203,7 @@ def dress_axis(ax: Axes, model: FittedModel, column: int, values: Array, axis: s
 
 
 def mark_ends(ax: Axes, model: FittedModel, column: int, values: Array) -> None:
-    """Dashed lines at the first and the last row where a grid goes on well beyond them.
+    """Draw dashed lines at the first and last row where a figure goes on well beyond them.
 
     values : the grid, in the unit of the model. Levels of a category have no such ends.
     """
@@ -219,7 +219,7 @@ def mark_ends(ax: Axes, model: FittedModel, column: int, values: Array) -> None:
 
 
 def most_relevant(model: FittedModel) -> int:
-    """The input that moves the latents most; each latent in units of its own largest effect."""
+    """The input to draw along, which moves latents most, each in units of its largest effect."""
     if model.X.shape[1] == 1:
         return 0
     need_rows(model)

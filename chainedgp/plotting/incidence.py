@@ -1,4 +1,4 @@
-"""Stacked cumulative incidences of competing events."""
+"""Figure of cumulative incidences of competing events, stacked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def draw_incidences(
     time_name: str = "time",
     ax: Axes | None = None,
 ) -> Axes:
-    """Probabilities (k,) of several events by each time, one upon the other; what is left is white.
+    """Draw the cumulative incidences (k,) of several events, one upon the other.
+
+    What is left is white.
 
     observed : probabilities of the same events without a model, as dashed lines.
     """

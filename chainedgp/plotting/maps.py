@@ -1,4 +1,4 @@
-"""Maps over two inputs: mean, quantiles, spread, latents, with the data."""
+"""Maps over two inputs: mean, quantiles, spread or latents in colour, with the data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
 
-MARKERS = "os^Dv<"  # Rows of the classes have these in turn.
+MARKERS = "os^Dv<"  # Rows of the classes have these marks in turn.
 SIZE = (4.6, 3.6)  # A map with its colour bar has this size in inches.
 
 
@@ -40,7 +40,7 @@ def plot_map(
     Y_metadata: Metadata = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """A quantity over two inputs, the others held at rest, with contour lines and the data.
+    """Plot a map of a quantity over two inputs, others held at rest, with contours and data.
 
     Parameters
     ----------
@@ -96,13 +96,13 @@ def plot_map(
 
 
 def _dress(ax: Axes, model: FittedModel, columns: list[int], grids_of: list[Array]) -> None:
-    """Limits and ticks of both axes."""
+    """Set limits and ticks of both axes of a map."""
     for axis, column, values in zip("xy", columns, grids_of, strict=True):
         grids.dress_axis(ax, model, column, values, axis)
 
 
 def _places_on_map(model: FittedModel, columns: list[int]) -> Array:
-    """Where the rows lie on the map, (N, 2)."""
+    """Where the rows lie on a map, (N, 2)."""
     X = np.asarray(model.X)
     return np.stack([grids.positions(model, c, X[:, c]) for c in columns], axis=1)
 
@@ -115,7 +115,7 @@ def _draw_classes(
     columns: list[int] | None,
     levels: bool = False,
 ) -> None:
-    """Probabilities (n, K) of the classes as shares Σ_k p_k colour_k; rows in their own colour."""
+    """Draw class probabilities (n, K) as shares Σ_k p_k colour_k; rows in their own colour."""
     from matplotlib.colors import to_rgb
 
     names = class_names(model.likelihood)
@@ -144,7 +144,7 @@ def _draw_classes(
 def _quantity(
     model: FittedModel, rows: Array, what: str | float | None, metadata: dict[str, Data]
 ) -> tuple[str, Array, bool]:
-    """Label, values (n,), and whether they are on the scale of the target."""
+    """Label and values (n,) of what a map shows, and whether they are on the target's scale."""
     name, predictive = grids.target_label(model, metadata), model.predictive(rows, metadata)
     number = model.likelihood.target_support.num_classes
     names = () if number is None else class_names(model.likelihood)
@@ -184,7 +184,7 @@ def _quantity(
 
 
 def _moment_that_exists(values: Array, what: str) -> Array:
-    """The values of a moment on the map, if they are finite everywhere."""
+    """The values of a moment on a map, if they are finite everywhere; else an error."""
     if np.isfinite(values).all():
         return values
     raise InputError(
@@ -196,7 +196,7 @@ def _moment_that_exists(values: Array, what: str) -> Array:
 def _draw_rows(
     ax: Axes, model: FittedModel, columns: list[int], y: Array | None, image: ScalarMappable
 ) -> None:
-    """The rows as points, filled by their targets y, if given, in the colours of the image."""
+    """Draw the rows on a map, filled by their targets y, if given, in the map's colours."""
     points = _places_on_map(model, columns)
     size = 14.0 if len(points) <= 300 else 8.0
     if y is None:

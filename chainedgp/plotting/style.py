@@ -1,4 +1,4 @@
-"""Colours, labels and the small habits that all figures share.
+"""Style of all figures: colours, labels and the small habits that they share.
 
 Colours are those of Okabe and Ito, which readers with any kind of colour vision tell apart; bands
 are tints of them, so that they also differ in grey print.
@@ -33,7 +33,7 @@ COLOURS = {
     "purple": "#CC79A7",
 }
 SEQUENCE = tuple(COLOURS[key] for key in ("blue", "vermilion", "green", "purple", "orange", "sky"))
-"""Several curves take their colours in this order."""
+"""Several curves of a figure take their colours in this order."""
 LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
 """Curves have these line styles in turn, so that colour is never the only difference."""
 POINTS = "#333333"  # Data have this colour.
@@ -45,7 +45,7 @@ WIDER = 1.1  # A legend may be so much wider than its axes.
 
 
 def tint(colour: str, strength: float) -> tuple[float, float, float]:
-    """`colour` mixed with white: strength 1 is the colour itself, 0 is white."""
+    """A colour of a figure mixed with white: strength 1 is the colour itself, 0 is white."""
     from matplotlib.colors import to_rgb
 
     red, green, blue = (1.0 - strength * (1.0 - part) for part in to_rgb(colour))
@@ -53,7 +53,7 @@ def tint(colour: str, strength: float) -> tuple[float, float, float]:
 
 
 def density_map() -> Colormap:
-    """White to dark blue, lightness falling all the way: reads the same in grey."""
+    """Colour map of densities, white to dark blue: it reads the same in grey."""
     from matplotlib.colors import LinearSegmentedColormap
 
     steps: Any = ["#ffffff", tint(COLOURS["sky"], 0.5), COLOURS["sky"], COLOURS["blue"], "#00233b"]
@@ -61,7 +61,7 @@ def density_map() -> Colormap:
 
 
 def one_axes(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
-    """`ax`, or the axes of a new figure."""
+    """The given axes, or those of a new figure."""
     if ax is None:
         from matplotlib import pyplot as plt
 
@@ -74,7 +74,7 @@ def one_axes(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
 def many_axes(
     axes: Axes | Sequence[Axes] | np.ndarray | None, count: int, share: bool = True
 ) -> np.ndarray:
-    """`axes` as an array (count,), or those of a new figure, one below the other.
+    """Given axes as an array (count,), or those of a new figure, one below the other.
 
     share : whether they have the same horizontal axis.
     """
@@ -93,12 +93,12 @@ def many_axes(
 
 
 def words(name: str) -> str:
-    """A name as it is written on an axis: log_scale2 becomes "log scale²"."""
+    """A name as it is written on a figure's axis: log_scale2 becomes "log scale²"."""
     return re.sub(r"(?<=[a-z])2$", "²", name).replace("_", " ")
 
 
 def tidy(ax: Axes, xlabel: str | None = None, ylabel: str | None = None) -> Axes:
-    """No box, small ticks, and labels where none were set by the caller."""
+    """Give axes the style of all figures: no box, small ticks, labels if the caller set none."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=SMALL)
     # A factor of all ticks, "1e6", stands left of the axis: the legend is above, to its right.
@@ -166,7 +166,7 @@ def legend_above(ax: Axes, ncols: int = 4) -> None:
 
 
 def colour_bar(ax: Axes, image: ScalarMappable, label: str, extend: str = "neither") -> Colorbar:
-    """A colour bar beside `ax`."""
+    """Put a colour bar beside axes, in the style of all figures."""
     bar = ax.figure.colorbar(image, ax=ax, extend=extend, pad=0.02)
     bar.set_label(label)
     bar.ax.tick_params(labelsize=SMALL)
@@ -175,12 +175,12 @@ def colour_bar(ax: Axes, image: ScalarMappable, label: str, extend: str = "neith
 
 
 def percent(level: float) -> str:
-    """50.0 as "50 %", 97.5 as "97.5 %"."""
+    """A percentage as figures write it: 50.0 as "50 %", 97.5 as "97.5 %"."""
     return f"{level:g} %"
 
 
 def as_levels(levels: Sequence[float]) -> Array:
-    """Probabilities of central bands in percent, widest first."""
+    """Probabilities of a figure's central bands in percent, widest first."""
     values = np.unique(np.atleast_1d(np.asarray(levels, dtype=float)))[::-1]
     if not (values.size and ((values > 0) & (values < 100)).all()):
         raise InputError(f"levels are percentages between 0 and 100; got {levels!r}.")
@@ -195,7 +195,7 @@ def draw_bands(
     colour: str,
     step: bool = False,
 ) -> None:
-    """Nested bands, the widest first and palest; step where the values are whole numbers."""
+    """Draw nested bands, the widest first and palest; stepped where values are whole numbers."""
     for k, ((lower, upper), level) in enumerate(zip(ends, levels, strict=True)):
         strength = 0.18 + 0.3 * k / max(1, len(levels) - 1)
         ax.fill_between(
@@ -211,7 +211,7 @@ def draw_bands(
 
 
 def draw_rug(ax: Axes, values: Array) -> None:
-    """Ticks at the foot of the axes where the data lie in this input."""
+    """Draw ticks at the foot of the axes where the data lie in this input."""
     shown = values[:: max(1, len(values) // 500)]
     foot = ax.get_xaxis_transform()
     ax.plot(shown, np.zeros(len(shown)), "|", transform=foot, ms=5, mew=0.4, color=POINTS)

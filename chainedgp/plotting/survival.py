@@ -1,4 +1,4 @@
-"""Survival and hazard curves of chosen rows, with credible bands."""
+"""Figures of survival and hazard curves of chosen rows, with credible bands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plot_survival(
     Y_metadata: Metadata = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Survival curves S(t) = P(T > t) of chosen rows, with credible bands from q.
+    """Plot survival curves S(t) = P(T > t) of chosen rows, with credible bands from q.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def plot_hazard(
     Y_metadata: Metadata = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Hazard curves h(t) = −d log S(t)/dt of chosen rows; arguments as in `plot_survival`."""
+    """Plot hazard curves h(t) = −d log S(t)/dt of chosen rows; arguments as in `plot_survival`."""
     ax = _plot_curves(model, Predictive.hazard, X, times, bands, labels, Y_metadata, ax)
     # A hazard may grow without limit at 0: curves, not bands, decide how far the axis reaches.
     heights = [float(np.quantile(np.asarray(line.get_ydata()), 0.98)) for line in ax.lines]
@@ -99,7 +99,7 @@ def _plot_curves(
 
 
 def check_event_times(model: FittedModel) -> None:
-    """Raise InputError where targets are no times to an event."""
+    """Raise InputError where a figure of survival has targets that are no times to an event."""
     if not model.likelihood.event_times:
         raise InputError(
             f"survival curves are for survival likelihoods; this is a "
@@ -108,21 +108,21 @@ def check_event_times(model: FittedModel) -> None:
 
 
 def band_label(bands: tuple[float, float]) -> str:
-    """Percentages of a band in words: "95 % band"."""
+    """Percentages of a drawn band in words: "95 % band"."""
     central = abs(sum(bands) - 100.0) < 1e-9
     level = f"{bands[1] - bands[0]:g} %" if central else f"{bands[0]:g} to {bands[1]:g} %"
     return f"{level} band"
 
 
 def _time_grid(model: FittedModel) -> Array:
-    """Times (200,) up to the 98 % quantile of those seen."""
+    """Times (200,) of a figure of survival, up to the 98 % quantile of those seen."""
     grids.need_rows(model, "times")
     end = float(np.quantile(np.asarray(model.Y), 0.98))
     return np.linspace(end / 400.0, end, 200)
 
 
 def _typical_rows(model: FittedModel) -> Array:
-    """Rows of the data whose predicted medians are short, middling and long."""
+    """Rows to draw survival curves of: their predicted medians are short, middling, long."""
     grids.need_rows(model, "X and times")
     X = np.asarray(model.X)[:2000]
     kept = grids.metadata_at_rest(model)
@@ -134,7 +134,7 @@ def _typical_rows(model: FittedModel) -> Array:
 
 
 def _row_labels(model: FittedModel, rows: Array, X: Data | None) -> list[str]:
-    """Names in a frame's own index; else inputs (x0 = 0.3, x1 = 2), or numbers if they are many."""
+    """Names of drawn rows: from a frame's index, else inputs (x0 = 0.3), or numbers if many."""
     index, names = getattr(X, "index", None), grids.input_names(model)
     if index is not None and not callable(index) and list(index) != list(range(len(rows))):
         word = index.name or "row"

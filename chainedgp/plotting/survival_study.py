@@ -1,4 +1,4 @@
-"""Figures of a survival study: observed against predicted, and survival along an input."""
+"""Figures of a survival study: observed against predicted survival, survival along an input."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .survival import band_label, check_event_times, plot_survival
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-VALUES = (10.0, 50.0, 90.0)  # Curves along an input are drawn at these percentiles of it.
-AT_RISK, LINE = -44, 10  # The numbers at risk begin so many points below the axis, and go on so.
+VALUES = (10.0, 50.0, 90.0)  # Survival curves along an input are drawn at these percentiles of it.
+AT_RISK, LINE = -44, 10  # Numbers at risk begin 44 points below the axis, in lines 10 points apart.
 MOST_VALUES = 4  # An input of at most so many values has a curve at each; so has every level.
 
 
@@ -40,7 +40,7 @@ def plot_survival_check(
     rng: Seed = 0,
     ax: Axes | None = None,
 ) -> Axes:
-    """Observed survival of groups of rows (Kaplan–Meier steps) over what the model expects of them.
+    """Plot observed survival of groups (Kaplan–Meier steps) over what the model expects of them.
 
     Steps have pointwise confidence intervals, thin; the expected mean curve of the same rows has
     a credible band from q. `chainedgp.survival.survival_check` has the numbers, and more words on
@@ -88,7 +88,7 @@ def plot_survival_check(
 
 
 def _write_at_risk(ax: Axes, check: SurvivalCheck) -> None:
-    """Numbers of rows still followed at the ticks, a line for each group, below the axis."""
+    """Write numbers of rows at risk below a survival figure, a line for each group."""
     low, high = ax.get_xlim()
     ticks = [t for t in ax.get_xticks() if low <= t <= high]
     ax.set_xticks(ticks)
@@ -115,7 +115,7 @@ def plot_survival_calibration(
     level: float = 0.95,
     ax: Axes | None = None,
 ) -> Axes:
-    """Predicted against observed risk of an event up to a time t, in groups of like predicted risk.
+    """Plot predicted against observed risk of an event up to a time t, in groups of like risk.
 
     Bars are confidence intervals of the observed risk, 1 − Kaplan–Meier; on the dashed line both
     are the same. `chainedgp.survival.survival_calibration` has the numbers.
@@ -151,7 +151,7 @@ def plot_survival_along(
     Y_metadata: Metadata = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Survival curves at several values of one input, the others at typical values.
+    """Plot survival curves at several values of one input, the others at typical values.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def plot_restricted_mean(
     Y_metadata: Metadata = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Restricted mean survival time E[min(T, horizon)] along one input, with a credible band.
+    """Plot the restricted mean survival time E[min(T, horizon)] along one input, with its band.
 
     Parameters
     ----------
@@ -233,14 +233,14 @@ def plot_restricted_mean(
 
 
 def _seen_values(model: FittedModel, column: int) -> tuple[Array, bool]:
-    """Values (k,) that an input has in the data, and whether they are few or levels."""
+    """Values (k,) that a drawn input has in the data, and whether they are few or levels."""
     grids.need_rows(model)
     x = np.unique(np.asarray(model.X[:, column]))
     return x, len(x) <= MOST_VALUES or isinstance(grids.column_of(model, column), Category)
 
 
 def _as_values(model: FittedModel, column: int, values: Sequence[object] | Array) -> Array:
-    """Values of an input that a user gave, (k,), as the numbers that the model sees."""
+    """Values (k,) of an input at which to draw survival, as the numbers that the model sees."""
     given: Any = values
     listed = [given] if isinstance(given, str) or not np.ndim(given) else list(given)
     read = grids.column_of(model, column)

@@ -15,7 +15,7 @@ from . import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-REACH = 0.5  # A band may widen the axes by so many ranges of the data.
+REACH = 0.5  # A band may widen the axis of the target by so many ranges of the data.
 # Where no data are drawn, a long band is shown up to its quantile TYPICAL, but not above ABOVE
 # times the quantile MOST of the data.
 TYPICAL, ABOVE, MOST = 0.9, 3.0, 0.95
@@ -26,7 +26,7 @@ MOST_DRAWN = 5000  # More points than this become pixels in a PDF, whose size st
 
 
 def shown_targets(model: FittedModel, metadata: Mapping[str, Data]) -> Array:
-    """The targets (N,); counts in proportion to the exposure, or trials, of the drawn rows."""
+    """Targets (N,) as a figure shows them: counts scaled to exposure or trials of drawn rows."""
     y, support = np.array(model.Y)[:, 0], model.likelihood.target_support
     for key in () if support.continuous or support.bounded else PROPORTIONAL:
         own = model.Y_metadata.get(key)
@@ -37,7 +37,7 @@ def shown_targets(model: FittedModel, metadata: Mapping[str, Data]) -> Array:
 
 
 def draw_data(ax: Axes, model: FittedModel, x: Array, y: Array, colour: str = style.POINTS) -> None:
-    """Targets y over x, (N,); censored ones as open triangles, intervals as bars.
+    """Draw the targets y of the data over x, (N,); censored ones as triangles, intervals as bars.
 
     Classes, which have no place on an axis of probabilities, are rows of ticks at its foot.
     """
@@ -69,12 +69,15 @@ def draw_data(ax: Axes, model: FittedModel, x: Array, y: Array, colour: str = st
 def target_limits(
     model: FittedModel, y: Array, low: Array, high: Array, data: bool = True
 ) -> tuple[float, float]:
-    """Limits that show the band low to high and the data y, but not all of an endless tail."""
+    """Limits of the target's axis: they show band and data, but not all of an endless tail.
+
+    low and high are the ends of the band, y the data.
+    """
     support = model.likelihood.target_support
     first, last = support.ends
     if support.bounded:
         return first - 0.02 * (last - first), last + 0.02 * (last - first)
-    tail = not (support.whole_line or data)  # The data need not be shown, so a long tail may go.
+    tail = not (support.whole_line or data)  # Where no data are drawn a long tail may be cut.
     bottom, top = float(y.min()), float(np.quantile(y, MOST) if tail else y.max())
     reach = REACH * ((top - bottom) or 1.0)
     lowest = max(float(np.min(low)), bottom - reach)

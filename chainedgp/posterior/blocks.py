@@ -131,10 +131,7 @@ class Blocks(PosteriorFamily):
             self.linear(sites)[j] = precision * chunk.mean
 
     def gram(self, chunks: Chunks, sites: Array) -> Gram:
-        """Sum sites of rows to natural parameters of q: [A_j diag(Λ_jk) A_kᵀ]_jk, [A_j r_j]_j.
-
-        They are of each group.
-        """
+        """Sums of sites to q of each group: [A_j diag(Λ_jk) A_kᵀ]_jk and [A_j r_j]_j."""
         r = self._pulls(chunks, sites)
         b = [chunk.A @ own for chunk, own in zip(chunks, r, strict=True)]
         return Gram(self._weighted(chunks, self.precision, sites), self.stacked(b))
@@ -182,7 +179,10 @@ class Blocks(PosteriorFamily):
         return self._limited(made)
 
     def marginals_for_gradient(self, chunks: Chunks, left: Arrays) -> tuple[Marginals, list[Array]]:
-        """As `marginals`, from `left` = [P, L⁻ᵀμ] of each group; and P_·k A_k of each latent k."""
+        """Marginals q(f) of rows for a pass with gradients, from `left` = [P, L⁻ᵀμ] of each group.
+
+        Returned too are the products P_·k A_k of each latent k.
+        """
         made, products = self._empty(np.empty((len(chunks), chunks[0].kff.size))), []
         for group, factors in zip(self.groups(len(chunks)), left, strict=True):
             spans = _spans([len(chunks[j].A) for j in group])
@@ -279,10 +279,7 @@ class Blocks(PosteriorFamily):
     # ---- small matrices: of one group -----------------------------------------------------------
 
     def fixed_q_factors(self, priors: Priors, q: Gaussian, *, whitened: bool = True) -> Array:
-        """The factors [P, L⁻ᵀμ] (M, M + 1) of gradients at fixed q.
-
-        P is L⁻ᵀ(S − I), or L⁻ᵀ(S − I) L⁻¹ where A is not whitened.
-        """
+        """Gradient factors [P, L⁻ᵀμ], P = L⁻ᵀ(S − I), or L⁻ᵀ(S − I) L⁻¹ if A is not whitened."""
         left = np.empty((len(q.mu), len(q.mu) + 1))
         _up(priors, q.S_minus_I, left[:, :-1])
         if not whitened:

@@ -110,11 +110,11 @@ class Evaluator:
 
     def __init__(self, shards: Sequence[Shard], family: PosteriorFamily = MEAN_FIELD) -> None:
         self.shards, self.family = list(shards), family
-        self.num_likelihood: float = 0  # It counts passes over all rows that evaluated log p.
-        self.num_theta = 0  # It counts the hyperparameter settings that were evaluated.
+        self.num_likelihood: float = 0  # The number of passes over all rows that evaluated log p.
+        self.num_theta = 0  # The number of hyperparameter settings that were evaluated.
         self._setting: Setting | None = None
-        self._priors: tuple[InducingPrior, ...] = ()  # There is one for each latent.
-        self._groups: list[tuple[InducingPrior, ...]] = []  # The same by groups.
+        self._priors: tuple[InducingPrior, ...] = ()  # There is a prior for each latent.
+        self._groups: list[tuple[InducingPrior, ...]] = []  # The priors by groups of q.
         self._large = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -142,10 +142,7 @@ class Evaluator:
         return self._priors
 
     def take(self, shard: Shard, scale: float) -> None:
-        """Evaluate the bound of other rows from now on, at the same θ.
-
-        scale multiplies their sums.
-        """
+        """Evaluate other rows from now on, at the same θ; `scale` multiplies their sums."""
         self.shards = [shard]
         self._setting = replace(self.setting, scale=scale, key=next(_keys))
 
@@ -163,17 +160,11 @@ class Evaluator:
         self._each(Shard.start_sites, self.family.site_shape(b))
 
     def accept(self, rho: float) -> None:
-        """Move the sites of all shards: λ ← (1 − ρ) λ + ρ λ_proposal.
-
-        The last evaluation's sites become the proposal.
-        """
+        """Mix all sites: λ ← (1 − ρ) λ + ρ λ_proposal; the last evaluation's are proposed."""
         self._each_sites(Sites.accept, rho)
 
     def accept_combination(self, weights: Array) -> None:
-        """Move the sites of all shards: λ ← Σ_k c_k λ_proposal^(k) (Anderson acceleration).
-
-        The sum is over the remembered proposals.
-        """
+        """All sites λ ← Σ_k c_k λ_proposal^(k) over remembered proposals (Anderson)."""
         self._each_sites(Sites.accept_combination, weights)
 
     def take_proposal(self) -> None:
@@ -201,10 +192,7 @@ class Evaluator:
         list(self._passes(Shard.clip, Request()))
 
     def clear(self) -> None:
-        """Set the current sites of all shards to 0, so that q is the prior.
-
-        The committed ones stay.
-        """
+        """Set current sites of all shards to 0, q to the prior; committed sites stay."""
         self._each_sites(Sites.clear)
 
     def narrow(self) -> None:
@@ -252,7 +240,7 @@ class Evaluator:
         return self._sum(Shard.gram, Request())
 
     def positive_proposal(self, q: Sequence[Gaussian]) -> Gram:
-        """Natural parameters of a full step without the sites of negative precision."""
+        """Natural parameters of a full natural-gradient step without negative sites."""
         return self._sum(Shard.positive_proposal, Request(tuple(q)))
 
     def gaussians(self, gram: Gram) -> tuple[Gaussian, ...]:
@@ -350,7 +338,7 @@ class Evaluator:
         return tuple(self.over_latents(factors, self._groups, q))
 
     def _sum(self, work: Callable[[Shard, Task], S], request: Request) -> S:
-        """The sums of a pass over all rows, added in the shards' order."""
+        """The sums of a pass over the rows of all shards, added in the shards' order."""
         with one_blas_thread():
             parts = iter(self._passes(work, request))
             total = next(parts)

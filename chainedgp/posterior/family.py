@@ -24,13 +24,13 @@ from .sums import Gram
 
 T = TypeVar("T")
 Arrays = Sequence[Array]
-Chunks = Sequence[Projection]  # of some rows, for each latent
-Priors = Sequence[InducingPrior]  # of the latents of one group
-Q = Sequence[Gaussian]  # of each group
+Chunks = Sequence[Projection]  # Projections of some rows, one for each latent.
+Priors = Sequence[InducingPrior]  # The priors of the latents of one group.
+Q = Sequence[Gaussian]  # The Gaussian of each group.
 
 
 class Marginals(NamedTuple):
-    """q(f_1(x_i), …, f_b(x_i)) of every row i of a chunk; rows are the last axis."""
+    """Marginals q(f_1(x_i), …, f_b(x_i)) of every row i of a chunk; rows are the last axis."""
 
     m: Array  # (b, n) means
     V: Array  # (b, n) variances or, where q has correlations, (b, b, n) covariances
@@ -40,7 +40,7 @@ class Marginals(NamedTuple):
 class SiteFactors(NamedTuple):
     """What the gradient at fixed sites takes beside the sums of an evaluation, of one group."""
 
-    left: Array  # It turns slopes and sites of a row into the gradient in Kuf.
+    left: Array  # This turns slopes and sites of a row into the gradient in Kuf.
     S_mu_bar: Array  # Sμ̄, the change of S⁻¹μ by which the mean of q gains most
     H: list[Array]  # (∂/∂A) Aᵀ of each latent of the group, (M, M), its lower triangle
 
@@ -118,7 +118,7 @@ class PosteriorFamily(ABC):
 
     @abstractmethod
     def precisions(self, sites: Array) -> Array:
-        """Λ_jj of every row, (b, n): how precisely its site tells latent j."""
+        """Precisions Λ_jj of the sites of rows, (b, n): how precisely they tell latent j."""
 
     @abstractmethod
     def write_sites(self, sites: Array, m: Array, g_m: Array, g_V: Array) -> None:
@@ -158,7 +158,7 @@ class PosteriorFamily(ABC):
 
     @abstractmethod
     def marginals_for_gradient(self, chunks: Chunks, left: Arrays) -> tuple[Marginals, list[Array]]:
-        """As `marginals`, by `fixed_q_factors`, and products that `reverse` is made of."""
+        """Marginals q(f) of a chunk from `fixed_q_factors`, and the products `reverse` takes."""
 
     @abstractmethod
     def sums(self, chunks: Chunks, g_m: Array, g_V: Array) -> tuple[list[Array], list[Array]]:
@@ -173,28 +173,28 @@ class PosteriorFamily(ABC):
         left: Arrays,
         products: list[Array] | None = None,
     ) -> list[KernelGradient]:
-        """Gradients at fixed q in kernel, Z and mean of each latent, all but the part through L.
-
-        It spoils `products`.
-        """
+        """Gradients at fixed q in kernel, Z, mean, all but those through L; spoils `products`."""
 
     @abstractmethod
     def reverse_sites(
         self, chunks: Chunks, g_m: Array, g_V: Array, sites: Array, left: Arrays, S_mu_bar: Arrays
     ) -> list[KernelGradient]:
-        """As `reverse`, for q as a function of the hyperparameters at fixed sites."""
+        """Gradients as `reverse` gives them, for a q that moves with θ at fixed sites."""
 
     # ---- small matrices: of one group -----------------------------------------------------------
 
     @abstractmethod
     def fixed_q_factors(self, priors: Priors, q: Gaussian, *, whitened: bool = True) -> Array:
-        """What turns slopes into the gradient in Kuf at fixed q; whitened : if chunks have A."""
+        """Factors that turn slopes of rows into the gradient in Kuf at fixed q.
+
+        whitened : whether chunks have A.
+        """
 
     @abstractmethod
     def site_factors(
         self, priors: Priors, q: Gaussian, A_gm: Array, G: Array, b: Array, Lam: Array
     ) -> SiteFactors:
-        """What the gradient at fixed sites takes: from sums at q, and its natural parameters."""
+        """What the gradient at fixed sites takes: from sums at q and its natural parameters."""
 
     @abstractmethod
     def whiten(self, priors: Priors, G: Array, A_gm: Array) -> tuple[Array, Array]:

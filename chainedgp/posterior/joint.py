@@ -100,7 +100,7 @@ class Joint(Blocks):
         """
         m, V, floored = self.marginals(chunks, q)
         sizes = [len(chunk.A) for chunk in chunks]
-        s = np.moveaxis(V, -1, 0).copy()  # (n, b, b); V has another diagonal
+        s = np.moveaxis(V, -1, 0).copy()  # s is (n, b, b); V has another diagonal.
         for j, (chunk, part) in enumerate(zip(chunks, self.by_latent(q, sizes), strict=True)):
             s[:, j, j] = np.einsum("ij,ij->j", chunk.A, part.S @ chunk.A)
         R = np.moveaxis(cholesky_factors(s), -1, 0)

@@ -184,10 +184,7 @@ class Shard:
         np.maximum(self.levels, self.wanted, out=self.levels)
 
     def marginals(self, task: Task) -> tuple[Array, Array]:
-        """Means (n, b) of q(f(x_i)) of a shard's rows, and variances or covariances.
-
-        Variances are (n, b), covariances (n, b, b).
-        """
+        """A shard's means (n, b) of q(f(x_i)), variances (n, b) or covariances (n, b, b)."""
 
         def chunk(task: Task, rows: slice) -> Marginals:
             X = self._inputs(rows)
@@ -293,7 +290,7 @@ class Shard:
         return self._replicates[key]
 
     def _inputs(self, rows: slice) -> Array:
-        """The distinct inputs (d, D) of a chunk; all n where rows do not share them."""
+        """The distinct inputs (d, D) of a chunk of rows; all n where rows do not share them."""
         X, same = self.rows.inputs(rows), self._same(rows)
         return X if same is None else X[same.first]
 
@@ -311,7 +308,7 @@ class Shard:
         return sites[..., rows] if same is None else same.gather(sites[..., rows])
 
     def _spread(self, chunks: list[Projection], rows: slice) -> list[Projection]:
-        """Projections with a column for every row, for what is no sum over rows."""
+        """Projections with a column for every row of a chunk, for what is no sum over rows."""
         same = self._same(rows)
         if same is None:
             return chunks
@@ -337,7 +334,8 @@ class Shard:
                 for j, p in enumerate(task.setting.projectors)
             ]
         chunks = [project(projector, X) for projector in task.setting.projectors]
-        size = 3 * 8 * sum(chunk.A.size for chunk in chunks)  # A, Kuf and the pullback count.
+        # A, Kuf and what the pullback keeps are counted.
+        size = 3 * 8 * sum(chunk.A.size for chunk in chunks)
         if self._cache_bytes + size <= CACHE_BYTES:
             self._cache_bytes += size
             self._cache[task.setting.key, rows.start] = chunks
@@ -377,10 +375,7 @@ class Shard:
         return self.rows.chunks(size)
 
     def _widened(self, most: int, numbers: Indices) -> int:
-        """How many rows a chunk may have, if it may have the projections of `most`.
-
-        Rows that share their inputs share a projection.
-        """
+        """How many rows that share inputs a chunk may have, with the projections of `most`."""
         if most not in self._widths:
             size = most
             while size < min(MOST_ROWS, self.num_rows):

@@ -110,8 +110,9 @@ def _on_disk(shape: tuple[int, ...]) -> Array:
     """
     size = 8 * math.prod(shape)
     if size >= DISK_BYTES:
-        with suppress(OSError), tempfile.TemporaryFile() as file:  # The map outlives its name.
-            if hasattr(os, "posix_fallocate"):  # A full disk is an error here; later, a crash.
+        # The map outlives its file's name.
+        with suppress(OSError), tempfile.TemporaryFile() as file:
+            if hasattr(os, "posix_fallocate"):  # A full disk raises here; later it would crash.
                 os.posix_fallocate(file.fileno(), 0, size)
             else:
                 file.truncate(size)

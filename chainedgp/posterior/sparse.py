@@ -53,7 +53,8 @@ class Projector:
         return Projector(kernel, mean, Z, L_inv, kernel.prepare(Z))
 
     def __reduce__(self) -> tuple[Callable[..., Projector], tuple[object, ...]]:
-        return Projector.at, (self.kernel, self.mean, self.Z, self.L_inv)  # Closures stay here.
+        # Closures are not pickled, but made anew.
+        return Projector.at, (self.kernel, self.mean, self.Z, self.L_inv)
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class InducingPrior(Projector):
 
 
 class Projection(NamedTuple):
-    """What the passes over one chunk of rows share at given hyperparameters."""
+    """What the passes over one chunk of rows share at given hyperparameters: Kuf, A, kff, mean."""
 
     Kuf: Array  # (M, n)
     A: Array  # (M, n), or Kuf in its place
@@ -90,10 +91,7 @@ class KernelGradient(NamedTuple):
 
 
 def make_prior(kernel: Kernel, mean: MeanFunction, Z: Array, jitter: float) -> InducingPrior:
-    """Prior of a latent at its inducing inputs: factorises Kuu + jitter · mean(diag Kuu) I.
-
-    The jitter is a constant of the model.
-    """
+    """Prior at inducing inputs: factorise Kuu + jitter · mean(diag Kuu) I, the jitter constant."""
     covariance: Callable[..., tuple[Array, Pullback]] = kernel.prepare(Z)
     K, pull_Kuu = covariance()
     Kuu = _work.array("Kuu", *K.shape)

@@ -33,14 +33,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class Request:
-    """What a pass over the rows is to compute with; tuples have an entry for each group."""
+    """What a pass over a shard's rows is to compute with; tuples have an entry for each group."""
 
     q: tuple[Gaussian, ...] = ()
     # `left` turns slopes into gradients in Kuf: at fixed q, or with Sμ̄ at fixed sites.
     left: tuple[Array, ...] = ()
     S_mu_bar: tuple[Array, ...] = ()
-    whitened: bool = True  # If not, Kuf takes the place of A in `left` and in the sums.
-    count_unmet: bool = False  # It costs trials to count the rows that no number of nodes serves.
+    whitened: bool = True  # If False, Kuf takes the place of A in `left` and in the sums.
+    count_unmet: bool = False  # Whether to count rows that no number of nodes serves, by trials.
 
 
 class Task(NamedTuple):
@@ -73,9 +73,9 @@ class Evaluation:
     d_parameters: Array  # (p,)
     G: list[Array] = field(default_factory=list)
     A_gm: list[Array] = field(default_factory=list)
-    unmet: int = 0  # It counts rows that no number of nodes serves, if the task asked for it.
-    raised: int = 0  # It counts rows that want more nodes than their frozen level gives.
-    gradients: Gradients | None = None  # They are at fixed q, if the task asked.
+    unmet: int = 0  # The number of rows that no number of nodes serves, if asked for.
+    raised: int = 0  # The number of rows that want more nodes than their frozen level gives.
+    gradients: Gradients | None = None  # Gradients at fixed q, if the task asked for them.
 
     def add(self, other: Evaluation) -> None:
         """Add the expected log-likelihood and slopes of another shard or chunk, in place."""

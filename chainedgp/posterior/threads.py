@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class Threads:
-    """A pool of `count` threads, made when it is first used; with one, work is done here."""
+    """A pool of `count` threads for passes, made when first used; with one, work is done here."""
 
     def __init__(self, count: int = 1) -> None:
         self.count = count
@@ -51,9 +51,6 @@ class Threads:
 
 
 def _quiet(work: Callable[..., R], *job: object) -> R:
-    """Do work on a thread without floating-point warnings: the bound, which is checked, shows them.
-
-    What is not finite shows in the bound.
-    """
+    """Work without floating-point warnings: what is not finite shows in the bound, checked."""
     with np.errstate(all="ignore"):  # belongs to a thread, so it is set in each
         return work(*job)

@@ -18,7 +18,8 @@ from .law import BAND_NODES, PredictiveLaw
 HALVINGS = 60  # A quantile of an average is searched for in at most so many steps.
 CLOSE = 1e-7  # The search ends when this share is left of the bracket of a quantile.
 LEVELS = 32  # Parameters of each averaged distribution are represented by so many quantiles.
-INNER = tuple(100.0 * (np.arange(LEVELS) + 0.5) / LEVELS)  # These are their levels, in percent.
+# The levels of these quantiles, in percent.
+INNER = tuple(100.0 * (np.arange(LEVELS) + 0.5) / LEVELS)
 
 
 class AveragedPredictive(PredictiveLaw):
@@ -80,10 +81,7 @@ class AveragedPredictive(PredictiveLaw):
 
     @property
     def noise_variance(self) -> Array:
-        """The noise in an averaged predictive, Σ_k w_k E_k[var[y | f]], (n, 1).
-
-        It would remain if the latents were known.
-        """
+        """Noise of an averaged predictive, Σ_k w_k E_k[var[y | f]], (n, 1), whatever the data."""
         return self._over(self._each(lambda part: part.noise_variance))
 
     @property
@@ -156,16 +154,16 @@ class AveragedPredictive(PredictiveLaw):
         named = {name: self._by_point([table[name] for table in tables]) for name in tables[0]}
         return {name: self._pooled(each, levels) for name, each in named.items()}
 
-    _centile_nodes = FEW_NODES  # There are many p_k, each with as many nodes.
+    _centile_nodes = FEW_NODES  # An average has many p_k, each with so many nodes.
 
     def _quantile_given(self, q: Array, levels: Array, count: int = BAND_NODES) -> Array:
-        """Quantiles (n, k) over all p_k of the quantile of y at q (n,), given the latents."""
+        """Quantiles (n, k) over averaged posteriors of the quantile of y at q given latents."""
         inner = np.array(INNER) / 100.0
         each = self._at(q, lambda part, own: part._quantile_given(own, inner, count))
         return self._pooled(each, levels)
 
     def _pooled(self, each: Array, levels: Array) -> Array:
-        """Quantiles (n, k) over all p_k from `INNER` percentiles of each, (K, n, LEVELS)."""
+        """Quantiles (n, k) pooled over averaged p_k, from `INNER` percentiles (K, n, LEVELS)."""
         pooled = each.transpose(1, 0, 2).reshape(self._n, -1)
         weights = np.repeat(self._weights, LEVELS) / LEVELS
         return np.stack([_weighted_quantiles(row, weights, levels) for row in pooled])

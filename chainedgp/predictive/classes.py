@@ -52,10 +52,7 @@ def class_names(likelihood: Likelihood) -> tuple[str, ...]:
 
 
 def class_probabilities(distribution: _HasDensity, likelihood: Likelihood) -> Array:
-    """Predicted class probabilities P(y = k | x) = ∫ P(y = k | f) q(f) df, k = 0 … K − 1: (n, K).
-
-    Rows sum to 1.
-    """
+    """Predicted P(y = k | x) = ∫ P(y = k | f) q(f) df, k = 0 … K − 1: (n, K), rows sum to 1."""
     p = distribution.pdf(np.arange(float(num_classes(likelihood))))
     return p / p.sum(axis=1, keepdims=True)  # The sum is 1 but for errors of the integrals.
 
@@ -68,10 +65,7 @@ def proba_like(Xnew: object, p: Array, likelihood: Likelihood) -> Array | Frame:
 
 
 def class_columns(p: Array, likelihood: Likelihood) -> dict[str, np.ndarray]:
-    """Columns for a frame of class predictions: "class", the most probable, and "P(…)" of each.
-
-    They are made from probabilities (n, K).
-    """
+    """Columns for a frame: "class", the most probable one, and "P(…)" of each, from (n, K)."""
     names, best = class_names(likelihood), np.argmax(p, axis=1)
     labels: Any = np.array(names, dtype=object) if likelihood.class_names else np.arange(len(names))
     return {

@@ -93,7 +93,7 @@ class Predictive(SurvivalCurves):
     def __len__(self) -> int:
         return len(self._means)
 
-    if not TYPE_CHECKING:  # A checker of types would take any name for one that it has.
+    if not TYPE_CHECKING:  # With it a type checker would accept any attribute.
 
         def __getattr__(self, name: str) -> Any:
             """Explain an attribute of a predictive distribution that other libraries have."""
@@ -127,18 +127,12 @@ class Predictive(SurvivalCurves):
 
     @property
     def noise_variance(self) -> np.ndarray:
-        """The noise in a predictive variance, E_q[var[y | f]], (n, 1).
-
-        It would remain if the latents were known.
-        """
+        """Noise in the predictive variance, E_q[var[y | f]], (n, 1): data cannot remove it."""
         return self._moments[1].copy()
 
     @property
     def latent_variance(self) -> np.ndarray:
-        """The ignorance in a predictive variance, var_q[E[y | f]], (n, 1).
-
-        More data can remove it.
-        """
+        """Ignorance in the predictive variance, var_q[E[y | f]], (n, 1): more data remove it."""
         return self._moments[2].copy()
 
     @cached_property
@@ -180,7 +174,7 @@ class Predictive(SurvivalCurves):
         factor = 1.0 if np.isinf(shape) else shape / (shape - 1.0) if shape > 1.0 else np.inf
         exists = np.where(shape > 0.5, 1.0, np.nan)
         with np.errstate(over="ignore"):
-            noise = np.exp(np.maximum(m_g + 0.5 * v_g, -700.0))  # It is above 0: ∞ times it is ∞.
+            noise = np.exp(np.maximum(m_g + 0.5 * v_g, -700.0))  # Above 0: ∞ times it is ∞.
         return np.stack([m_f * exists, noise * factor, v_f * exists])
 
     # ---- the distribution ------------------------------------------------------------------------
@@ -193,7 +187,7 @@ class Predictive(SurvivalCurves):
         """
         if not self._seen.kw.keys() & set(OBSERVATION):
             return self._logpdf(y, self._mixture)
-        truncated = np.any(self._seen.kw.get("entry", 0.0) > 0.0)  # A ratio keeps all latents.
+        truncated = np.any(self._seen.kw.get("entry", 0.0) > 0.0)  # A ratio needs all latents.
         if truncated or self._seen.dim <= 3:
             return self._logpdf(y, self._seen)
         kw = {key: value for key, value in self._seen.kw.items() if key != "entry"}
@@ -231,7 +225,7 @@ class Predictive(SurvivalCurves):
                 part = mixture_ppf(self._law, q[block % len(q)], rows[block], self._likelihood)
                 result[block] = part
             result = result.reshape(each.shape)
-        order = np.argsort(q, kind="stable")  # No two may cross by rounding.
+        order = np.argsort(q, kind="stable")  # Quantiles must not cross by rounding.
         result[:, order] = np.maximum.accumulate(result[:, order], axis=1)
         return result
 
@@ -254,7 +248,7 @@ class Predictive(SurvivalCurves):
         quantiles: Sequence[float] = (2.5, 50.0, 97.5),
         functions: Mapping[str, LatentFunction] | None = None,
     ) -> dict[str, np.ndarray]:
-        """Quantiles (percent) under q of the likelihood's natural parameters: name -> (n, k).
+        """Predictive quantiles (percent) of the likelihood's natural parameters: name -> (n, k).
 
         For example the noise scale e^{g/2} or a rate e^f + e^g. Of counts with an exposure the
         "rate" is of one unit, and the "mean" is of the exposure that was given, as in `mean`, or of
@@ -317,7 +311,7 @@ class Predictive(SurvivalCurves):
     def parameter_means(
         self, functions: Mapping[str, LatentFunction] | None = None
     ) -> dict[str, np.ndarray]:
-        """E_q[t(f)] of the likelihood's natural parameters t: name -> (n, 1).
+        """Predictive means E_q[t(f)] of the likelihood's natural parameters t: name -> (n, 1).
 
         Constants of the likelihood are those of the fit. By 64 Gauss–Hermite nodes for a function
         of one latent, 20 for each of up to three, else from 4,096 Sobol nodes. functions : other

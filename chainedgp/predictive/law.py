@@ -42,10 +42,7 @@ class PredictiveLaw:
 
     @property
     def noise_variance(self) -> Array:
-        """The noise E[var[y | f]] in a predictive variance, (n, 1).
-
-        It would remain if the latents were known.
-        """
+        """Noise in the predictive variance, E[var[y | f]], (n, 1): data cannot remove it."""
         raise NotImplementedError
 
     @property
@@ -198,10 +195,7 @@ class PredictiveLaw:
     # ---- arguments -------------------------------------------------------------------------------
 
     def _as_targets(self, y: Data, name: str = "y") -> Array:
-        """Targets y of a predictive distribution as (n, k): a scalar or a grid (k,) for all rows.
-
-        (n, k) stays as it is.
-        """
+        """Targets y to predict at, (n, k): from a scalar or a grid (k,), or (n, k) as it is."""
         try:
             values = np.array(y, dtype=float)
         except (TypeError, ValueError):

@@ -47,7 +47,8 @@ def mixture_of(likelihood: Likelihood, means: np.ndarray, V: np.ndarray, kw: Key
     if isinstance(likelihood, Rounded):
         return WithRounding(likelihood, means, V, kw)
     law = declared_normal(likelihood, rows_of(kw, slice(1)))
-    if law is None or not law.is_of_density:  # It may be inherited from another density.
+    # A declaration may be inherited from a likelihood of another density.
+    if law is None or not law.is_of_density:
         return GaussianLatents(likelihood, means, V, kw)
     if law.shape is None:
         return NormalInFirst(likelihood, means, V, kw)
@@ -158,10 +159,7 @@ class GaussianLatents:
         return self.likelihood.ppf(q, *self.means[:, rows], **self.keywords(rows))
 
     def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Quantiles of a mixture guessed at the mean of q, and extremes one sd around it.
-
-        The sds are along each z_j, to either side.
-        """
+        """Quantiles of a mixture at the mean of q, and extremes an sd to each side of each z_j."""
         centre, kw = self.means[:, rows], self.keywords(rows)
         middle = self.likelihood.ppf(q, *centre, **kw)
         around = [
@@ -242,10 +240,7 @@ class ScaleMixture:
         return a * (np.log(a) + u - np.exp(u)) - gammaln(a)
 
     def _over_g(self, s: np.ndarray, sd: np.ndarray) -> np.ndarray:
-        """log ∫ N(g; 0, sd²) p_u(g − s) dg of a scale mixture, on nodes of g.
-
-        It is for an sd below the width of p_u.
-        """
+        """Scale mixture's log ∫ N(g; 0, sd²) p_u(g − s) dg on nodes of g, sd below p_u's width."""
         peak = np.full(s.shape, -np.inf)
         total = np.zeros(s.shape)
         base = lattice(1, 0)
@@ -257,10 +252,7 @@ class ScaleMixture:
         return peak + np.log(total)
 
     def _over_u(self, s: np.ndarray, sd: np.ndarray) -> np.ndarray:
-        """log ∫ N(s + u; 0, sd²) p_u(u) du of a scale mixture, on nodes of u.
-
-        It is for an sd above the width of p_u.
-        """
+        """Scale mixture's log ∫ N(s + u; 0, sd²) p_u(u) du on nodes of u, sd above p_u's width."""
         step = 0.35 * self.width
         low, high = _log_gamma_range(self.shape, 40.0)
         nodes = np.arange(-low, high + step, step)
@@ -311,7 +303,8 @@ class NormalInFirst(GaussianLatents):
             self.first, self.shifts = (means[:, 0], V[:, 0]), ()
             return
         super().__init__(likelihood, means[:, 1:], V[:, 1:, 1:], kw)
-        last = np.roll(np.arange(V.shape[1]), -1)  # The rest, and then the first.
+        # The order of the latents: the rest, and then the first.
+        last = np.roll(np.arange(V.shape[1]), -1)
         *shifts, scale = cholesky_factors(V[:, last[:, None], last])[-1]
         self.first, self.shifts = (means[:, 0], scale**2), tuple(shifts)
 
@@ -381,7 +374,7 @@ class CorrelatedScale(NormalInFirst):
         variance = np.exp(g)
         if self.dim == 2:
             log_base = log_base - 0.5 * z[1] ** 2 - LOG_SQRT_2PI
-            tail = ndtr(-np.abs(z[1]))  # Either tail keeps its digits.
+            tail = ndtr(-np.abs(z[1]))  # The smaller tail keeps its digits.
             quantile = np.where(
                 z[1] < 0.0, gammaincinv(self.shape, tail), gammainccinv(self.shape, tail)
             )
@@ -453,10 +446,7 @@ class WithOdds:
     def _log_total(
         self, hit: np.ndarray, none: np.ndarray, inner: np.ndarray, shares: tuple
     ) -> np.ndarray:
-        """log(r P_base + Σ w_k [hit_k]) of a mixture with atoms.
-
-        P_base is exp(inner) but for rows of which the base has none.
-        """
+        """log(r P_base + Σ w_k [hit_k]) with atoms; P_base is exp(inner), 0 where `none`."""
         total = np.where(none, -np.inf, np.log(shares[0]) + inner)
         for one, weight in zip(hit, shares[1:], strict=True):
             total = np.where(one, np.logaddexp(total, np.log(weight)), total)
@@ -479,7 +469,7 @@ class WithOdds:
         return self.inner.guess(self._left(q, rows), rows)
 
     def _left(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """What is left of q without the atoms below the median of the base, in (0, 1)."""
+        """What is left of a quantile's q without atoms below the base's median, in (0, 1)."""
         median = self.inner.middle(np.full(len(q), 0.5), rows)
         (share,), *weights = self._shares(rows, np.zeros((self.dim, 1, 1)))
         below = np.less.outer(self.likelihood.at, median) * np.concatenate(weights)
@@ -547,10 +537,7 @@ def _odds(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _odds_around(centre: np.ndarray, C: np.ndarray) -> list[np.ndarray]:
-    """E[1/Z], E[e^{h_1}/Z], … of atoms, (S, N) each, h ~ N(centre, C Cᵀ).
-
-    centre (K, S, N), C (K, K, N).
-    """
+    """E[1/Z], E[e^{h_1}/Z], … of atoms, (S, N): h ~ N(centre (K, S, N), C Cᵀ), C (K, K, N)."""
     widest = np.sqrt(np.max(np.sum(C * C, axis=1), initial=0.0))
     count = min(LEVELS[np.searchsorted(ODDS_SDS, widest)], ODDS_NODES.get(len(C), 8))
     rule = rule_for(len(C), count)
@@ -565,10 +552,7 @@ def _odds_around(centre: np.ndarray, C: np.ndarray) -> list[np.ndarray]:
 
 
 def _log_gamma_range(shape: float, nats: float) -> tuple[float, float]:
-    """Distances l, r with P(u < −l), P(u > r) ≤ e^{−nats} for the log λ = u of a scale mixture.
-
-    λ ~ Gamma(a, a).
-    """
+    """Distances l, r with P(u < −l), P(u > r) ≤ e^{−nats} for u = log λ, λ ~ Gamma(a, a)."""
     x = nats / shape  # Chernoff bounds: λ > 1 + sqrt(2x) + x, and |u| − 1 + e^{−|u|} > x
     reach = x + np.sqrt(2.0 * x)
     return reach, np.log1p(reach)

@@ -170,7 +170,9 @@ def _halves(sizes: Sequence[Array], weights: Array) -> Array:
 
 
 def _peaks(event: GaussianLatents, rows: Indices, z: Array, j: int) -> Array:
-    """Along latent j through z (dim, N): where a second moment comes from, below 0 and above.
+    """Where a predictive second moment comes from along latent j through z, below 0 and above.
+
+    z is (dim, N).
 
     Returns (3, N): both points and the higher of them; inf where it is beyond the scan.
     """
@@ -195,7 +197,7 @@ def _starts(event: GaussianLatents, rows: Indices) -> Array:
 
 
 def _centres(event: GaussianLatents, rows: Indices) -> Array:
-    """Points that second moments come from, along a latent and uphill from there: (dim, k, N)."""
+    """Points that predictive second moments come from, along latents and uphill: (dim, k, N)."""
     along, dim, n = _starts(event, rows), event.dim, len(rows)
     first = np.zeros((dim, 2 * dim, n))
     for j in range(dim):

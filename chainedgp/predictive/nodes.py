@@ -48,7 +48,9 @@ KEEP, MOVES = 3.0, 100
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Nodes x (dim, K) with Σ exp(log_volume + log φ(x)) h(x) ≈ E[h(x)], x ~ N(0, I).
+    """A lattice of nodes x (dim, K) for integrals over latents x ~ N(0, I).
+
+    Σ exp(log_volume + log φ(x)) h(x) ≈ E[h(x)].
 
     Sub-lattices are contiguous: `starts` are their first nodes.
     """
@@ -94,10 +96,7 @@ def _radius(x: np.ndarray) -> np.ndarray:
 
 
 def _rotation(dim: int) -> np.ndarray:
-    """The rotation of a lattice of nodes: its entries are badly approximated by rational numbers.
-
-    They are algebraic of degree dim.
-    """
+    """A rotation of lattice nodes; entries (of degree dim) that rationals approximate badly."""
     if dim == 2:  # slopes 1/φ of the axes, φ³ of the diagonals
         c, s = np.array([GOLDEN, 1.0]) / np.hypot(GOLDEN, 1.0)
         return np.array([[c, -s], [s, c]])
@@ -227,7 +226,8 @@ def _window_sum(
             mass, values = weights.sum(axis=0), np.exp(terms)
             done[todo] = step_resolved(mass, density, weights, values, grid)[0]
             if nothing > 0.0:
-                uncertain = values - np.exp(2.0 * terms - log_base)  # of weight w: w P (1 − P)
+                # At a node of weight w it is w P (1 − P).
+                uncertain = values - np.exp(2.0 * terms - log_base)
                 done[todo] |= (np.nansum(uncertain, axis=0) < nothing) & (np.abs(mass - 1.0) < MASS)
         if not follow:
             break

@@ -41,10 +41,7 @@ class ObservedLaw:
         self.entered = self.entry > 0.0
 
     def cdf(self, y: Array) -> Array:
-        """The predictive cdf given the entry of each row, P(Y ≤ y | Y > entry), (n, k).
-
-        y is (k,) or (n, k).
-        """
+        """The predictive cdf after an entry, P(Y ≤ y | Y > entry), (n, k), y (k,) or (n, k)."""
         if not self.entered.any():
             return self.predictive.cdf(y)
         y = self.predictive._as_targets(y)

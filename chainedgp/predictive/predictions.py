@@ -55,7 +55,7 @@ class Source(Protocol):
         Y_metadata: Metadata = None,
         **by_row: Data,
     ) -> list[Array]:
-        """A method of `Predictions` on every block of a Dask array Xnew; see `map_blocks`."""
+        """Call a prediction method on every block of a Dask array Xnew; see `map_blocks`."""
 
 
 class Predictions:
@@ -73,7 +73,7 @@ class Predictions:
 
     @checks_names
     def predict(self, Xnew: Data, Y_metadata: Metadata = None) -> tuple[Array, Array]:
-        """Mean and variance of the targets at Xnew, each (n, 1).
+        """Predict mean and variance of the targets at Xnew, each (n, 1).
 
         Of two classes the mean is the probability of the second. More classes have no mean, which
         is an error: see `predict_proba` and `predict_frame`.
@@ -126,7 +126,7 @@ class Predictions:
 
     @checks_names
     def predict_proba(self, Xnew: Data, Y_metadata: Metadata = None) -> Array | Frame:
-        """Probabilities of the classes at Xnew, P(y = k | x) = ∫ P(y = k | f) q(f) df: (n, K).
+        """Predict class probabilities at Xnew, P(y = k | x) = ∫ P(y = k | f) q(f) df: (n, K).
 
         For likelihoods of classes: `Bernoulli`, `HetProbit`, `Softmax`, `Ordinal`. Columns are in
         the order of the codes, which is that of `class_names`; rows sum to 1. A data frame Xnew
@@ -135,7 +135,7 @@ class Predictions:
         source = self._predictor()
         K = num_classes(source.likelihood)
         if is_dask(Xnew):
-            method: Any = Predictions.predict_proba  # Of a block, an array, it is an array.
+            method: Any = Predictions.predict_proba  # A block is an array: so is the result.
             (p,) = source.on_blocks(method, Xnew, [K], Y_metadata)
             return p
         p = class_probabilities(source.distribution(Xnew, Y_metadata), source.likelihood)
@@ -145,7 +145,7 @@ class Predictions:
     def predict_quantiles(
         self, Xnew: Data, quantiles: Sequence[float] = (2.5, 97.5), Y_metadata: Metadata = None
     ) -> list[Array]:
-        """Quantiles of the targets at Xnew: a list of (n, 1), one for each percentage."""
+        """Predict quantiles of the targets at Xnew: a list of (n, 1), one for each percentage."""
         source = self._predictor()
         if is_dask(Xnew):
             later = partial(Predictions.predict_quantiles, quantiles=quantiles)
@@ -162,7 +162,7 @@ class Predictions:
         bands: Bands = (5.0, 95.0),
         Y_metadata: Metadata = None,
     ) -> Frame:
-        """A table of centiles, as growth charts have them: a data frame as in `predict_frame`.
+        """Predict a table of centiles, as growth charts have them: a data frame.
 
         A column "3%" is the 3rd centile of y given the latents at Xnew, by its median over q, and
         "3% lower", "3% upper" are the band of it, here of 90 %; bands=None leaves bands out. See
@@ -173,7 +173,7 @@ class Predictions:
 
     @checks_names
     def predict_density(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
-        """Predictive density at y, or the probability of a count.
+        """Predict the density of targets at y, or the probability of a count.
 
         A 1-D grid y (k,) is evaluated at every row and gives (n, k); y (n, 1) has one value for
         each row and gives (n, 1).
@@ -185,7 +185,7 @@ class Predictions:
 
     @checks_names
     def predict_cdf(self, Xnew: Data, y: Data, Y_metadata: Metadata = None) -> Array:
-        """Predictive probability of a target of at most y, with the shapes of `predict_density`."""
+        """Predict the probability of a target of at most y, in shapes as `predict_density`."""
         source = self._predictor()
         if is_dask(Xnew):
             return _at_targets(source, Predictions.predict_cdf, Xnew, y, Y_metadata)
@@ -193,7 +193,7 @@ class Predictions:
 
     @checks_names
     def log_predictive_density(self, Xnew: Data, Ynew: Data, Y_metadata: Metadata = None) -> Array:
-        """log p(y* | x*) of new rows, (n, 1); the mean of its negative is the NLPD."""
+        """The log predictive density of new rows, (n, 1); its negative mean is the NLPD."""
         source = self._predictor()
         if is_dask(Xnew):
             warn_of_unsaid(unsaid(source.told, Y_metadata or ()))
@@ -209,10 +209,7 @@ class Predictions:
     def posterior_samples(
         self, Xnew: Data, size: int = 10, rng: Seed = None, Y_metadata: Metadata = None
     ) -> Array:
-        """Draws of the targets at Xnew from their predictive distributions, (n, 1, size).
-
-        They are independent over rows.
-        """
+        """Draw targets at Xnew from their predictive, independent over rows: (n, 1, size)."""
         size, generator = positive_int(size, "size"), as_generator(rng)
         return self._predictor().distribution(Xnew, Y_metadata).sample(size, generator)[:, None, :]
 

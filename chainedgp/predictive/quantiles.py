@@ -69,10 +69,7 @@ def mixture_cdf(mixture: Mixture, y: np.ndarray, rows: np.ndarray) -> np.ndarray
 def mixture_ppf(
     mixture: Mixture, q: np.ndarray, rows: np.ndarray, likelihood: Likelihood
 ) -> np.ndarray:
-    """Quantiles of a predictive mixture, the smallest y with P(Y ≤ y) ≥ q, (N,), of given rows.
-
-    q is in (0, 1), (N,).
-    """
+    """Quantiles of a predictive mixture, the smallest y with P(Y ≤ y) ≥ q in (0, 1), (N,)."""
     line = likelihood.target_support
     with np.errstate(all="ignore"):
         if not isinstance(line, Continuum):
@@ -278,7 +275,7 @@ class _Reals:
     def _step(
         self, q: np.ndarray, t: np.ndarray, width: np.ndarray, F: np.ndarray, log_p: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """t after a step of Newton's method, no longer than width, and logit q − logit F before."""
+        """A Newton step for quantiles t, no longer than width, and logit q − logit F before."""
         F = np.clip(F, 1e-300, 1.0 - 1e-16)
         excess = logit(q) - logit(F)
         step = excess * np.exp(np.log(F) + np.log1p(-F) - log_p - self.line.log_slope(t))
@@ -445,10 +442,7 @@ def _chandrupatla(
 
 
 def _solve_integer(cdf: Function, q: np.ndarray, start: np.ndarray, error: float) -> np.ndarray:
-    """Quantiles of counts, the smallest integers with F ≥ q, (N,): growing steps, then bisection.
-
-    The search ends at a relative error.
-    """
+    """Quantiles of counts, (N,): growing steps, then bisection to a relative error."""
     q = q - 1e-14  # F is a sum of many rounded terms.
     middle = np.floor(start)
     enough = cdf(middle, np.arange(len(q))) >= q

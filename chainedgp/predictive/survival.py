@@ -24,7 +24,7 @@ Curve = Callable[..., np.ndarray]
 
 
 class SurvivalCurves(PredictiveLaw):
-    """S(t) = E_q[S(t | f)] and what follows from it, for likelihoods with a `log_survival`.
+    """Predictive survival S(t) = E_q[S(t | f)] and what follows, if there is a `log_survival`.
 
     Estimates belong to the predictive distribution itself: hazard(t) = −d log S/dt = p(t)/S(t).
     With bands=(5, 95) a method returns (estimate, lower, upper), where lower and upper are the

@@ -68,7 +68,7 @@ class DensityTables:
         if not atoms:
             return _Panels(log_p, support, guess)
 
-        def beside(y: np.ndarray) -> np.ndarray:  # It has no atoms.
+        def beside(y: np.ndarray) -> np.ndarray:  # This density has no atoms.
             return log_p(np.where(np.isin(y, atoms), np.nextafter(y, np.inf), y))
 
         rest = _Panels(beside, support, guess)

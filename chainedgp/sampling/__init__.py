@@ -1,1 +1,1 @@
-"""Draws from the posterior itself: what q stands for, by Monte Carlo."""
+"""Draws by Monte Carlo from the posterior that q approximates, of latents and hyperparameters."""

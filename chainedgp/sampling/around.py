@@ -1,4 +1,4 @@
-"""Hyperparameter uncertainty at the price of some fits of q: a Gaussian around the fit, corrected.
+"""Uncertain hyperparameters at the price of some fits of q: a Gaussian around the fit, corrected.
 
     p(θ | y) ∝ e^{L*(x)} p(θ) |∂θ/∂x|,    L*(x) = max_q L(θ(x), q),
 
@@ -25,11 +25,11 @@ from .hyper import jacobian_leaves
 from .pareto import smoothed_weights
 
 STEP = 0.01  # Second derivatives are differences of gradients over this share of a reach in x.
-TOLERANCE = 1e-6  # At every point q is found to within so many nats.
-FREEDOM = 5.0  # Points are of a Student-t with these degrees of freedom: tails are reached.
-MOST_MOVES = 5  # The centre is moved uphill by at most so many steps of Newton.
-# Above this Pareto k weights are not to be trusted, if they are also worth fewer than this share
-# of the points: of few points k alone says little.
+TOLERANCE = 1e-6  # At every point q is found to within so many nats of the best bound.
+FREEDOM = 5.0  # Points are drawn from a Student-t of so many degrees of freedom, to reach tails.
+MOST_MOVES = 5  # The centre is moved to the mode by at most so many steps of Newton's method.
+# Importance weights are not to be trusted if their Pareto k is above HIGH_K and they are also worth
+# less than the share WORTH of the points: of few points k alone says little.
 HIGH_K, WORTH = 0.7, 0.3
 
 
@@ -55,7 +55,7 @@ class Around(Averaged):
 
 
 class LogPosterior:
-    """L*(x) + log p(θ) + log |∂θ/∂x| of the free hyperparameters x (p,), with its gradient."""
+    """Log-posterior L*(x) + log p(θ) + log |∂θ/∂x| of free hyperparameters x (p,), with slopes."""
 
     def __init__(self, problem: Problem, monitor: Monitor) -> None:
         start_sites(problem)
@@ -67,25 +67,25 @@ class LogPosterior:
         self.reach = self.vector.reach()[self.chosen]
 
     def value(self, x: Array) -> float:
-        """The log-density, up to a constant; −inf where it cannot be evaluated."""
+        """The log-posterior of hyperparameters x, up to a constant; −inf where there is none."""
         full = self.start.copy()
         full[self.chosen] = x
         value = -self.objective.value(full)
         return value + self.vector.log_jacobian(self.leaves)[0] if np.isfinite(value) else -np.inf
 
     def gradient(self) -> Array:
-        """The gradient (p,) at the last x given to `value`."""
+        """The gradient (p,) of the hyperparameters' log-posterior at the last x of `value`."""
         slopes = -self.objective.gradient() + self.vector.log_jacobian(self.leaves)[1]
         return slopes[self.chosen]
 
     def q(self) -> tuple[Gaussian, ...]:
-        """Q at the last x given to `value`."""
+        """The q that was found at the last hyperparameters x given to `value`."""
         if self.objective.inner is None:
             raise RuntimeError("value comes first")
         return self.objective.inner.state.q
 
     def commit(self) -> None:
-        """Start the search for q at other points from that at the last one."""
+        """Start the search for q at other hyperparameters from the q at the last ones."""
         self.objective.evaluator.commit()
 
 
@@ -126,7 +126,7 @@ def around_the_fit(problem: Problem, columns: Columns, size: int, rng: Seed) -> 
 
 
 def curvature_root(H: Array, reach: Array) -> Array:
-    """C (p, p) with C Cᵀ = (−H)⁻¹: the standard deviations of hyperparameters of Hessian H.
+    """Root C (p, p) of the covariance C Cᵀ = (−H)⁻¹ of hyperparameters of Hessian H.
 
     A direction about which nothing is known has the standard deviation of its reach (p,).
     """
@@ -135,7 +135,7 @@ def curvature_root(H: Array, reach: Array) -> Array:
 
 
 def _gaussian(density: LogPosterior, x: Array, top: float) -> tuple[Array, Array]:
-    """The mode (p,) of the log-density and a root C (p, p) of its inverse curvature there."""
+    """The mode (p,) of the hyperparameters' log-posterior and a root C (p, p) of its covariance."""
     steps = np.diag(STEP * density.reach)
     for move in range(MOST_MOVES + 1):
         density.commit()
@@ -148,7 +148,8 @@ def _gaussian(density: LogPosterior, x: Array, top: float) -> tuple[Array, Array
             H[:, k] = (ends[0] - ends[1]) / (2.0 * steps[k, k])
         C = curvature_root(np.where(np.isfinite(H), H, 0.0), density.reach)
         step = C @ (C.T @ gradient)
-        if gradient @ step < 0.05 or move == MOST_MOVES:  # It gains half of that in nats.
+        # A Newton step gains half of this in nats.
+        if gradient @ step < 0.05 or move == MOST_MOVES:
             return x, C
         for _ in range(5):
             value = density.value(x + step)
@@ -164,7 +165,7 @@ def _gaussian(density: LogPosterior, x: Array, top: float) -> tuple[Array, Array
 def _drawn(
     density: LogPosterior, centre: Array, C: Array, size: int, rng: np.random.Generator
 ) -> tuple[list[Point], Array, float]:
-    """Points in pairs to either side of the centre, with weights and their Pareto k."""
+    """Draw hyperparameters in pairs to either side of the centre, with weights and Pareto k."""
     pairs, p = -(-size // 2), centre.size
     half = rng.standard_normal((pairs, p))
     half *= np.sqrt(FREEDOM / rng.chisquare(FREEDOM, (pairs, 1)))

@@ -34,7 +34,7 @@ Columns = Expected  # what is known of the columns of new inputs
 
 
 class Point(NamedTuple):
-    """Hyperparameters and a posterior at them."""
+    """A point of an average: hyperparameters, and a posterior q at them."""
 
     x: Array | None  # The free hyperparameters (p,); None leaves them as they are in the model.
     q: tuple[Gaussian, ...]  # of each group of latents
@@ -69,7 +69,7 @@ class Averaged(Predictions):
         return f"<Predictions averaged over {len(self.points)} points>"
 
     def predictors(self) -> Iterator[Predictor]:
-        """What predictions at each point are made of: each until the next is asked for."""
+        """What predictions at each point of an average are made of, each until the next one."""
         parts, priors = self.problem.parts, None
         for point in self.points:
             if point.x is not None:
@@ -86,13 +86,13 @@ class Averaged(Predictions):
     # ---- latents --------------------------------------------------------------------------------
 
     def _marginals(self, Xnew: Data) -> tuple[Array, Array]:
-        """Means and variances (K, n, b) of the latents at each point."""
+        """Means and variances (K, n, b) of the latents at each point of an average."""
         X = self.inputs(Xnew)
         means, variances = zip(*(part.latents(X) for part in self.predictors()), strict=True)
         return np.stack(means), np.stack(variances)
 
     def predict_latents(self, Xnew: Data) -> tuple[Array, Array]:
-        """Mean and variance of the latents at Xnew, each (n, b)."""
+        """Mean and variance of the latents at Xnew, averaged over the points, each (n, b)."""
         means, variances = self._marginals(Xnew)
         mean = np.tensordot(self.weights, means, 1)
         return mean, np.tensordot(self.weights, variances + (means - mean) ** 2, 1)
@@ -100,14 +100,14 @@ class Averaged(Predictions):
     def predict_latent_quantiles(
         self, Xnew: Data, quantiles: Sequence[float] = (2.5, 97.5)
     ) -> list[Array]:
-        """Quantiles of the latents at Xnew, in percent: a list of (n, b)."""
+        """Quantiles of the latents at Xnew over all points, in percent: a list of (n, b)."""
         levels = as_percent(quantiles, "quantiles")
         means, variances = self._marginals(Xnew)
         table = normal_mixture_quantiles(means, np.sqrt(variances), self.weights, levels)
         return [table[..., k] for k in range(levels.size)]
 
     def posterior_samples_f(self, Xnew: Data, size: int = 10, rng: Seed = None) -> Array:
-        """Joint draws of the latent functions at Xnew: (n, b, size)."""
+        """Joint draws of the latent functions at Xnew, averaged over points: (n, b, size)."""
         size, generator, X = positive_int(size, "size"), as_generator(rng), self.inputs(Xnew)
         chosen = generator.choice(len(self.points), size=size, p=self.weights)
         result = np.empty((len(X), len(self.problem.parts.kernels), size))
@@ -122,11 +122,11 @@ class Averaged(Predictions):
         return self
 
     def predictive(self, Xnew: Data, Y_metadata: Metadata = None) -> AveragedPredictive:
-        """The predictive distribution of the targets at Xnew, one per row."""
+        """The averaged predictive distribution of the targets at Xnew, one per row."""
         return self.distribution(Xnew, Y_metadata)
 
     def distribution(self, Xnew: Data, Y_metadata: Metadata = None) -> AveragedPredictive:
-        """p(y*) = Σ_k w_k p(y* | θ_k, q_k), one distribution for each row of Xnew."""
+        """Averaged predictive distributions p(y*) = Σ_k w_k p(y* | θ_k, q_k), one for each row."""
         check_order(Xnew, None, Y_metadata)
         X, likelihood = self.inputs(Xnew), self.likelihood
         metadata, _ = as_metadata(Y_metadata, likelihood, len(X), weighted=False)
@@ -146,16 +146,16 @@ class Averaged(Predictions):
 
     @property
     def likelihood(self) -> Likelihood:
-        """The likelihood of the targets, whose parameters are those of the last point asked."""
+        """The likelihood of an average, whose parameters are those of the last point asked."""
         return self.problem.parts.likelihood
 
     @property
     def told(self) -> tuple[str, ...]:
-        """Names of the metadata that the rows of the fit had."""
+        """Names of the metadata that the rows of the averaged model's fit had."""
         return self.problem.rows.telling
 
     def inputs(self, X: Data, name: str = "Xnew") -> Array:
-        """X as (n, D) with the model's columns."""
+        """New inputs X of an average as (n, D) with the model's columns."""
         if is_dask(X):
             raise InputError(IN_MEMORY.format(name=name))
         return as_inputs(X, name, self.columns)
@@ -168,14 +168,14 @@ class Averaged(Predictions):
         Y_metadata: Metadata = None,
         **by_row: Data,
     ) -> list[Array]:
-        """Refused: an average at the blocks of a Dask array would be made again at each."""
+        """Refuse a Dask array: an average at its blocks would be made again at each."""
         raise InputError(IN_MEMORY.format(name="Xnew"))
 
 
 def _joined(
     likelihood: Likelihood, marginals: list[tuple[Array, Array]], metadata: dict[str, Array]
 ) -> Predictive:
-    """The distributions at the points that have the same parameters of the likelihood, in one."""
+    """The predictive distributions at points that share parameters of the likelihood, in one."""
     means, V = (np.concatenate(part) for part in zip(*marginals, strict=True))
     copies = {name: np.tile(value, len(marginals)) for name, value in metadata.items()}
     return Predictive(likelihood, means, V, copies)

@@ -1,4 +1,4 @@
-"""The log-density of the whitened inducing values v that q approximates.
+"""The log-posterior of the whitened inducing values v, which q approximates, to draw from.
 
 q maximises the bound, which is −KL(q ‖ p̂) + constant for the density
 
@@ -27,13 +27,13 @@ ENTRIES = 2**17  # So many pairs of a row and a draw are evaluated at once: memo
 
 
 def point(v: Array) -> Gaussian:
-    """q(v) with all its mass at one v (M,): an evaluation of the bound with S = 0."""
+    """The point mass q(v) at one v (M,), to evaluate the posterior density there: S = 0."""
     S = np.zeros((v.size, v.size))
     return Gaussian(v, S, -np.inf, root=S)
 
 
 def whitened_q(problem: Problem) -> tuple[Array, Array]:
-    """Mean (D,) and a root R (D, D), S = R Rᵀ, of q of all latents' v, one after another."""
+    """Mean (D,) and root R (D, D), S = R Rᵀ, of q of all latents' inducing values, stacked."""
     family, sizes = problem.parts.family, problem.parts.sizes
     ends = np.cumsum([0, *sizes])
     mean, root = np.zeros(ends[-1]), np.zeros((ends[-1], ends[-1]))
@@ -45,7 +45,7 @@ def whitened_q(problem: Problem) -> tuple[Array, Array]:
 
 
 class LogJoint:
-    """log p̂(v) at the current hyperparameters of a problem, up to a constant, of many v at once.
+    """The log-posterior log p̂(v) of inducing values at current hyperparameters, up to a constant.
 
     The parts that the rows see are read once, here: nothing changes when the model does.
     """
@@ -71,16 +71,16 @@ class LogJoint:
         self.num_dimensions = sum(self.sizes)
 
     def split(self, V: Array) -> list[Array]:
-        """The parts of V (D, S) that belong to each latent."""
+        """The parts of stacked inducing values V (D, S) that belong to each latent."""
         return np.split(V, np.cumsum(self.sizes)[:-1])
 
     def latents(self, V: Array, rows: np.ndarray | slice = slice(None)) -> Array:
-        """Means (b, n, S) of f given v at some rows, for S draws V (D, S)."""
+        """Means (b, n, S) of f given inducing values v at some rows, for S draws V (D, S)."""
         pairs = zip(self.chunks, self.split(V), strict=True)
         return np.stack([c.mean[rows, None] + c.A[:, rows].T @ v for c, v in pairs])
 
     def __call__(self, V: Array) -> tuple[Array, Array]:
-        """log p̂ (S,) and its gradients (D, S) at draws V (D, S); −inf where it has no value."""
+        """Log-posterior log p̂ (S,) and gradients (D, S) at draws V (D, S); −inf without value."""
         values, slopes = np.empty(V.shape[1]), np.empty(V.shape)
         step = max(1, ENTRIES // len(self.y))
         with one_blas_thread(), np.errstate(all="ignore"):
@@ -91,7 +91,7 @@ class LogJoint:
         return np.where(finite, values, -np.inf), np.where(finite, slopes, 0.0)
 
     def _tried_once(self, y: Array, means: Array, variances: Array, kw: Keywords) -> Indices:
-        """Nodes (n,) of each row, the most that the draws of the first block want there.
+        """Quadrature nodes (n,) of each row, the most that the draws of the first block want.
 
         Trials cost more than the sums themselves, and variances given v are the same for all draws.
         """
@@ -106,7 +106,7 @@ class LogJoint:
         rows = np.repeat(np.arange(n), S)
         y, variances, kw = self.y[rows], self.variances[rows], rows_of(self.keywords, rows)
         lik = self.likelihood
-        nodes: int | Indices = self.num_nodes or 1  # An exact one has no use for nodes.
+        nodes: int | Indices = self.num_nodes or 1  # An exact expectation has no use for nodes.
         if self.num_nodes is None and lik.tries_nodes:
             nodes = self._tried_once(y, means, variances, kw)[rows]
         elif self.num_nodes is None and not lik.exact_expectation:

@@ -1,4 +1,4 @@
-"""The log-density of hyperparameters and inducing values together, at one point, with gradients.
+"""The log-posterior of hyperparameters and inducing values together, at a point, with gradients.
 
     log p̂(v, x) = Σ_i w_i E[log p(y_i | f_i) | v, θ] − ½ |v|² + log p(θ) + log |∂θ/∂x|,  θ = θ(x):
 
@@ -42,7 +42,7 @@ LEAST_CURVATURE = 1.0
 
 
 def check_proper(problem: Problem) -> None:
-    """Refuse hyperparameters of which no prior says where they end: they have no posterior."""
+    """Refuse to sample positive or bounded hyperparameters without a prior, which are improper."""
     known = {id(leaf): name for name, leaf in named_leaves(problem.parameters).items()}
     of_Z = {id(leaf) for leaf in problem.parts.Z}
     names = [
@@ -61,7 +61,9 @@ def check_proper(problem: Problem) -> None:
 
 
 def jacobian_leaves(problem: Problem) -> set[int]:
-    """Ids of leaves with a prior on their own scale: in x it has the factor |∂θ/∂x|.
+    """Ids of leaves with a prior on their own scale: to draw in x it needs |∂θ/∂x|.
+
+    x is the free vector.
 
     Leaves without a prior are flat in x, and priors of logarithms are densities in x already.
     """
@@ -70,7 +72,7 @@ def jacobian_leaves(problem: Problem) -> set[int]:
 
 
 class _Whitened:
-    """The coordinates z of one latent's v at some θ: from z to v, and from slopes in v back."""
+    """Coordinates z for draws of one latent's v at some θ: from z to v, and slopes back."""
 
     def __init__(self, prior: InducingPrior, chunk: Projection, sites: Array) -> None:
         self.prior, self.chunk = prior, chunk
@@ -83,11 +85,11 @@ class _Whitened:
         self.log_volume = -float(np.log(np.diag(self.C)).sum())  # log |∂v/∂z|
 
     def v(self, z: Array) -> Array:
-        """V = C⁻ᵀ (C⁻¹ b + z)."""
+        """The inducing values v = C⁻ᵀ (C⁻¹ b + z) at a sampler's coordinates z."""
         return self.C_inv.T @ (self.b + z)
 
     def back(self, v: Array, v_bar: Array) -> tuple[Array, KernelGradient]:
-        """Slopes in z, and in what A and the mean are made of, of log p̂ + log |∂v/∂z|.
+        """Slopes of log p̂ + log |∂v/∂z| in z, and in kernel, Z and mean, from those in v.
 
         v_bar : (M,) slopes in v. The reverse of the factorisation P = C Cᵀ gives those in P.
         """
@@ -96,7 +98,7 @@ class _Whitened:
         b_bar = self.C_inv.T @ z_bar
         C_bar = -np.outer(v, z_bar) - np.outer(b_bar, self.b)
         inner = np.tril(self.C.T @ C_bar)
-        inner.flat[:: len(inner) + 1] = 0.5 * (np.diag(inner) - 1.0)  # 1 is of the log-volume.
+        inner.flat[:: len(inner) + 1] = 0.5 * (np.diag(inner) - 1.0)  # The 1 is of the log-volume.
         P_bar = self.C_inv.T @ inner @ self.C_inv
         A_bar = (P_bar + P_bar.T) @ (chunk.A * self.lam2)
         A_bar += np.outer(b_bar, self.lam1 - self.lam2 * chunk.mean)
@@ -108,7 +110,7 @@ class _Whitened:
 
 
 class HyperJoint:
-    """log p̂ in x and z with its gradients, on copies of the parameters of a model."""
+    """The log-posterior log p̂ in x and z with its gradients, on copies of a model's parameters."""
 
     def __init__(self, problem: Problem) -> None:
         if not problem.is_local:
@@ -129,7 +131,7 @@ class HyperJoint:
         start_from_q(self.evaluator, tuple(q))
         self.sites = shard.sites.current.copy()  # (2, b, n)
         m = self.evaluator.marginals(q)[0].T
-        negative = np.minimum(self.sites[1], 0.0)  # They stay as steep, and are not negative.
+        negative = np.minimum(self.sites[1], 0.0)  # Sites keep their slope, with no λ2 below 0.
         self.sites[0] -= negative * m
         self.sites[1] -= negative
         self.with_prior = jacobian_leaves(self.problem)
@@ -139,27 +141,27 @@ class HyperJoint:
 
     @property
     def x(self) -> Array:
-        """The free hyperparameters when this was made, (p,)."""
+        """The free hyperparameters when this log-posterior was made, (p,)."""
         return self.start[self.chosen]
 
     def write(self, x: Array) -> None:
-        """Set the copies of the hyperparameters to those of x (p,)."""
+        """Set the copies of the hyperparameters to those of the free vector x (p,)."""
         full = self.start.copy()
         full[self.chosen] = x
         self.vector.write(full)
 
     def values(self, x: Array) -> dict[str, Array]:
-        """The hyperparameters at x by their names; leaves of which some entry is free."""
+        """The hyperparameters at a draw x by their names; leaves of which some entry is free."""
         self.write(x)
         return {name: np.array(leaf.values) for name, leaf in self.leaves.items()}
 
     def log_prior(self) -> tuple[float, Array]:
-        """log p(θ) |∂θ/∂x| at the parameters last written, and the slopes of log |∂θ/∂x| (p,)."""
+        """log p(θ) |∂θ/∂x| at the hyperparameters last written, and slopes of log |∂θ/∂x| (p,)."""
         log_volume, slopes = self.vector.log_jacobian(self.with_prior)
         return self.problem.log_prior() + log_volume, slopes[self.chosen]
 
     def whitened(self, x: Array) -> list[_Whitened]:
-        """The coordinates of each latent's v at x."""
+        """The sampler's coordinates of each latent's v at hyperparameters x."""
         self.write(x)
         self.evaluator.set_hyperparameters(self.problem.parts.theta())
         return [
@@ -168,7 +170,7 @@ class HyperJoint:
         ]
 
     def v(self, x: Array, z: Array) -> Array:
-        """The inducing values (D,) at x and z."""
+        """The inducing values v (D,) at hyperparameters x and a sampler's coordinates z."""
         with one_blas_thread():
             parts = zip(self.whitened(x), self._split(z), strict=True)
             return np.concatenate([latent.v(own) for latent, own in parts])
@@ -177,7 +179,7 @@ class HyperJoint:
         return np.split(z, np.cumsum(self.sizes)[:-1])
 
     def __call__(self, x: Array, z: Array) -> tuple[float, Array, Array]:
-        """log p̂ at x (p,) and z (D,), up to a constant, and its gradients in both.
+        """The log-posterior log p̂ at x (p,) and z (D,), up to a constant, and gradients in both.
 
         −inf, with gradients of 0, where it cannot be evaluated.
         """
@@ -208,7 +210,10 @@ class HyperJoint:
 
 
 def scales_near(joint: HyperJoint) -> Array:
-    """C (p, p), by which x = x̂ + C w has a curvature of about 1 in w, where z is 0."""
+    """Scales C (p, p) for a sampler: x = x̂ + C w has a curvature of about 1 in w.
+
+    It is so where z is 0.
+    """
     x, p, z = joint.x, joint.x.size, np.zeros(sum(joint.sizes))
     H = np.empty((p, p))
     for k in range(p):

@@ -1,4 +1,4 @@
-"""Exact inference when it matters: the no-U-turn sampler over inducing values, hyperparameters too.
+"""The no-U-turn sampler (NUTS) over inducing values and hyperparameters, where q is not enough.
 
 The sampler is nutpie's. It moves in coordinates in which a Gaussian near the posterior, made of q
 and of the curvature at the fit, is N(0, I), and starts from draws of that Gaussian.
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from arviz import InferenceData
 
 PREDICTIVE_DRAWS = 200  # Predictions average over so many of the draws, evenly spaced.
-MIXED = 1.01  # Chains whose largest R-hat is above this have not met.
+MIXED = 1.01  # Chains whose largest R-hat is above this have not mixed.
 
 
 class Sampled(Averaged):
-    """Draws from the posterior, and predictions that average over them.
+    """Draws from the posterior by the no-U-turn sampler, and predictions that average over them.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ def sample(
     rng: Seed,
     messages: bool | None,
 ) -> Sampled:
-    """Draw from the posterior; see `ChainedGP.sample`."""
+    """Draw from the posterior by the no-U-turn sampler; see `ChainedGP.sample`."""
     draws, chains = positive_int(draws, "draws"), positive_int(chains, "chains")
     tune, target_accept = positive_int(tune, "tune"), fraction(target_accept, "target_accept")
     seed = int(as_generator(rng).integers(2**31))
@@ -87,7 +87,7 @@ def sample(
     if messages is None:
         messages = sys.stderr.isatty() or "ipykernel" in sys.modules
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Those of the libraries below are not about the model.
+        warnings.simplefilter("ignore")  # Warnings of the libraries below are not about the model.
         running = nutpie.sample(
             model.compiled(nutpie), draws=draws, tune=tune, chains=chains, seed=seed,
             blocking=False, progress_bar=bool(messages), low_rank_modified_mass_matrix=True,
@@ -124,15 +124,16 @@ def _sampler() -> tuple[Any, Any]:
 
 
 class _Model(NamedTuple):
-    """A density as nutpie takes it: functions that make one for each chain, in a thread each."""
+    """A density as the sampler nutpie takes it: functions that make one for each chain's thread."""
 
     size: int
     make_density: Callable[[], Callable[[Array], tuple[float, Array]]]
-    make_draw: Callable[[], Callable[[Array], dict[str, Array]]]  # what is kept of a point
+    # This makes what is kept of a draw.
+    make_draw: Callable[[], Callable[[Array], dict[str, Array]]]
     example: dict[str, Array]
 
     def compiled(self, nutpie: Any) -> Any:
-        """The model as nutpie has it."""
+        """The density as nutpie's sampler has it."""
         return nutpie.compiled_pyfunc.from_pyfunc(
             ndim=self.size,
             make_logp_fn=self.make_density,
@@ -147,7 +148,7 @@ class _Model(NamedTuple):
 
 
 def _inducing_values(problem: Problem) -> _Model:
-    """v alone, in the coordinates in which q is N(0, I)."""
+    """The density of inducing values v alone for the sampler, where q is N(0, I)."""
     density, (mean, root) = LogJoint(problem), whitened_q(problem)
 
     def log_density(z: Array) -> tuple[float, Array]:
@@ -161,7 +162,7 @@ def _inducing_values(problem: Problem) -> _Model:
 
 
 def _with_hyperparameters(problem: Problem) -> _Model:
-    """v and the free hyperparameters, in the coordinates of `hyper`."""
+    """The density of v and the free hyperparameters for the sampler, in `hyper`'s coordinates."""
     first = HyperJoint(problem)
     scales, centre = scales_near(first), first.x
     p, D = centre.size, sum(first.sizes)
@@ -188,13 +189,13 @@ def _with_hyperparameters(problem: Problem) -> _Model:
 
 
 def _diagnosed(arviz: Any, data: InferenceData, chains: int) -> tuple[float, float]:
-    """The largest R-hat, nan for one chain, and the smallest effective number of draws."""
+    """The largest R-hat of the chains, nan for one, and the smallest effective number of draws."""
     rhat = [float(part.max()) for part in arviz.rhat(data).values()] if chains > 1 else [np.nan]
     return max(rhat), min(float(part.min()) for part in arviz.ess(data).values())
 
 
 def _averaged_over_draws(problem: Problem, columns: Columns, data: InferenceData) -> Averaged:
-    """Some of the draws, evenly spaced, each with all of q at its v."""
+    """Predictions averaged over some draws, evenly spaced, each with all of q at its v."""
     posterior = data["posterior"]
     v = np.asarray(posterior["v"])
     v = v.reshape(-1, v.shape[-1])

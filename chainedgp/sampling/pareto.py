@@ -1,4 +1,4 @@
-"""How heavy the tail of importance ratios is: a generalised Pareto distribution fitted to it."""
+"""Pareto k: how heavy the tail of importance ratios is, by a generalised Pareto fit."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from scipy.special import logsumexp
 from ..linalg import Array
 
 PRIOR_SCALE = 3.0  # The grid of Zhang & Stephens for θ spans so many quartiles of the draws.
-PRIOR_ROWS, PRIOR_SHAPE = 10.0, 0.5  # k is shrunk to ½ as if by ten more tail draws.
+PRIOR_ROWS, PRIOR_SHAPE = 10.0, 0.5  # k is shrunk to ½ as if ten more tail draws had said so.
 
 
 def _tail_length(S: int) -> int:
-    """How many of S ratios are its tail: M = ceil(min(S/5, 3 sqrt(S)))."""
+    """How many of S importance ratios are their tail: M = ceil(min(S/5, 3 sqrt(S)))."""
     return int(np.ceil(min(S / 5.0, 3.0 * np.sqrt(S))))
 
 
 def tail_shape(log_ratios: Array) -> Array:
-    """Shape k (n,) of the tail of each row's importance ratios, whose logarithms are (n, S).
+    """Pareto k (n,), the tail's shape, of each row's importance ratios; their logs are (n, S).
 
     The largest ratios, less the next smaller one, are taken as draws of a generalised Pareto
     distribution. −inf where they are all the same.
@@ -34,7 +34,9 @@ def tail_shape(log_ratios: Array) -> Array:
 
 
 def smoothed_weights(log_ratios: Array) -> tuple[Array, float]:
-    """Importance weights (S,) that sum to 1 from log-ratios (S,), and the shape k of their tail.
+    """Pareto-smoothed importance weights (S,) from log-ratios (S,), and the shape k of their tail.
+
+    They sum to 1.
 
     The largest M ratios are replaced by the quantiles (z − ½)/M, z = 1 … M, of the generalised
     Pareto distribution fitted to them, in their order, but for none above the largest (Vehtari et
@@ -53,7 +55,9 @@ def smoothed_weights(log_ratios: Array) -> tuple[Array, float]:
 
 
 def fit_pareto(x: Array) -> tuple[Array, Array]:
-    """Shape and scale of generalised Pareto distributions (Zhang & Stephens 2009).
+    """Shape k and scale of generalised Pareto tails of importance ratios.
+
+    (Zhang & Stephens 2009)
 
     With θ = −k/σ the profile likelihood is l(θ) = n (log(−θ/k(θ)) − k(θ) − 1) where
     k(θ) = mean_i log(1 − θ x_i); θ is its mean over a grid of 30 + sqrt(n) points with weights

@@ -1,4 +1,4 @@
-"""Draws from a posterior by sequential Monte Carlo: the data enter little by little.
+"""Draws from a posterior by sequential Monte Carlo (tempering): the data enter little by little.
 
 Draws of the prior are weighted, drawn anew by their weights and moved by Hamiltonian Monte Carlo,
 at p_β ∝ N(v; 0, I) e^{β E(v)} for temperatures β from 0 to 1 (Neal 2001; Chopin 2002). They start
@@ -17,17 +17,17 @@ from ..linalg import Array
 
 KEPT = 0.7  # The next temperature leaves an effective share of the draws as large as this.
 SHRUNK = 1.0  # A covariance of draws is shrunk as if by so many more of them for each dimension.
-LENGTH = 1.7  # A trajectory is about so long, in units of the standard deviations.
-MOST_STEPS = 12  # It has at most so many steps.
-ACCEPTED = 0.8  # The step size is led to this share of accepted moves.
-LAST_MOVES, COUNTED = 40, 30  # At β = 1 draws are moved so often; the last of these count.
-MOST_TEMPERATURES = 60  # A density that takes more of them than this is given up.
+LENGTH = 1.7  # A Hamiltonian trajectory is about so long, in units of the standard deviations.
+MOST_STEPS = 12  # A trajectory has at most so many steps.
+ACCEPTED = 0.8  # The step size is adapted until this share of the moves is accepted.
+LAST_MOVES, COUNTED = 40, 30  # At β = 1 draws make LAST_MOVES moves; the last COUNTED are kept.
+MOST_TEMPERATURES = 60  # A density that takes more temperatures than this is given up.
 
 Density = Callable[[Array], tuple[Array, Array]]  # log p̂ (S,) and gradients (D, S) of v (D, S)
 
 
 class _Half:
-    """One half of the draws V (D, S), with what the data add to their log-density, and its slopes.
+    """One half of the tempered draws V (D, S), with what the data add to their log-density.
 
     Each half is measured by the other: moves whose size depends on what is moved would not leave
     the density as it is.
@@ -38,16 +38,16 @@ class _Half:
         self.values, self.slopes = self.evidence(V)
 
     def evidence(self, V: Array) -> tuple[Array, Array]:
-        """E(v), what the data add to the log-density of the prior, and its slopes."""
+        """E(v), what the data add to the log-density of the prior of draws v, and its slopes."""
         value, slopes = self.density(V)
         return value + 0.5 * np.sum(V * V, axis=0), slopes + V
 
     def kept(self, rise: float) -> float:
-        """The effective share of the draws that a higher β leaves."""
+        """The effective share of the draws that a higher temperature β leaves."""
         return float(1.0 / np.sum(softmax(rise * self.values) ** 2)) / len(self.values)
 
     def draw_anew(self, rise: float, rng: np.random.Generator) -> None:
-        """Draw by the weights that a higher β gives."""
+        """Resample the draws by the weights that a higher temperature β gives."""
         size = len(self.values)
         places = (np.arange(size) + rng.uniform()) / size
         chosen = np.searchsorted(np.cumsum(softmax(rise * self.values)), places)
@@ -56,7 +56,7 @@ class _Half:
         self.slopes = self.slopes[:, chosen]
 
     def root(self, sd: Array, axes: Array) -> Array:
-        """A root of the covariance of these draws, shrunk to a Gaussian with these axes and sds."""
+        """Covariance root of the tempered draws, shrunk to a Gaussian with these axes and sds."""
         D, size = self.V.shape
         share = size / (size + SHRUNK * D)
         C = share * np.cov((axes.T @ self.V) / sd[:, None])
@@ -66,7 +66,7 @@ class _Half:
     def move(
         self, beta: float, root: Array, step: float, count: int, rng: np.random.Generator
     ) -> float:
-        """One trajectory of so many steps; the mean probability of accepting it."""
+        """One Hamiltonian trajectory of `count` steps; the mean probability of accepting it."""
         V, values, slopes = self.V, self.values, self.slopes
         p = rng.standard_normal(V.shape)
         with np.errstate(all="ignore"):
@@ -85,7 +85,7 @@ class _Half:
 
 
 class _Cloud:
-    """Draws of p_β, in two halves."""
+    """Draws of the tempered density p_β, in two halves."""
 
     def __init__(self, density: Density, S: Array, size: int, rng: np.random.Generator) -> None:
         self.rng, self.beta, self.log_step = rng, 0.0, np.log(0.25)
@@ -94,7 +94,7 @@ class _Cloud:
         self.halves = [_Half(density, rng.standard_normal(half)) for _ in range(2)]
 
     def raise_temperature(self) -> None:
-        """Raise β as far as enough of the draws keep their weight, and draw them anew by it."""
+        """Raise β as far as enough draws keep their weight, and resample them by it."""
 
         def enough(beta: float) -> float:
             return min(half.kept(beta - self.beta) for half in self.halves) - KEPT
@@ -106,7 +106,7 @@ class _Cloud:
         self.beta = new
 
     def move(self) -> None:
-        """One trajectory of every draw; step size and length vary, so that no period is met.
+        """One Hamiltonian trajectory of every draw; step size and length vary, to meet no period.
 
         Moves are measured by q at this temperature, of precision I + β (S⁻¹ − I), and in its
         coordinates by the covariance of the other half, which has what q misses: correlations
@@ -126,7 +126,7 @@ class _Cloud:
 def tempered_draws(
     density: Density, S: Array, size: int, rng: np.random.Generator, most: int
 ) -> Array | None:
-    """Draws (D, k) of a density in D dimensions, or None where they cost too much.
+    """Draws (D, k) of a density by sequential Monte Carlo, or None where they cost too much.
 
     Parameters
     ----------

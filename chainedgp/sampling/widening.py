@@ -1,4 +1,4 @@
-"""How much wider q must be because the hyperparameters are uncertain: the default bands.
+"""How much wider q must be because hyperparameters are uncertain: the default bands.
 
 At fitted hyperparameters x̂ the latents at the rows have means m(x̂) under q. Around the fit x is
 about N(x̂, C Cᵀ), with the curvature of bound and priors, and q is found anew at other x, so that
@@ -59,7 +59,7 @@ class Widening:
 
     @property
     def count(self) -> int:
-        """How many hyperparameters are uncertain."""
+        """How many uncertain hyperparameters widen q."""
         return int(self.roots[0].shape[1])
 
     @classmethod
@@ -68,21 +68,21 @@ class Widening:
         return cls(tuple(roots), _theta(parts), constants)
 
     def holds_for(self, parts: Parts) -> bool:
-        """Whether the hyperparameters are still those that it was found at."""
+        """Whether the hyperparameters are still those at which the widening was found."""
         return np.array_equal(self.theta, _theta(parts))
 
     def widened(self, q: Sequence[Gaussian]) -> tuple[Gaussian, ...]:
-        """q̃ with covariances S + D Dᵀ, of each group."""
+        """The widened q̃ with covariances S + D Dᵀ, of each group."""
         return tuple(_wider(part, root) for part, root in zip(q, self.roots, strict=True))
 
 
 def _theta(parts: Parts) -> Array:
-    """The values of all hyperparameters and inducing inputs, in one vector."""
+    """All hyperparameters and inducing inputs, for which alone a widening holds, in one vector."""
     return np.concatenate([np.ravel(leaf.values) for leaf in (*parts.others, *parts.Z)])
 
 
 def _wider(q: Gaussian, root: Array) -> Gaussian:
-    """N(μ, S + D Dᵀ) of one group."""
+    """The widened Gaussian N(μ, S + D Dᵀ) of one group."""
     S = q.S + root @ root.T
     return Gaussian(q.mu, S, float(np.linalg.slogdet(S)[1]))
 
@@ -108,7 +108,7 @@ def widened_by_hyperparameters(problem: Problem) -> Widening | None:
 
 
 def _means(own: Problem, q: Sequence[Gaussian], X: Array) -> Array:
-    """The means m + Kfu L⁻ᵀ μ of all latents at the rows X, (n, b), without their variances."""
+    """Means m + Kfu L⁻ᵀ μ of all latents at the rows X, (n, b): what hyperparameters move."""
     priors = own.evaluator.priors
     mus = own.parts.family.split([part.mu for part in q], [len(prior.Z) for prior in priors])
     return np.stack(

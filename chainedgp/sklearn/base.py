@@ -1,4 +1,4 @@
-"""What all estimators share: rows and weights, units, the fit, and predictions in the user's units.
+"""What all scikit-learn estimators share: rows, weights, units, the fit, predictions in units of y.
 
 Where `standardize` says so the model works in units of its own, (x − centre)/spread and
 z = (y − shift)/scale with p(y) = p(z)/scale. What leaves an estimator is in the user's units.
@@ -37,26 +37,26 @@ Estimator = TypeVar("Estimator", bound="ChainedGPEstimator")
 
 
 class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning):
-    """The warning of this package and that of scikit-learn: filters of either know it."""
+    """The convergence warning of this package and of scikit-learn: filters of either know it."""
 
 
-IN_UNITS_OF_Y = ("y_upper", "entry", "rounding")  # These metadata are scaled with y.
+IN_UNITS_OF_Y = ("y_upper", "entry", "rounding")  # These metadata are in the unit of y.
 # Shipped likelihoods take these metadata; scikit-learn can be told to hand them to the methods.
 BESIDE = dict.fromkeys(("censored", "entry", "exposure", "rounding", "trials", "y_upper"))
-UNSCALED = (Category, Boolean)  # Columns that `standardize` leaves as they are.
-STANDARDISED = " (standardised)"  # Names of columns in other units end so.
+UNSCALED = (Category, Boolean)  # Columns of these kinds `standardize` leaves as they are.
+STANDARDISED = " (standardised)"  # Names of columns in units other than the user's end so.
 ROUTING = (
     " In searches and cross-validation scikit-learn hands it to score only with metadata routing: "
     "sklearn.set_config(enable_metadata_routing=True) and "
     "estimator.set_fit_request({0}).set_score_request({0})."
 )
-# These classes are no likelihood by themselves, and those below cannot do without arguments.
+# The classes of ABSTRACT are no likelihoods by themselves; others of NOT_BY_NAME need arguments.
 ABSTRACT = ("Likelihood", "Survival")
 NOT_BY_NAME = (*ABSTRACT, "ConstantLatent", "Hurdle", "Inflated", "ScipyLikelihood")
 
 
 def named_likelihood(likelihood: str | Likelihood, num_classes: int | None = None) -> Likelihood:
-    """A likelihood as given, or a shipped one by its name: "het_student_t", "HetStudentT"."""
+    """An estimator's likelihood as given, or a shipped one by its name, "het_student_t"."""
     if not isinstance(likelihood, str):
         return likelihood
     plain = likelihood.replace("_", "").lower()
@@ -82,13 +82,13 @@ def named_likelihood(likelihood: str | Likelihood, num_classes: int | None = Non
 
 
 def _snake(name: str) -> str:
-    """HetStudentT as het_student_t."""
+    """The name of a likelihood for an estimator: HetStudentT as het_student_t."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 @dataclass(eq=False, repr=False)
 class ChainedGPEstimator(BaseEstimator):
-    """What all estimators take and have.
+    """The base of all scikit-learn estimators here: what they take and have.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ class ChainedGPEstimator(BaseEstimator):
         return validate_data(self, X, *y, reset=reset, dtype=np.float64, **options)
 
     def _names(self) -> list[str] | Columns | None:
-        """Names of the inputs for the model, or how they were read; in the units of the model."""
+        """Names of the estimator's inputs for its model, or how they were read, in its units."""
         if self._columns is None:
             names = getattr(self, "feature_names_in_", None)
             return None if names is None else list(names)
@@ -169,7 +169,7 @@ class ChainedGPEstimator(BaseEstimator):
         return Columns(tuple(c if isinstance(c, UNSCALED) else Number(c.name) for c in each))
 
     def _model_names(self, names: Sequence[str]) -> list[str]:
-        """Names of the inputs that say which are in other units than the user's."""
+        """Names of the estimator's inputs that say which are in units other than the user's."""
         each = [None] * len(names) if self._columns is None else self._columns.each
         return [
             name if isinstance(column, UNSCALED) else f"{name}{STANDARDISED}"
@@ -177,7 +177,7 @@ class ChainedGPEstimator(BaseEstimator):
         ]
 
     def _periods(self) -> Any:
-        """Seasons as given or, of scaled columns, by their numbers in the units of the model."""
+        """Seasons as the user gave them or, of scaled columns, by number in the model's units."""
         if self.periodic is None or not self.standardize:
             return self.periodic
         names = getattr(self, "feature_names_in_", None)
@@ -196,7 +196,7 @@ class ChainedGPEstimator(BaseEstimator):
         weights: Array,
         metadata: Mapping[str, Data],
     ) -> None:
-        """Build and fit the model on rows of positive weight."""
+        """Build and fit the estimator's model on rows of positive weight."""
         self._fit_metadata = sorted(metadata)
         X, y, weights, metadata = _merged(X, y, weights, metadata)
         self._set_units(X, y, weights, likelihood)
@@ -228,7 +228,7 @@ class ChainedGPEstimator(BaseEstimator):
             if hasattr(seed, "randint"):
                 seed = int(seed.randint(2**31))
             options = {"batch_size": self.batch_size, "epochs": self.epochs, "rng": seed}
-        with warnings.catch_warnings():  # An estimator has its own way to go on: see below.
+        with warnings.catch_warnings():  # An estimator has warnings of its own, below.
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", CensoringWarning)
             self.result_ = self.model_.optimize(messages=False, max_iters=self.max_iter, **options)
@@ -253,7 +253,7 @@ class ChainedGPEstimator(BaseEstimator):
         self.n_iter_ = max(1, self.result_.iterations)
 
     def _set_units(self, X: Array, y: Array, weights: Array, likelihood: Likelihood) -> None:
-        """The centre and spread of X, (D,), the shift and scale of y."""
+        """Set the estimator's units: centre and spread of X, (D,), shift and scale of y."""
         self._centre, self._spread = np.zeros(X.shape[1]), np.ones(X.shape[1])
         self._shift, self._scale = 0.0, 1.0
         if not self.standardize:
@@ -284,13 +284,13 @@ class ChainedGPEstimator(BaseEstimator):
     # ---- predictions ----------------------------------------------------------------------------
 
     def _predictive(self, X: Data, metadata: Mapping[str, Data]) -> Predictive:
-        """The predictive distribution at X, of y in the model's units."""
+        """The estimator's predictive distribution at X, of y in the model's units."""
         check_is_fitted(self)
         inputs = self._checked(X, reset=False)
         return self.model_.predictive(self._scaled_X(inputs), self._scaled_metadata(metadata))
 
     def _log_density(self, X: Data, y: Array, metadata: Mapping[str, Data]) -> Array:
-        """log p(y) of the rows (n,), of what was seen where they are censored."""
+        """The estimator's log p(y) of rows (n,), of what was seen where they are censored."""
         missing = [key for key in self._fit_metadata if key not in metadata]
         if missing:
             routed = ", ".join(f"{key}=True" for key in missing if key in BESIDE)
@@ -313,7 +313,9 @@ class ChainedGPEstimator(BaseEstimator):
 
 @dataclass_transform(eq_default=False)
 def estimator(cls: type[Estimator]) -> type[Estimator]:
-    """Decorate an estimator: its `__init__` takes the fields of `ChainedGPEstimator` and its own.
+    """Decorate a scikit-learn estimator: give `__init__` the fields of `ChainedGPEstimator`.
+
+    The fields of the class itself are added to them.
 
     scikit-learn reads an estimator's parameters and their defaults from the signature of
     `__init__`, which a dataclass writes from the fields: a class declares only the field whose
@@ -326,12 +328,12 @@ def estimator(cls: type[Estimator]) -> type[Estimator]:
 
 
 class WithQuantiles(ChainedGPEstimator):
-    """An estimator of ordered targets."""
+    """A scikit-learn estimator of ordered targets, which predicts quantiles."""
 
     def predict_quantiles(
         self, X: Data, quantiles: float | Sequence[float] = (0.025, 0.5, 0.975), **metadata: Data
     ) -> Array:
-        """Quantiles of new targets at X, (n, k), for k fractions strictly between 0 and 1."""
+        """The estimator's quantiles of new targets at X, (n, k), for k fractions in (0, 1)."""
         q = np.asarray(quantiles, dtype=float)
         if q.ndim > 1 or not ((q > 0.0) & (q < 1.0)).all():
             raise InputError(
@@ -342,7 +344,7 @@ class WithQuantiles(ChainedGPEstimator):
 
 
 def rows_of_weight(X: Array, sample_weight: Data | None) -> tuple[Array, Array]:
-    """Which rows count, (n,) of booleans, and the weights of these."""
+    """Rows of an estimator's fit that count, (n,) of booleans, and the sample weights of these."""
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     kept = weights > 0.0
     if not kept.any():
@@ -353,7 +355,9 @@ def rows_of_weight(X: Array, sample_weight: Data | None) -> tuple[Array, Array]:
 def _merged(
     X: Array, y: Array, weights: Array, metadata: Mapping[str, Data]
 ) -> tuple[Array, Array, Array, dict[str, Array]]:
-    """Equal rows as one with the sum of their weights, sorted: the same bound.
+    """Merge equal rows of an estimator's fit to one with the sum of weights: the same bound.
+
+    Rows are sorted.
 
     So a weight of 2 and a row given twice are the same to the last bit, in any order of rows.
     """

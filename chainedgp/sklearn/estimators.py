@@ -1,4 +1,4 @@
-"""Regression and classification."""
+"""scikit-learn estimators for regression and classification."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .base import (
 
 @estimator
 class ChainedGPRegressor(RegressorMixin, WithQuantiles):
-    """Regression with a predictive distribution whose every parameter depends on x.
+    """Regression as scikit-learn has it, every parameter of the distribution depending on x.
 
     y_i ~ p(y | f_1(x_i), …, f_b(x_i)), as in `ChainedGP`; `likelihood` says which p. Any shipped
     or own likelihood of numbers will do: counts, shares and positive values too. What it needs
@@ -43,13 +43,13 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # `score` is no R², of which tests ask for 0.5.
+        tags.regressor_tags.poor_score = True  # `score` is no R²; scikit-learn tests for 0.5.
         return tags
 
     def fit(
         self, X: Data, y: Data, sample_weight: Data | None = None, **metadata: Data
     ) -> ChainedGPRegressor:
-        """Fit to X (n, D), y (n,), with row weights (n,) and what the likelihood takes beside y."""
+        """Fit the regressor to X (n, D), y (n,), row weights (n,), the likelihood's metadata."""
         inputs, targets = self._checked(X, y, y_numeric=True)
         kept, weights = rows_of_weight(inputs, sample_weight)
         given = rows_of({key: np.asarray(value) for key, value in metadata.items()}, kept)
@@ -60,7 +60,7 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
     def predict(
         self, X: Data, return_std: bool = False, **metadata: Data
     ) -> Array | tuple[Array, Array]:
-        """Mean of new targets at X, (n,); with `return_std` their standard deviation too.
+        """The regressor's mean of new targets at X, (n,); with `return_std` also their sd.
 
         Where a mean does not exist it is inf, with a warning: `predict_quantiles` always works.
         """
@@ -71,13 +71,13 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
         return mean, self._scale * np.sqrt(predictive.variance[:, 0])
 
     def score(self, X: Data, y: Data, sample_weight: Data | None = None, **metadata: Data) -> float:
-        """Mean log predictive density of the rows, in the units of y; higher is better."""
+        """Mean log predictive density of the regressor's rows, in units of y; higher is better."""
         return self._mean_log_density(X, column_or_1d(y).astype(float), sample_weight, metadata)
 
 
 @estimator
 class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
-    """Classification with Gaussian processes.
+    """Classification as scikit-learn has it, with Gaussian processes.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
     likelihood: str | Likelihood | None = None
 
     def fit(self, X: Data, y: Data, sample_weight: Data | None = None) -> ChainedGPClassifier:
-        """Fit to X (n, D) and labels y (n,), with row weights (n,)."""
+        """Fit the classifier to X (n, D) and labels y (n,), with row weights (n,)."""
         inputs, labels = self._checked(X, y)
         check_classification_targets(labels)
         kept, weights = rows_of_weight(inputs, sample_weight)
@@ -117,21 +117,21 @@ class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
         return self
 
     def predict_proba(self, X: Data) -> Array:
-        """Probabilities of the classes at X, (n, K), in the order of `classes_`."""
+        """The classifier's class probabilities at X, (n, K), in the order of `classes_`."""
         return class_probabilities(self._predictive(X, {}), self.model_.likelihood)
 
     def predict_log_proba(self, X: Data) -> Array:
-        """Logarithms of `predict_proba`, (n, K)."""
+        """Logarithms of the classifier's `predict_proba`, (n, K)."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
     def predict(self, X: Data) -> Array:
-        """The most probable class at X, (n,)."""
+        """The class that the classifier finds most probable at X, (n,)."""
         best = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[best]
 
     def score(self, X: Data, y: Data, sample_weight: Data | None = None) -> float:
-        """Mean log-probability of the labels; −inf for one that was not in the fit."""
+        """The classifier's mean log-probability of labels; −inf for one not in the fit."""
         check_is_fitted(self)
         codes = np.searchsorted(self.classes_, y)
         codes = np.where(np.isin(y, self.classes_), codes, len(self.classes_))
@@ -141,7 +141,7 @@ class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
 
 
 def _softmax(K: int) -> Likelihood:
-    """Softmax of K classes with the last logit at 0."""
+    """The classifier's default for K > 2 classes, a softmax with the last logit at 0."""
     likelihood = Softmax(K).with_constant(f"logit_{K}", 0.0)
     likelihood.fix(warning=False)
     return likelihood

@@ -1,4 +1,4 @@
-"""Times to an event, in the manner of scikit-survival (which is not needed)."""
+"""The estimator of times to an event, in the manner of scikit-survival (which is not needed)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CurveOf = Callable[[Predictive, Array], Any]  # values (n, k) of n distributions
 
 @estimator
 class ChainedGPSurvival(WithQuantiles):
-    """Survival times with a distribution whose every parameter depends on x; right censoring.
+    """Survival times as scikit-survival has them, every parameter depending on x; right censoring.
 
     y is scikit-survival's structured array: a boolean field, True where the event was seen and
     False where the row is censored, and a field of times; or a data frame of two such columns.
@@ -38,7 +38,7 @@ class ChainedGPSurvival(WithQuantiles):
     likelihood: str | Likelihood = "log_logistic_survival"
 
     def fit(self, X: Data, y: Survivals, sample_weight: Data | None = None) -> ChainedGPSurvival:
-        """Fit to X (n, D) and y (n,), events and times, with row weights (n,)."""
+        """Fit the survival estimator to X (n, D), y (n,), events and times, and weights (n,)."""
         inputs = self._checked(X)
         event, time = events_and_times(y)
         check_consistent_length(inputs, time)
@@ -50,15 +50,15 @@ class ChainedGPSurvival(WithQuantiles):
         return self
 
     def predict(self, X: Data) -> Array:
-        """Risk scores (n,), higher for an earlier event: −log of the median time."""
+        """Risk scores (n,) of the survival estimator, −log median: higher for earlier events."""
         return -np.log(self.predict_quantiles(X, 0.5)[:, 0])
 
     def predict_survival_function(self, X: Data, return_array: bool = False) -> Array:
-        """S(t | x) = P(T > t) of the rows: n functions of t, or (n, k) at `unique_times_`."""
+        """The survival estimator's S(t | x): n functions of t, or (n, k) at `unique_times_`."""
         return self._curves(X, Predictive.sf, return_array)
 
     def predict_cumulative_hazard_function(self, X: Data, return_array: bool = False) -> Array:
-        """H(t | x) = −log S(t | x) of the rows: n functions of t, or (n, k) at `unique_times_`."""
+        """The survival estimator's H(t | x): n functions of t, or (n, k) at `unique_times_`."""
         return self._curves(X, Predictive.cumulative_hazard, return_array)
 
     def _curves(self, X: Data, what: CurveOf, return_array: bool) -> Array:
@@ -70,28 +70,28 @@ class ChainedGPSurvival(WithQuantiles):
         return functions
 
     def score(self, X: Data, y: Survivals, sample_weight: Data | None = None) -> float:
-        """Mean log-density of events, log-probability of censored rows; higher is better."""
+        """Mean log-density of events and log-probability of censored rows; higher is better."""
         check_is_fitted(self)
         event, time = events_and_times(y)
         return self._mean_log_density(X, time, sample_weight, {"censored": ~event})
 
 
 class _Curves:
-    """Curves of all rows at once; the last times are remembered, since scorers go row by row."""
+    """Survival curves of all rows at once; the last times are kept, since scorers go row by row."""
 
     def __init__(self, predictive: Predictive, what: CurveOf, scale: float) -> None:
         self.predictive, self.what, self.scale = predictive, what, scale
         self.last: tuple[Array, Array] | None = None
 
     def __call__(self, t: Array) -> Array:
-        """Values (n, k) at times t (k,)."""
+        """Values (n, k) of survival curves at times t (k,)."""
         if self.last is None or not np.array_equal(self.last[0], t):
             self.last = t.copy(), self.what(self.predictive, t / self.scale)
         return self.last[1]
 
 
 class Curve:
-    """A curve of one row, a function of time as scikit-survival's `StepFunction` is, but smooth.
+    """A survival curve of one row, a function as scikit-survival's `StepFunction` is, but smooth.
 
     x, y : the times of events in the fit, (k,), and the curve at them.
     domain : where it may be evaluated, (0, inf).
@@ -104,11 +104,11 @@ class Curve:
 
     @property
     def y(self) -> Array:
-        """The curve at `x`, (k,)."""
+        """The survival curve at its times `x`, (k,)."""
         return self(self.x)
 
     def __call__(self, x: Data) -> Array:
-        """The curve at times x: a number for one time, (k,) for more."""
+        """The survival curve at times x: a number for one time, (k,) for more."""
         t = np.atleast_1d(np.asarray(x, dtype=float))
         if t.ndim != 1 or not (np.isfinite(t).all() and (t >= 0.0).all()):
             raise InputError(f"x must be finite times from 0 on; got {x!r}.")
@@ -117,7 +117,7 @@ class Curve:
 
 
 def events_and_times(y: Survivals) -> tuple[np.ndarray, Array]:
-    """The events (n,), booleans, and times (n,) of a structured array, or of a data frame."""
+    """Events (n,), booleans, and times (n,) of a survival estimator's structured array or frame."""
     if hasattr(y, "columns"):
         return _of_frame(y)
     names = getattr(getattr(y, "dtype", None), "names", None) or ()
@@ -135,7 +135,7 @@ def events_and_times(y: Survivals) -> tuple[np.ndarray, Array]:
 
 
 def _of_frame(y: Frame) -> tuple[np.ndarray, Array]:
-    """The same of a data frame: the events are the column of booleans, else of zeros and ones."""
+    """Events and times of a data frame: events are the column of booleans, else of 0 and 1."""
     columns = [np.asarray(y[name]) for name in y.columns]
     events = [column for column in columns if column.dtype == bool]
     events = events or [column for column in columns if np.isin(column, (0, 1)).all()]

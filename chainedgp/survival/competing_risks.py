@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DRAWS = 512
-"""The percentiles of a band are those of so many draws (Sobol points) of the latents."""
+"""The percentiles of an incidence's band are those of so many Sobol points of the latents."""
 NODES, MANY, WIDE = {1: 40, 2: 14}, 7, 0.5
-"""Nodes for each latent in averages over q: for one or two latents of a model, and for more.
+"""Quadrature nodes for each latent in averages over q: for one or two latents of a model, and MANY
+for more.
 
 One or two latents get three times as many where a standard deviation is above WIDE.
 """
@@ -42,7 +43,7 @@ BLOCK = 2**22
 """Arrays of draws × rows × times have about so many numbers at a time."""
 
 NAMES = "causes.json"
-"""The file of a folder that has the names of the causes, in order."""
+"""In a folder of saved models this file has the names of the causes, in order."""
 
 Bands: TypeAlias = tuple[float, float]
 Estimate: TypeAlias = Array | tuple[Array, Array, Array]
@@ -54,7 +55,7 @@ Likelihoods: TypeAlias = (
 
 
 class CompetingRisks:
-    """Several events of which the first ends the follow-up: a model of the time to each.
+    """Competing risks: several events of which the first ends the follow-up, a model for each.
 
     The model of cause k has hazard h_k(t | x); events of other causes are censored times in it.
     Then, with the models independent of each other,
@@ -98,10 +99,10 @@ class CompetingRisks:
         if len(columns) > 1:
             raise InputError(f"all models must have the same inputs; they have {columns} columns.")
 
-    if not TYPE_CHECKING:  # A checker of types would take any name for one that it has.
+    if not TYPE_CHECKING:  # With it a type checker would accept any attribute.
 
         def __getattr__(self, name: str) -> object:
-            """What only the model of a cause has is an error that says where it is."""
+            """Explain an attribute that only the model of each competing cause has."""
             words = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name[0] != "_" and hasattr(ChainedGP, name):
                 cause = next(iter(self.__dict__.get("models", {"cause": None})))
@@ -125,7 +126,7 @@ class CompetingRisks:
         posterior: PosteriorName = "auto",
         missing: str = "raise",
     ) -> CompetingRisks:
-        """One model for each cause, not fitted yet: call `optimize` next.
+        """Build a model of event times for each competing cause; call `optimize` next.
 
         Parameters
         ----------
@@ -162,7 +163,7 @@ class CompetingRisks:
 
     @property
     def causes(self) -> tuple[Hashable, ...]:
-        """The causes: their names or numbers."""
+        """The competing causes: their names or numbers."""
         return tuple(self.models)
 
     def __repr__(self) -> str:
@@ -174,7 +175,7 @@ class CompetingRisks:
     def optimize(
         self, messages: bool | None = None, max_iters: int = 1000
     ) -> dict[Hashable, OptimizationResult]:
-        """Fit every model by the default method; results by cause.
+        """Fit the model of every competing cause by the default method; results by cause.
 
         For other methods fit each of `models` by itself.
         """
@@ -188,13 +189,13 @@ class CompetingRisks:
     def overall_survival(
         self, Xnew: Data, t: Data, bands: Bands | None = None, Y_metadata: Metadata = None
     ) -> Estimate:
-        """S(t) = P(no event by t), (n, k); with bands also the two percentiles over q."""
+        """Overall survival S(t) = P(no event by t), (n, k); with bands two percentiles over q."""
         return self._incidences(Xnew, t, bands, Y_metadata).survival
 
     def cumulative_incidence(
         self, Xnew: Data, t: Data, bands: Bands | None = None, Y_metadata: Metadata = None
     ) -> dict[Hashable, Estimate]:
-        """F_k(t) = P(event by t, of cause k) of every cause, (n, k) each.
+        """Cumulative incidence F_k(t) = P(event by t, of cause k) of every cause, (n, k) each.
 
         With bands=(2.5, 97.5) each is (estimate, lower, upper), the percentiles of F_k(t | f) over
         the posterior of the latents f of all models.
@@ -209,7 +210,7 @@ class CompetingRisks:
     def _incidences(
         self, Xnew: Data, t: Data, bands: Bands | None, Y_metadata: Metadata
     ) -> Incidences:
-        """Survival and incidences at the times, each an array or three."""
+        """Overall survival and cumulative incidences at the times, each an array or three."""
         times = np.atleast_1d(np.asarray(t, dtype=float))
         if times.ndim != 1 or not (np.isfinite(times) & (times >= 0.0)).all():
             raise InputError(f"t must be (k,) times from 0 on; got {t!r}.")
@@ -245,7 +246,7 @@ class CompetingRisks:
         observed: Curves | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Cumulative incidences, stacked, with overall survival above them.
+        """Plot cumulative incidences of the competing causes, stacked, overall survival above.
 
         Of several rows the mean is drawn.
 
@@ -276,7 +277,7 @@ class CompetingRisks:
     # ---- files ----------------------------------------------------------------------------------
 
     def save(self, folder: FilePath, data: bool = True) -> None:
-        """Write the model of each cause to a file of a folder, which is made; see `load`.
+        """Write the model of each competing cause to a file of a folder, which is made; see `load`.
 
         data : False leaves the rows out.
         """
@@ -288,7 +289,7 @@ class CompetingRisks:
 
     @classmethod
     def load(cls, folder: FilePath) -> CompetingRisks:
-        """What `save` wrote to a folder."""
+        """Load the models of competing causes that `save` wrote to a folder."""
         path = Path(folder)
         if not (path / NAMES).is_file():
             raise InputError(f"{folder} is no folder of competing risks: it has no {NAMES}.")
@@ -297,7 +298,7 @@ class CompetingRisks:
 
 
 def _check_cause_has_times(likelihood: Likelihood, owner: str) -> None:
-    """Raise InputError where a likelihood is not of event times with a density."""
+    """Raise InputError where a cause's likelihood is not of event times with a density."""
     lik = likelihood
     if not lik.event_times or lik.atoms or not lik.target_support.continuous:
         raise InputError(
@@ -307,7 +308,7 @@ def _check_cause_has_times(likelihood: Likelihood, owner: str) -> None:
 
 
 def _one_each(causes: Sequence[Hashable], likelihood: Likelihood | Likelihoods) -> list[Likelihood]:
-    """A likelihood of event times for each cause; numbers may be given as text."""
+    """A likelihood of event times for each competing cause; numbers may be given as text."""
     if isinstance(likelihood, Mapping):
         by_name = {str(name): own for name, own in likelihood.items()}
         wrong = {str(cause) for cause in causes} ^ set(by_name)
@@ -324,7 +325,7 @@ def _one_each(causes: Sequence[Hashable], likelihood: Likelihood | Likelihoods) 
 
 
 def _bands(laws: list[Predictive], panels: TimePanels, levels: Array) -> Incidences:
-    """Percentiles of S(t | f) and F_k(t | f) over draws of the latents of all models."""
+    """Percentiles of survival and incidences over draws of the latents of all causes' models."""
     events = [law._event for law in laws]
     n, k = len(laws[0]), len(panels.times)
     z = np.stack(quadrature.sobol_rule(sum(event.dim for event in events), DRAWS).x)
@@ -342,7 +343,7 @@ def _bands(laws: list[Predictive], panels: TimePanels, levels: Array) -> Inciden
 
 
 def _averages(event: GaussianLatents, times: Array) -> tuple[Array, Array]:
-    """Density and survival at the times under q, (n, times) each."""
+    """Density and survival of one cause's event time at the times under q, (n, times) each."""
     times_as_many = 3 if event.dim <= 2 and event.scales.max() > WIDE else 1
     rule = quadrature.rule_for(event.dim, times_as_many * NODES.get(event.dim, MANY))
     z = np.stack([np.broadcast_to(x, rule.weights.shape).ravel() for x in rule.x])
@@ -355,14 +356,14 @@ def _averages(event: GaussianLatents, times: Array) -> tuple[Array, Array]:
 
 
 def _blocks(n: int, size: int) -> Iterator[np.ndarray]:
-    """Numbers of some rows at a time, where each takes so many numbers of memory."""
+    """Numbers of some rows at a time, where each takes `size` numbers of memory."""
     step = max(1, BLOCK // max(1, size))
     for start in range(0, n, step):
         yield np.arange(start, min(n, start + step))
 
 
 def _drawn(event: GaussianLatents, z: Array, rows: np.ndarray, times: Array) -> tuple[Array, Array]:
-    """Density and survival of some rows at the times, given latents m + R z: (K, rows, times)."""
+    """Density and survival of a cause's event time given latents m + R z: (K, rows, times)."""
     t = np.tile(np.maximum(times, np.finfo(float).tiny), len(rows))  # S(0) = 1.
     which = np.repeat(rows, len(times))
     shape = (z.shape[1], len(rows), len(times))

@@ -1,4 +1,4 @@
-"""Rows cut into episodes, within which covariates are constant: start–stop rows."""
+"""Episodes: rows cut where covariates change with time, as start–stop rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from ..model import ChainedGP
 
 
 class Episodes(NamedTuple):
-    """Start–stop rows, ready for a model: ChainedGP(e.X, e.Y, likelihood, Y_metadata=e.Y_metadata).
+    """Episodes of rows (start–stop), ready for a model.
+
+    ChainedGP(e.X, e.Y, likelihood, Y_metadata=e.Y_metadata)
 
     X : (m, D) inputs, repeated; a frame stays one of its library. Y : (m,) ends of the episodes.
     Y_metadata : `censored` and `entry` of the episodes, and what the rows had, repeated.
@@ -33,7 +35,7 @@ class Episodes(NamedTuple):
 
     @property
     def start(self) -> Array:
-        """Times (m,) at which the episodes begin."""
+        """Times (m,) at which the episodes of rows begin."""
         return self.Y_metadata["entry"]
 
 
@@ -143,7 +145,7 @@ def episode_survival(
         before = event.log_survival(np.maximum(start, TINY), every, latents)
         steps = np.where(start > 0.0, special.minus(steps, before), steps)  # (size, m)
     total = np.cumsum(steps, axis=1)
-    offset = np.where(first, total - steps, 0.0)  # what other rows had before
+    offset = np.where(first, total - steps, 0.0)  # This is the sum over the rows before.
     S = np.exp(total - offset[:, np.maximum.accumulate(np.where(first, every, 0))])
     if bands is None:
         return S.mean(0)
@@ -155,7 +157,7 @@ def episode_survival(
 
 
 def _cuts(times: Data | Sequence[Data], n: int) -> list[Array]:
-    """Sorted times at which each row is cut."""
+    """Sorted times at which each row is cut into episodes."""
     parts = list(times) if np.iterable(times) else [times]
     if parts and any(np.ndim(part) for part in parts):
         if len(parts) != n:
@@ -174,7 +176,7 @@ def _sorted(times: Data) -> Array:
 
 
 def _repeated(X: Data, rows: Indices) -> Data:
-    """Rows of X by their numbers, in a copy; a pandas frame gets a new index."""
+    """Rows of X of the episodes by their numbers, in a copy; a pandas frame gets a new index."""
     table = np.array(X) if isinstance(X, list | tuple) else X
     found = frame_rows(table, rows)
     return found.reset_index(drop=True) if hasattr(found, "reset_index") else found

@@ -1,4 +1,4 @@
-"""Cumulative incidences by quadrature over time.
+"""Cumulative incidences of competing causes by quadrature over time.
 
     F_k(t) = ∫₀ᵗ p_k(u) Π_{j≠k} S_j(u) du
 
@@ -18,16 +18,18 @@ import numpy as np
 from ..linalg import Array
 from ..predictive.distribution import Predictive
 
-NODES = 8  # Each panel has so many nodes of Gauss–Legendre.
+NODES = 8  # Each panel of time has so many nodes of Gauss–Legendre.
 WIDEST, NARROW, UPPER = 2.0, 0.5, 4.0
-"""Panels are so wide in log u at most: NARROW within UPPER of the last time, WIDEST before."""
+"""Widths of panels in log u are at most NARROW up to a distance UPPER from the last time, and
+WIDEST before."""
 LEAST = 1e-9
-"""Panels begin where so little has happened in every row, or at e^{−DEEPEST} of the first time."""
+"""Panels begin where every row has had an event with less than this probability, or at e^{−DEEPEST}
+of the first time."""
 DEEPEST = 80.0
 
 
 class Incidences(NamedTuple):
-    """Survival, and the incidence of every cause, at some times; or their bands."""
+    """Overall survival, and the incidence of every cause, at some times; or their bands."""
 
     survival: Any
     causes: list[Any]
@@ -35,7 +37,7 @@ class Incidences(NamedTuple):
 
 @dataclass(frozen=True)
 class TimePanels:
-    """Panels of time between edges (p + 1,), 0 the first, with nodes (p·q,) and weights (p, q).
+    """Panels of time for incidences, edges (p + 1,), 0 the first, nodes (p·q,), weights (p, q).
 
     times : (k,) at which results are wanted; `at` says which edges these are.
     """
@@ -48,7 +50,7 @@ class TimePanels:
 
     @classmethod
     def upto(cls, times: Array, laws: list[Predictive]) -> TimePanels:
-        """Panels from 0 to the last of the times, all of which are edges."""
+        """Panels of time for incidences from 0 to the last of the times, all of which are edges."""
         positive = times[times > 0.0]
         if not positive.size:
             empty = np.zeros(0)
@@ -77,7 +79,7 @@ class TimePanels:
     def incidences(
         self, pdf: Sequence[Array], sf: Sequence[Array], at_edges: Sequence[Array]
     ) -> Incidences:
-        """S and F_k at the times, (d, n, k), of d draws.
+        """Overall survival S and incidences F_k at the times, (d, n, k), of d draws.
 
         pdf, sf : of every cause at the nodes, (d, n, p·q). at_edges : sf at the edges.
         """

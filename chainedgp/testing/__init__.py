@@ -1,4 +1,4 @@
-"""Contracts that any kernel or likelihood, ours or a user's, can be held to."""
+"""Contracts to test a kernel or likelihood against, ours or a user's."""
 
 from .kernel import check_kernel
 from .likelihood import check_likelihood

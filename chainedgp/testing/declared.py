@@ -1,4 +1,4 @@
-"""What a likelihood declares beside its methods, held against its density."""
+"""Tests of what a likelihood declares beside its methods, held against its density."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..predictive.mixtures import declared_normal
 from .probe import Probe
 
 FAR = 24.0
-"""Within so many standard deviations of q lies all of the integral of a finite mean."""
+"""All of the integral of a mean that is finite under q lies within so many standard deviations."""
 
 
 def check_declared(probe: Probe) -> None:
-    """Each declaration against the density, or against the method that it speaks of."""
+    """Test each declaration of a likelihood against its density, or the method it speaks of."""
     _check_names(probe)
     _check_nodes(probe)
     _check_normal(probe)
@@ -27,7 +27,7 @@ def check_declared(probe: Probe) -> None:
 
 
 def _check_names(probe: Probe) -> None:
-    """Names of metadata and latents exist; latents that are alike may change places."""
+    """Test that declared names of metadata and latents exist, and that alike latents may swap."""
     lik = probe.lik
     for member, names in (
         ("positive_metadata", lik.positive_metadata),
@@ -44,7 +44,7 @@ def _check_names(probe: Probe) -> None:
 
 
 def _check_nodes(probe: Probe) -> None:
-    """An exact expectation needs no nodes; limits rise, one for each level at most."""
+    """Test that an exact E[log p] needs no nodes, and `node_limits` rise, one a level at most."""
     lik, limits = probe.lik, np.asarray(probe.lik.node_limits)
     means = np.stack(probe.latents).T
     variances = np.full_like(means, 2.0)  # in so wide a q few nodes would show an error
@@ -64,7 +64,7 @@ def _check_nodes(probe: Probe) -> None:
 
 
 def _check_normal(probe: Probe) -> None:
-    """The density is normal in the first latent, as declared."""
+    """Test that the density is normal in the first latent, as a likelihood declares."""
     first = rows_of(probe.kw, slice(1))
     with probe.report.guard("normal_in_first"):
         law = declared_normal(probe.lik, first)
@@ -74,7 +74,7 @@ def _check_normal(probe: Probe) -> None:
 
 
 def _check_infinite_mean(probe: Probe) -> None:
-    """The conditional mean outgrows every Gaussian in some latent, if it is declared to."""
+    """Test that the conditional mean outgrows every Gaussian in a latent, if declared to."""
     if not probe.lik.infinite_mean:
         return
     for j in range(probe.b):
@@ -87,7 +87,7 @@ def _check_infinite_mean(probe: Probe) -> None:
 
 
 def _check_tails(probe: Probe) -> None:
-    """Tails and slopes of quantiles, where they are given, are those of the cdf."""
+    """Test that log-tails and slopes of quantiles, where given, are those of the cdf."""
     lik, y, kw = probe.lik, probe.y, of_event(probe.law)
     if not lik.has_cdf or lik.atoms or not probe.support.continuous:
         return
@@ -108,7 +108,7 @@ def _check_tails(probe: Probe) -> None:
 
 
 def _check_event(probe: Probe) -> None:
-    """Survival function, hazard and cdf of an event time belong to one law."""
+    """Test that survival function, hazard and cdf of an event time belong to one law."""
     y, kw = probe.y, of_event(probe.law)
     y = y[~np.isin(y, probe.lik.atoms)]
     latents = [f[: len(y)] for f in probe.latents]

@@ -1,4 +1,4 @@
-"""The laws of expectations: under independent and under correlated latents."""
+"""Tests of a likelihood's E[log p(y | f)]: under independent and under correlated latents."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ from ..linalg import Array
 from .probe import Probe
 
 STEP, SHORT_STEP = 1e-4, 3e-6
-"""Steps of differences; the short one is for expectations that bend sharply, at an end of y."""
+"""Steps of finite differences; the short one is for expectations that bend sharply, where y is at
+an end of the support."""
 PARTS = ("value", "derivative in the means", "derivative in the variances", "derivative in θ")
 
 
 def check_expectations(probe: Probe) -> None:
-    """`expected_log_density`, and `joint_expected_log_density` where it is given."""
+    """Check E[log p(y | f)] against quadrature, for independent latents.
+
+    If the likelihood gives the joint form, it is checked for correlated ones too.
+    """
     variances = np.random.default_rng(1).uniform(0.02, 0.1, (probe.b, probe.n))
     laws = [("expected_log_density", variances.T)]
     if probe.b > 1 and probe.lik.own_joint_expectation:
@@ -34,7 +38,7 @@ def check_expectations(probe: Probe) -> None:
 
 
 def _covariances(variances: Array) -> Array:
-    """V (n, b, b) of variances (b, n): correlations of both signs that differ by pair and row."""
+    """Covariances V (n, b, b) of latents to test with, of variances (b, n): both signs, by row."""
     b, n = variances.shape
     A = np.random.default_rng(2).standard_normal((n, b, b))
     C = A @ A.swapaxes(1, 2) + 0.5 * np.eye(b)
@@ -43,14 +47,14 @@ def _covariances(variances: Array) -> Array:
 
 
 def _means(probe: Probe) -> Array:
-    """Means (n, b), Fortran-ordered as the core has them."""
+    """Means (n, b) of latents to test with, Fortran-ordered as the core has them."""
     return np.stack(probe.latents).T
 
 
 def _averages(
     probe: Probe, method: str, variances: Array, nodes: int | None = None
 ) -> list[Array] | None:
-    """The four arrays of the expectation, or None and a fault."""
+    """The four arrays of a likelihood's expectation under test, or None and a fault."""
     n, more = probe.n, {} if nodes is None else {"nodes": nodes}
     result = probe.call(method, probe.y, _means(probe), variances, kw={**probe.kw, **more})
     if not isinstance(result, tuple | list) or len(result) != 4:
@@ -64,7 +68,7 @@ def _averages(
 
 
 def _check_value(probe: Probe, method: str, variances: Array) -> None:
-    """The expectation agrees with many nodes, and at zero variance with the density."""
+    """Test that E[log p] agrees with many nodes, and at zero variance with the density."""
     means = _means(probe)
     many, fewer = {1: (64, 48), 2: (48, 40), 3: (20, 16)}.get(probe.b, (20, 16))
     got = _averages(probe, method, variances, many)
@@ -96,7 +100,7 @@ def _check_value(probe: Probe, method: str, variances: Array) -> None:
 
 
 def _check_gradients(probe: Probe, method: str, variances: Array) -> None:
-    """The four returned arrays are the gradient of the returned value; rows do not mix."""
+    """Test that the returned slopes of E[log p] are those of its value; rows do not mix."""
     means = _means(probe)
     got = _averages(probe, method, variances, 12)
     if got is None:
@@ -150,7 +154,10 @@ def _along_variances(
 
 
 def _steps(probe: Probe, variances: Array) -> list[tuple[str, Array]]:
-    """Directions in variances, and in covariances, of length one; each with a name."""
+    """Directions in variances, or covariances, of latents along which E[log p] is differentiated.
+
+    They have length one, and each has a name.
+    """
     b = probe.b
     if variances.ndim == 2:
         return list(zip(probe.names, np.eye(b), strict=True))
@@ -163,7 +170,7 @@ def _steps(probe: Probe, variances: Array) -> list[tuple[str, Array]]:
 
 
 def _check_rows(probe: Probe, method: str, variances: Array, value: Array) -> None:
-    """Reversed rows give reversed results."""
+    """Test that E[log p] of reversed rows is reversed."""
     kw = rows_of(probe.kw, slice(None, None, -1))
     back = probe.call(method, probe.y[::-1], _means(probe)[::-1], variances[::-1], kw=kw, nodes=12)
     if back is not None and not np.allclose(back[0][::-1], value, rtol=1e-9, atol=1e-12):
@@ -171,7 +178,7 @@ def _check_rows(probe: Probe, method: str, variances: Array, value: Array) -> No
 
 
 def _check_independent(probe: Probe, variances: Array) -> None:
-    """Without correlation the two expectations are the same."""
+    """Test that without correlation both forms of E[log p] are the same."""
     one = _averages(probe, "expected_log_density", variances, 20)
     method, V = "joint_expected_log_density", variances[:, :, None] * np.eye(probe.b)
     both = _averages(probe, method, V, 20)

@@ -1,4 +1,4 @@
-"""The contract of a kernel, checked from outside: only its public methods are called."""
+"""Tests of a kernel's contract from outside: only its public methods are called."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def check_kernel(
 
 
 def _num_columns(kernel: Kernel) -> int:
-    """One column more than the kernel reads, if it allows that."""
+    """How many columns of X to test a kernel with: one more than it reads, if it allows that."""
     needed = int(kernel.columns[-1]) + 1
     try:
         kernel.check_columns(needed + 1)
@@ -86,6 +86,7 @@ def _num_columns(kernel: Kernel) -> int:
 def _check_values(
     kernel: Kernel, X: Array, Z: Array, rng: np.random.Generator, report: Report
 ) -> None:
+    """Test that K(X) is a finite, symmetric, positive semi-definite matrix, and K(X, Z) agrees."""
     K, Kxz = kernel.evaluate(X)[0], kernel.evaluate(X, Z)[0]
     n, m = len(X), len(Z)
     for name, value, shape in (("evaluate(X)", K, (n, n)), ("evaluate(X, Z)", Kxz, (n, m))):
@@ -120,6 +121,7 @@ def _check_values(
 def _check_diagonal(
     kernel: Kernel, X: Array, Z: Array, rng: np.random.Generator, report: Report
 ) -> None:
+    """Test that a kernel's `evaluate_diag` is the diagonal of K(X)."""
     K, k = kernel.evaluate(X)[0], kernel.evaluate_diag(X)[0]
     size = np.abs(K).max()
     message = "evaluate_diag disagrees with the diagonal of K(X)"
@@ -127,13 +129,13 @@ def _check_diagonal(
 
 
 def _difference(f: Callable[[float], float], x: float) -> float:
-    """f'(x) by the central difference of fourth order."""
+    """The derivative f'(x) for tests of a kernel, by the central difference of fourth order."""
     h = STEP * max(abs(x), 1e-2)
     return (8.0 * (f(x + h) - f(x - h)) - (f(x + 2 * h) - f(x - 2 * h))) / (12.0 * h)
 
 
 def _difference_array(f: Callable[[Array], float], at: Array) -> Array:
-    """Gradient of f at an array, element by element."""
+    """Gradient of a function of a kernel's inputs, by differences element by element."""
     gradient = np.empty(at.shape)
     for index in np.ndindex(at.shape):
 
@@ -147,7 +149,7 @@ def _difference_array(f: Callable[[Array], float], at: Array) -> Array:
 
 
 def _difference_theta(kernel: Kernel, f: Callable[[Kernel], float]) -> Array:
-    """Gradient of f(kernel) in the untransformed parameters, (size,), leaf by leaf."""
+    """Gradient of f(kernel) in untransformed parameters, (size,), by differences leaf by leaf."""
     moved, gradient = kernel.copy(), []
     for leaf in moved.flattened_parameters:  # a fixed leaf ignores what its parent is set to
         for index in np.ndindex(leaf.shape):
@@ -165,6 +167,7 @@ def _difference_theta(kernel: Kernel, f: Callable[[Kernel], float]) -> Array:
 def _check_gradients(
     kernel: Kernel, X: Array, Z: Array, rng: np.random.Generator, report: Report
 ) -> None:
+    """Test every element of a kernel's pullback against central differences."""
     for second in (None, Z):
         case = "in the symmetric case" if second is None else "for two sets of inputs"
         K, pullback = kernel.evaluate(X, second)
@@ -203,6 +206,7 @@ def _check_gradients(
 def _check_diagonal_gradients(
     kernel: Kernel, X: Array, Z: Array, rng: np.random.Generator, report: Report
 ) -> None:
+    """Test every element of the pullback of a kernel's diagonal against central differences."""
     k, pullback = kernel.evaluate_diag(X)
     dL_dk = rng.normal(size=k.shape)
     dL_dtheta, dL_dX = pullback(dL_dk)
@@ -223,7 +227,7 @@ def _check_diagonal_gradients(
 def _check_purity(
     kernel: Kernel, X: Array, Z: Array, rng: np.random.Generator, report: Report
 ) -> None:
-    """Nothing is written, and a pullback does not depend on what happens after `evaluate`."""
+    """Test that a kernel writes to nothing it is given, and that a pullback does not change."""
     kernel.gradient[:] = rng.normal(size=kernel.size)
     dL_dK = rng.normal(size=(len(X), len(Z)))
     watched = {
@@ -259,7 +263,7 @@ def _check_purity(
 def _check_columns(
     kernel: Kernel, X: Array, Z: Array, rng: np.random.Generator, report: Report
 ) -> None:
-    """Columns that are not active change nothing and get a zero gradient, as do those of levels."""
+    """Test that inactive columns do not matter to a kernel, with gradient 0, as for levels."""
     if not np.isin(kernel.level_columns, kernel.columns).all():
         report.fault("level_columns", "names columns that are not active")
     alone = [part for part in kernel.simple_parts if len(part.level_columns)]
@@ -289,6 +293,7 @@ def _check_columns(
 def _check_copies(
     kernel: Kernel, X: Array, Z: Array, rng: np.random.Generator, report: Report
 ) -> None:
+    """Test that copies and pickles of a kernel give the same K, and share no parameters."""
     K = kernel.evaluate(X, Z)[0]
     with report.guard("copy"):
         copy = kernel.copy()
@@ -305,7 +310,7 @@ def _check_copies(
 def _check_wrappers(
     kernel: Kernel, X: Array, Z: Array, rng: np.random.Generator, report: Report
 ) -> None:
-    """GPy's methods give what `evaluate` gives."""
+    """Test that a kernel's methods of GPy give what `evaluate` gives."""
     for second in (None, Z):
         K, pullback = kernel.evaluate(X, second)
         dL_dK = rng.normal(size=K.shape)
@@ -338,7 +343,7 @@ def _check_wrappers(
 def _check_kernel_roles(
     kernel: Kernel, X: Array, Z: Array, rng: np.random.Generator, report: Report
 ) -> None:
-    """Leaves behave as their declared roles say; the names of leaves do not matter."""
+    """Test that leaves of a kernel behave as their roles say; their names do not matter."""
     for part in kernel.simple_parts:
         leaves = {leaf.name for leaf in part.parameters}
         for name, role in part.roles.items():
@@ -362,7 +367,7 @@ def _check_kernel_roles(
 
 
 def _check_variance(name: str, values: list[Array], report: Report) -> None:
-    """K at one, two and three times the variance lies on a line that rises."""
+    """Test a kernel's variance: K at one, two and three times it lies on a rising line."""
     first, second, third = values
     message = f"{name} is a variance, but K is not linear in it"
     report.close(
@@ -373,7 +378,7 @@ def _check_variance(name: str, values: list[Array], report: Report) -> None:
 
 
 def _check_lengthscale(name: str, values: list[Array], report: Report) -> None:
-    """Correlations of rows at three times the lengthscale are not smaller on the whole."""
+    """Test a kernel's lengthscale: correlations at three times it are no smaller on the whole."""
     sd = [np.sqrt(np.diagonal(K)) for K in values]
     if all(np.all(one > 0.0) for one in sd):
         before, *_, after = (

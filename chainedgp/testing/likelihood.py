@@ -1,4 +1,4 @@
-"""The contract of a likelihood, checked from outside, faults explained in words."""
+"""Tests of a likelihood's contract from outside, with faults explained in words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .expectations import check_expectations
 from .probe import Probe
 from .report import Report
 
-DRAWS = 2000  # So many draws of `sample` are compared with the density.
+DRAWS = 2000  # This number of draws of `sample` is compared with the density.
 
 
 def check_likelihood(
@@ -77,7 +77,7 @@ def check_likelihood(
 
 
 def _check_density(probe: Probe) -> None:
-    """The density has the right shape and type row by row, is finite, never NaN, and normalised."""
+    """Test that a density has the right shape row by row, is finite, never NaN, and normalised."""
     name, b, n = "log_density", probe.b, probe.n
     value = probe.array(name, probe.call(name, probe.y, *probe.latents), (n,))
     if value is None:
@@ -118,6 +118,7 @@ def _check_density(probe: Probe) -> None:
 
 
 def _check_normalised(probe: Probe) -> None:
+    """Test that a likelihood's density integrates, or sums, to 1 over its support."""
     table = probe.table()
     total = table.total
     wrong = np.abs(total - 1.0) > probe.tolerance(table)
@@ -135,17 +136,17 @@ def _check_normalised(probe: Probe) -> None:
         )
 
 
-NEARLY = 0.05  # An integral that is off by more is not the fault of a jump.
+NEARLY = 0.05  # Where an integral of the density is off by more than this, a jump is not the cause.
 MISSING = "a normaliser or a Jacobian is missing or wrong"
 
 
 def _named(support: SupportLike) -> str:
-    """A support as its author wrote it, or in words."""
+    """A tested likelihood's support as its author wrote it, or in words."""
     return f"of {support.words}" if isinstance(support, Support) else repr(support)
 
 
 def _atom_of(probe: Probe) -> str | None:
-    """What to do about a value whose density differs from that on either side of it, if any."""
+    """What a likelihood's author should do about a target with a probability of its own, if any."""
     if not probe.support.continuous:
         return None
     for y in np.unique([*probe.y, 0.0, 1.0]):
@@ -165,7 +166,7 @@ def _atom_of(probe: Probe) -> str | None:
 
 
 def _jump_of(probe: Probe, row: int) -> str | None:
-    """What to do about a density that jumps inside its support, where integrals are inexact.
+    """What a likelihood's author should do about a density that jumps inside its support.
 
     Pairs of neighbouring targets are bisected towards the larger difference: that of a smooth
     density vanishes.
@@ -203,7 +204,7 @@ def _jump_of(probe: Probe, row: int) -> str | None:
 
 
 def _check_derivatives(probe: Probe) -> None:
-    """First and second derivatives and those in parameters, against differences."""
+    """Test derivatives of a density in latents and parameters against differences."""
     y, latents, shape = probe.y, probe.latents, (probe.n,)
     message = "derivative in {} disagrees with differences of {}"
     first = probe.arrays(
@@ -228,7 +229,7 @@ def _check_derivatives(probe: Probe) -> None:
 
 
 def _check_moments(probe: Probe) -> None:
-    """Conditional mean and variance against integrals of the density."""
+    """Test a likelihood's conditional mean and variance against integrals of its density."""
     table = probe.table()
     for method, want in zip(
         ("conditional_mean", "conditional_variance"), table.moments(), strict=True
@@ -244,7 +245,7 @@ def _check_moments(probe: Probe) -> None:
 
 
 def _check_quantiles(probe: Probe) -> None:
-    """The cdf against the integral of the density; ppf inverts cdf; both on a grid."""
+    """Test a likelihood's cdf against integrals of its density, and that ppf inverts it."""
     table = probe.table()
     tol = probe.tolerance(table)
     levels = np.array([0.02, 0.3, 0.5, 0.77, 0.98])[:, None] + np.zeros(probe.n)  # (5, n)
@@ -268,7 +269,7 @@ def _check_quantiles(probe: Probe) -> None:
 
 
 def _check_samples(probe: Probe) -> None:
-    """Draws against the cdf at three quantiles, within 5 standard errors."""
+    """Test a likelihood's draws against its cdf at three quantiles, within 5 standard errors."""
     n, latents, kw = min(probe.n, 4), [f[:4] for f in probe.latents], {}
     kw = rows_of(probe.law, slice(4))
     one = probe.call("sample", np.random.default_rng(3), *latents, kw=kw)
@@ -297,7 +298,7 @@ def _check_samples(probe: Probe) -> None:
 
 
 def _check_copies(probe: Probe) -> None:
-    """Copies and pickles have the same parameters and the same density."""
+    """Test that copies and pickles of a likelihood have its parameters and its density."""
     value = probe.call("log_density", probe.y, *probe.latents)
     makers = {"copy": lambda: probe.lik.copy()}
     if "<locals>" not in type(probe.lik).__qualname__:  # Python cannot pickle a local class
@@ -312,7 +313,7 @@ def _check_copies(probe: Probe) -> None:
 
 
 def _check_starts(probe: Probe) -> None:
-    """Starting values are finite; targets outside the support are refused; names are told."""
+    """Test that a likelihood's starts are finite, and that it refuses wrong targets."""
     kw = {**probe.lik.parameter_values(), **probe.metadata}
     start = probe.array(
         "initial_latents", probe.call("initial_latents", probe.y, kw=kw), (probe.b,)

@@ -1,4 +1,4 @@
-"""A likelihood under test: inputs to call it at, and checks of what it returns."""
+"""A probe for tests of a likelihood: inputs to call it at, and checks of what it returns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..likelihoods.wrappers.rounded import ROUNDING
 from ..linalg import Array
 from .report import Report
 
-ROWS = 8  # A likelihood is tried at so many rows, each with its own latents and metadata.
+ROWS = 8  # A likelihood is tested at so many rows, each with its own latents and metadata.
 STEEP, MORE_PANELS = 0.01, (8 * from_density.PANELS, 64 * from_density.PANELS)
 """An integral that is off by more than this part of the tolerance is taken again, more finely: a
 right density may change steeply, close to an end of its own."""
@@ -27,7 +27,7 @@ NOT_ROUNDED = 1e-300
 
 
 class Probe:
-    """A likelihood with targets, latents and keywords to call it at, and the report."""
+    """A likelihood under test, with targets, latents and keywords to call it at, and the report."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Probe:
             self._keep_inside()
 
     def _keep_inside(self) -> None:
-        """Move targets that lie beyond ends of the density which move with the latents."""
+        """Move targets that lie beyond ends of the tested density which move with the latents."""
         value = self.call("log_density", self.y, *self.latents)
         if array_fault(value, (self.n,)) is not None or np.isfinite(value).all():
             return
@@ -73,7 +73,7 @@ class Probe:
     def call(
         self, method: str, *args: object, kw: Mapping[str, object] | None = None, **more: object
     ) -> Any:
-        """The method's result on copies of the inputs; None, and a fault, if it raises."""
+        """What a tested method returns on copies of the inputs; None and a fault if it raises."""
         given: dict[str, object] = {**(self.kw if kw is None else kw), **more}
         kept = [np.copy(a) for a in (*args, *given.values()) if isinstance(a, np.ndarray)]
         args = tuple(np.copy(a, order="K") if isinstance(a, np.ndarray) else a for a in args)
@@ -93,14 +93,14 @@ class Probe:
         return result
 
     def fault(self, method: str, message: str) -> None:
-        """Note a fault once."""
+        """Note a fault of the tested likelihood once."""
         if f"{method}: {message}" not in self.report.faults:
             self.report.fault(method, message)
 
     def array(
         self, method: str, value: object, shape: tuple[int, ...], exact: bool = True
     ) -> Array | None:
-        """The value if it is a float64 array of the shape (or broadcasts to it), else None."""
+        """What a tested method returned if float64 of the shape (or broadcast to it), else None."""
         words = array_fault(value, shape, exact)
         if words is None:
             return np.broadcast_to(np.asarray(value), shape)
@@ -111,7 +111,7 @@ class Probe:
     def arrays(
         self, method: str, value: object, names: tuple[str, ...], shape: tuple[int, ...]
     ) -> list[Array] | None:
-        """The parts of a tuple, one for each name, each an array that broadcasts to the shape."""
+        """The parts of a tested method's tuple, one for each name, broadcast to the shape."""
         if self._raised(method, value):
             return None
         if not isinstance(value, tuple | list) or len(value) != len(names):
@@ -123,14 +123,14 @@ class Probe:
         return found if len(found) == len(parts) else None
 
     def _raised(self, method: str, value: object) -> bool:
-        """Whether the value is missing because of an exception, which is told already."""
+        """Whether a result is missing because the tested method raised, which is told already."""
         faults = self.report.faults
         return value is None and any(f.startswith(f"{method}: raised ") for f in faults)
 
     def compare(
         self, method: str, message: str, got: Array, expected: Array, tol: float | Array = 1e-6
     ) -> None:
-        """A fault unless got and expected agree to tol, relative to the expected values."""
+        """Note a fault unless got and expected agree to tol, relative to the expected values."""
         expected = np.asarray(expected, dtype=float)
         finite = np.abs(expected[np.isfinite(expected)])
         scale = float(np.max(finite)) if finite.size else 1.0
@@ -139,19 +139,19 @@ class Probe:
 
     @property
     def law(self) -> Keywords:
-        """Keywords of the density of y itself, before it was rounded."""
+        """Keywords of the tested density of y itself, before it was rounded."""
         return (
             {**self.kw, ROUNDING: NOT_ROUNDED} if ROUNDING in self.lik.metadata_names else self.kw
         )
 
     def table(self) -> from_density.Tabulated | WithAtoms:
-        """The conditional distribution by integration of the density at the latents."""
+        """The tested distribution by integration of its density at the latents."""
         return self.table_at(self.latents, self.law)
 
     def table_at(
         self, latents: Sequence[Array], kw: Keywords
     ) -> from_density.Tabulated | WithAtoms:
-        """The conditional distribution, as `table`, at some latents (n,) with their keywords."""
+        """The tested distribution, as `table`, at some latents (n,) with their keywords."""
         near = None
         with suppress(Exception), np.errstate(all="ignore"):  # other laws report errors
             own = type(self.lik).ppf is not Likelihood.ppf
@@ -166,17 +166,17 @@ class Probe:
         return table
 
     def tolerance(self, table: from_density.Tabulated | WithAtoms) -> float:
-        """The tolerance of integrals over the table: larger if the density has ends of its own."""
+        """Tolerance of tests by integrals over the table: larger if the density has own ends."""
         return max(self.support.tolerance, self._support_of(table).tolerance)
 
     def _support_of(self, table: from_density.Tabulated | WithAtoms) -> Support:
-        """The support of the likelihood, or the part of it between the ends of the density."""
+        """The support of the tested likelihood, or its part between the ends of the density."""
         rest = table.rest if isinstance(table, WithAtoms) else table
         return rest.support if isinstance(rest, from_density.Continuous) else self.support
 
 
 def _targets(likelihood: Likelihood, rng: np.random.Generator) -> Array:
-    """A few targets (n,) inside the support, its atoms among them."""
+    """A few targets (n,) to test a likelihood at, inside the support, its atoms among them."""
     y = likelihood.target_support.examples(rng.standard_normal(ROWS))
     y[: len(likelihood.atoms)] = likelihood.atoms[:ROWS]
     return y

@@ -1,4 +1,4 @@
-"""How a broken contract is told: all faults at once, each in words."""
+"""The report of a broken contract: all faults of a tested object at once, each in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ContractError(AssertionError):
 
 
 class Report:
-    """Collects faults while a contract is checked.
+    """Collects faults while the contract of a kernel or likelihood is tested.
 
     Attributes
     ----------
@@ -24,12 +24,12 @@ class Report:
         self.faults: list[str] = []
 
     def fault(self, method: str, message: str) -> None:
-        """Note one fault of one method."""
+        """Note one fault of one tested method."""
         self.faults.append(f"{method}: {message}")
 
     @contextmanager
     def guard(self, method: str) -> Iterator[None]:
-        """Turn an exception inside the block into a fault of the method."""
+        """Turn an exception inside the block into a fault of the tested method."""
         try:
             yield
         except Exception as error:
@@ -44,7 +44,7 @@ class Report:
         rtol: float,
         atol: float,
     ) -> bool:
-        """Note a fault unless |got − expected| ≤ atol + rtol |expected| for every element."""
+        """Note a fault of a tested method unless |got − expected| ≤ atol + rtol |expected|."""
         got, expected = np.asarray(got, dtype=float), np.asarray(expected, dtype=float)
         if got.shape != expected.shape:
             self.fault(method, f"{message}: shape {got.shape} instead of {expected.shape}")
@@ -67,7 +67,7 @@ class Report:
         return False
 
     def raise_if_any(self, subject: str) -> None:
-        """Raise ContractError that lists the faults of the subject, if there are any."""
+        """Raise ContractError that lists the faults of the tested object, if there are any."""
         if self.faults:
             lines = "\n".join(f"  - {fault}" for fault in self.faults)
             ways = "1 way" if len(self.faults) == 1 else f"{len(self.faults)} ways"

@@ -153,7 +153,8 @@ class WithAtoms(WithMoments):
         """Quantiles of a mixture with atoms, the smallest y with cdf ≥ q."""
         passed = np.cumsum(np.stack([np.zeros_like(self.weights[0]), *self.weights]), axis=0)
 
-        def inverse(mass: Array) -> Array:  # ppf of the rest above such a mass of atoms
+        # This is the quantile of the rest where atoms of this mass lie below.
+        def inverse(mass: Array) -> Array:
             with np.errstate(divide="ignore", invalid="ignore"):
                 return self.rest.ppf(np.clip(np.nan_to_num((q - mass) / self.share), 0.0, 1.0))
 
@@ -255,10 +256,7 @@ def expected_log_with_atoms(
 
 
 def alike(flags: Booleans) -> list[Indices]:
-    """Sets of rows that report the same atoms: columns of the booleans (k, n) that are the same.
-
-    They are returned as indices.
-    """
+    """Sets (indices) of rows with the same atoms: equal columns of the booleans (k, n)."""
     sets: list[Indices] = [np.arange(flags.shape[1])]
     for row in flags:
         sets = [part for one in sets for part in (one[row[one]], one[~row[one]]) if part.size]

@@ -52,7 +52,8 @@ class Wrapper(Likelihood):
         self.unbounded_metadata = base.unbounded_metadata
 
     def _given(self) -> tuple[str, ...]:
-        told = "base" in inspect.signature(type(self).__init__).parameters  # else its class tells
+        # The names of other classes tell what their base is.
+        told = "base" in inspect.signature(type(self).__init__).parameters
         return (f"{type(self.base).__name__}()",) if told else ()
 
     def _declarations(self) -> tuple[dict[str, float], dict[str, str]]:
@@ -158,7 +159,8 @@ class ConstantLatent(OneForm, Wrapper):
     ) -> Averages:
         """E[log p] with a constant latent: the base's, at zero variance of the constant."""
         if not self.base.has_form(variances):
-            return self._quadrature(y, means, variances, nodes=nodes, **kw)  # one dimension fewer
+            # Quadrature here has one dimension fewer than the base's.
+            return self._quadrature(y, means, variances, nodes=nodes, **kw)
         if self.exact_expectation:
             nodes = 1
         means, variances, base_kw = self._moments(means, variances, kw)
@@ -172,17 +174,14 @@ class ConstantLatent(OneForm, Wrapper):
         return value, dmeans.T[keep].T, dvariances.T, dtheta
 
     def is_exact(self, variances: Array) -> bool:
-        """Whether E[log p] with a constant latent has no nodes.
-
-        So it is if the base has a form, with nodes in the constant at most.
-        """
+        """Whether E[log p] has no nodes: the base has a form, with nodes in the constant alone."""
         form = variances.shape[-1] == 1 or self.base.has_form(variances)
         return self.exact_expectation and form
 
     def _levels(
         self, y: Array, means: Array, variances: Array, kw: Keywords
     ) -> tuple[Indices, Booleans]:
-        """The nodes that the base needs where the constant is a latent without variance."""
+        """Quadrature nodes that the base needs where one latent is constant, without variance."""
         return self.base._levels_of(variances)(y, *self._moments(means, variances, kw))
 
     _joint_levels = _levels
@@ -237,7 +236,7 @@ class ConstantLatent(OneForm, Wrapper):
         return None if found is None else np.delete(found, self._index, axis=0)
 
     def initial_parameters(self, y: Array, **kw: Value) -> dict[str, float]:
-        """The constant's start from the base's `initial_latents`, if no value was given."""
+        """Start of a constant latent from the base's `initial_latents`, if no value was given."""
         if not self._open:
             return {}
         start = float(self.base.initial_latents(y, **self._full((), kw)[1])[self._index])

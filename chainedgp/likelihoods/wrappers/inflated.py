@@ -169,10 +169,7 @@ class Inflated(OneForm, Wrapper):
     def _slopes(
         self, of_part: Callable[..., Arrays], event: Event, latents: Arrays
     ) -> tuple[list[Array], ...]:
-        """Slopes of log(P(event) Z) of a mixture with atoms: the base's, and those in h.
-
-        `of_part` gives those of the base.
-        """
+        """Slopes of log(P(event) Z) with atoms: the base's, by `of_part`, and those in h."""
         base, odds, _ = self._split(latents)
         rest, total, hit = self._joint(event, latents)
         slopes = of_part(self._asked(event)[2], *base, **event.kw)
@@ -210,10 +207,7 @@ class Inflated(OneForm, Wrapper):
     def _averages(
         self, y: Array, means: Array, variances: Array, *, nodes: int, **kw: Value
     ) -> Averages:
-        """E[log p] of an inflated likelihood.
-
-        It is a sum of expectations, one more where atoms and the base share the event.
-        """
+        """Inflated E[log p]: a sum, one term more where atoms and the base share the event."""
         n, b = means.shape
         whole = (
             np.zeros(n),
@@ -302,10 +296,7 @@ class Inflated(OneForm, Wrapper):
 
     @property
     def tries_nodes(self) -> bool:
-        """Whether inflated rows try several numbers of nodes: True.
-
-        Rows where atoms and the base share an event, or beyond the limits, do.
-        """
+        """True: inflated rows where atoms and base share an event, or beyond limits, are tried."""
         return True
 
     def distribution(self, *latents: Array, **kw: Value) -> WithAtoms:
@@ -334,20 +325,14 @@ class Inflated(OneForm, Wrapper):
         return {**self.base.natural_parameters(*self._split(latents)[0], **kw), **atoms}
 
     def log_survival(self, t: Array, *latents: Array, **kw: Value) -> Array:
-        """The log-survival of an inflated event time, log P(T > t).
-
-        It is the probability of a right-censored row.
-        """
+        """log P(T > t) of an inflated event time: the probability of a right-censored row."""
         if not self.event_times:
             return super().log_survival(t, *latents, **kw)
         right = np.asarray(observation.RIGHT)
         return self.log_density(t, *latents, censored=right, **of_event(kw))
 
     def log_cdf(self, t: Array, *latents: Array, **kw: Value) -> Array:
-        """The log-cdf of an inflated event time, log P(T ≤ t).
-
-        It is the probability of a left-censored row.
-        """
+        """log P(T ≤ t) of an inflated event time: the probability of a left-censored row."""
         if not self.event_times:
             return super().log_cdf(t, *latents, **kw)
         left = np.asarray(observation.LEFT)
@@ -365,8 +350,8 @@ class Inflated(OneForm, Wrapper):
         event = observation.seen(y, kw)
         hit, none, _ = self._asked(event)
         mixed = ~event.exact & ~none & hit.any(axis=0)
-        seen = np.mean(np.where(mixed, 0.5 * hit, hit), axis=1)  # P
-        own = np.zeros(len(self.at))  # p
+        seen = np.mean(np.where(mixed, 0.5 * hit, hit), axis=1)  # These are the shares P.
+        own = np.zeros(len(self.at))  # These are the base's probabilities p.
         for k in np.flatnonzero(self._shared):
             log_p = self._part.log_density(np.full(len(y), self.at[k]), *base, **of_event(kw))
             own[k] = np.mean(np.exp(log_p))
@@ -394,7 +379,7 @@ class Inflated(OneForm, Wrapper):
         self._part.check_targets(self._hits(y)[1])
 
     def impossible(self, y: Array, **metadata: Array) -> tuple[Booleans, str]:
-        """Rows that the base refuses, exact atoms aside, and atoms that are not after the entry."""
+        """Rows that the base of a mixture with atoms refuses, and atoms not after the entry."""
         event = observation.seen(y, metadata)
         exact = event.exact & event.holds(self.at).any(axis=0)
         wrong, off = np.zeros(len(y), dtype=bool), np.flatnonzero(~exact)
@@ -467,7 +452,7 @@ class _ZeroTruncated(Wrapper):
     def _zero(self, latents: Sequence[Array], kw: Keywords) -> tuple[Array, Array]:
         """log(1 − p₀) and p₀/(1 − p₀) of zero-truncated counts."""
         log_p = np.minimum(self.base.log_density(np.zeros(()), *latents, **kw), 0.0)
-        log_rest = np.maximum(special.log1mexp(log_p), -690.0)  # Its inverse is finite.
+        log_rest = np.maximum(special.log1mexp(log_p), -690.0)  # The inverse of 1 − p₀ is finite.
         return log_rest, np.exp(log_p - log_rest)
 
     def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:

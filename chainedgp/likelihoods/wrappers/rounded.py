@@ -107,7 +107,8 @@ class Rounded(Wrapper):
         Both ends are y itself where the width is below the digits of y.
         """
         width = np.asarray(self.width if kw.get(ROUNDING) is None else kw[ROUNDING], dtype=float)
-        # Of an angle rounded to π the interval goes on at −π: its ends do not end there.
+        # The interval of an angle that was rounded to π goes on at −π, so that it is not cut at the
+        # ends of the support.
         low, high = (-np.inf, np.inf) if _is_periodic(self) else self.target_support.ends
         half = np.where(width < DIGITS * np.abs(y), 0.0, 0.5 * width)
         return np.maximum(y - half, low), np.minimum(y + half, high), width
@@ -121,7 +122,7 @@ class Rounded(Wrapper):
         log_width = np.where(low < high, np.log(width), 0.0)
         kw = self.of_target(kw)
         if self._part is not self.base:
-            # Of a fine rounding the ends, numbers close to y, have lost the digits of the width.
+            # Where rounding is fine, the ends are so close to y that their difference loses digits.
             whole = np.where(high - low < 0.9 * width, high - low, width)
             return low, {**kw, "y_upper": high, "y_width": whole}, log_width
         code = observation.codes(kw.get("censored")) + np.zeros(np.shape(y))
@@ -136,10 +137,7 @@ class Rounded(Wrapper):
     # ---- the density and its expectation ---------------------------------------------------------
 
     def log_density(self, y: Array, *latents: Array, **kw: Value) -> Array:
-        """The log-density of a rounded target, log(F(y + w/2) − F(y − w/2)) − log w.
-
-        It is stable in both tails, and of broadcast shape.
-        """
+        """A rounded target's log(F(y + w/2) − F(y − w/2)) − log w, stable in both tails."""
         at, kw, log_width = self._event(y, kw)
         return self._part.log_density(at, *latents, **kw) - log_width
 
@@ -223,10 +221,7 @@ class Rounded(Wrapper):
     # ---- targets and starts ----------------------------------------------------------------------
 
     def check_targets(self, y: Array) -> None:
-        """Refuse rounded targets that the base refuses, except the ends of its support.
-
-        A target may have been rounded to such an end.
-        """
+        """Refuse targets that the base refuses, but for ends of its support: y is rounded there."""
         self.base.check_targets(self._inside(y, 1e-6))
 
     def impossible(self, y: Array, **metadata: Array) -> tuple[Booleans, str]:
@@ -310,7 +305,8 @@ class _Between(Wrapper):
             in_upper = above < below_upper
             near = np.where(in_upper, above, below_upper)
             value = special.log_diff_exp(near, np.where(in_upper, above_upper, below))
-            if _is_periodic(self.base):  # Its tails have 15 digits beside 1, not beside themselves.
+            # Tails of an angle have 15 digits relative to 1, not to themselves.
+            if _is_periodic(self.base):
                 low, high = self.base.target_support.ends
                 return value, ~(value > NARROW) | (np.asarray(y) < low) | (upper > high)
             lost = ~(value - near > NARROW)  # This holds for −inf too, where both tails underflow.
@@ -343,7 +339,8 @@ class _Between(Wrapper):
             log_p = self.base.log_density(at, *inputs, **own) + np.log(wide)
             return [log_p, *(self.base.dlog_density(at, *inputs, **own) if slopes else ())]
         x, w = np.polynomial.legendre.leggauss(POINTS)
-        reach = some(np.where(np.asarray(kw["y_upper"]) > y, 0.5 * width, 0.0))  # 0 of no interval
+        # The reach is 0 where there is no interval.
+        reach = some(np.where(np.asarray(kw["y_upper"]) > y, 0.5 * width, 0.0))
         at, share = at + reach * x[:, None], np.log(0.5 * w)[:, None]
         terms = self.base.log_density(at, *inputs, **own) + share
         top = terms.max(axis=0)

@@ -59,10 +59,7 @@ class ScipyLikelihood(Likelihood):
         }
 
     def _number(self, value: float) -> float:
-        """A fixed parameter of a scipy.stats distribution; a whole one of counts as an integer.
-
-        So numpy wants it for draws.
-        """
+        """A fixed scipy.stats parameter; a whole one of counts is an integer, as draws need."""
         return int(value) if self._discrete and value == int(value) else value
 
     def distribution(self, *latents: Array, **kw: Value) -> Distribution:

@@ -66,10 +66,7 @@ def _checked_classes(classes: Sequence[type] | type) -> Classes:
 
 
 def _check_rebuilds(header: Header, writer: Writer, model: Contents) -> None:
-    """Before a model is saved, rebuild its parts if some class is the user's.
-
-    What cannot be loaded must not be saved.
-    """
+    """Before saving a model, rebuild its parts if a class is the user's: they must load again."""
     if not writer.own:
         return
     reader = Reader(writer.arrays, writer.own)

@@ -119,10 +119,7 @@ def leaves_of(root: Parameterized) -> list[StoredLeaf]:
 
 
 def restore_leaves(root: Parameterized, stored: Sequence[StoredLeaf]) -> None:
-    """Write stored constraints, fixes and values into the leaves of a loaded model.
-
-    The leaves must be those that were stored.
-    """
+    """Write stored constraints, fixes and values into the leaves, which must be those stored."""
     leaves = named_leaves(root)
     if list(leaves) != [record.name for record in stored]:
         raise FileFormatError("its parameters are not those of its parts.")

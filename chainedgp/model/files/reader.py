@@ -60,7 +60,7 @@ class Reader:
         for parts, kind in ((kernels, Kernel), (means, MeanFunction)):
             if len(parts) != b or not all(isinstance(part, kind) for part in parts):
                 raise FileFormatError(f"it does not have a {kind.__name__} for each latent.")
-        posterior = header.get("posterior", "mean_field")  # Format 1 had no other.
+        posterior = header.get("posterior", "mean_field")  # Format 1 had this one alone.
         if posterior not in ("mean_field", "joint"):
             raise FileFormatError(f"its posterior is {posterior!r}.")
         family = family_of(posterior, likelihood)
@@ -124,7 +124,8 @@ class Reader:
         roots = [self._array(reference) for reference in stored]
         for root, M in zip(roots, totals, strict=True):
             shaped = root.ndim == 2 and root.shape == (M, roots[0].shape[1])
-            if not shaped or not (np.abs(root) <= LARGEST_VALUE).all():  # false for NaN
+            # The comparison is false for NaN.
+            if not shaped or not (np.abs(root) <= LARGEST_VALUE).all():
                 raise FileFormatError("the widening of q is not of q's size, or not finite.")
         return roots
 
@@ -230,7 +231,7 @@ class Reader:
             raise FileFormatError("its parameters have too many constraints.")
         for record in records:
             values = self._array(record["values"])
-            if not (np.abs(values) <= LARGEST_VALUE).all():  # false for NaN
+            if not (np.abs(values) <= LARGEST_VALUE).all():  # The comparison is false for NaN.
                 raise FileFormatError(f"{record['name']} has values that are not finite or huge.")
         return [
             StoredLeaf(
@@ -277,10 +278,7 @@ class Reader:
         return prior
 
     def _result(self, node: dict[str, Any]) -> OptimizationResult:
-        """How the last optimisation of a saved model ended.
-
-        Fields that this version does not know are left out.
-        """
+        """How the last optimisation of a saved model ended; unknown fields are left out."""
         known = {f.name: f.type for f in dataclasses.fields(OptimizationResult)}
         fields = {key: self._decode(v) for key, v in node.items() if key in known}
         for key, value in fields.items():
