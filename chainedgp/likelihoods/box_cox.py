@@ -24,9 +24,6 @@ class _BoxCox(_Shaped):
 
     As y > 0, |λ| σ z > −1 on one side. With x = log(y/μ) and b = 1/(σ|λ|), log p = λ x − log y
     − log σ + log F′(z) − log F(b). A subclass gives the law.
-
-    With x = log(y/μ) and b = 1/(σ|λ|), log p = λ x − log y − log σ + log F′(z) − log F(b). A
-    subclass gives the law.
     """
 
     support = "positive"
@@ -269,8 +266,6 @@ class BoxCoxT(_BoxCox):
 
         log F(b), which costs most, then has nodes in one dimension, as many as the rest has
         in g, so that the errors of both are alike.
-
-        The number of nodes in g is the same, so that errors are too.
         """
         if len(self.latents) > 2:
             return super()._quadrature(y, means, variances, nodes=nodes, **kw)

@@ -22,10 +22,6 @@ def difference(function: Callable[[At], np.ndarray], x: At, step: Value) -> np.n
     |x| only as far as rounding of x asks for. It is divided by 100 where it proves too long, as
     for the location of targets that vary by less: differences over one and two steps then
     disagree.
-
-    0 where the function is not finite (−inf: outside the support). The step grows with |x| only
-    as far as rounding of x asks for. It is divided by 100 where it proves too long, as for the
-    location of targets that vary by less: differences over one and two steps then disagree.
     """
     h = step + 1e-8 * np.abs(x)
     with np.errstate(all="ignore"):

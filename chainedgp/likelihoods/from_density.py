@@ -101,9 +101,6 @@ class Discrete(Tabulated):
 
     Without a size there are as many, from 0 on, as hold the mass, at most 2¹⁴; where these do
     not hold half of it, the window is moved to the mode.
-
-    Without a size there are as many, from 0 on, as hold the mass, at most 2¹⁴; where these do not
-    hold half of it, the window is moved to the mode.
     """
 
     def __init__(self, log_p: Callable, shape: tuple[int, ...], size: int | None) -> None:

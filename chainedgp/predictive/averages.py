@@ -113,8 +113,6 @@ class AveragedPredictive(PredictiveLaw):
         """Quantiles of an averaged predictive, the least y with cdf(y) ≥ q: (n, k) for k values.
 
         Each lies between the least and the largest of the p_k's own quantiles.
-
-        It lies between the least and the largest of the p_k's own quantiles.
         """
         levels = np.atleast_1d(as_fractions(q, "q"))
         each = self._each(lambda part: part.ppf(levels))
@@ -180,8 +178,6 @@ def mixture_quantiles(cdf: Callable[[Array], Array], want: Array, low: Array, hi
     """Quantiles of an average: where its cdf reaches `want`, between `low` and `high`.
 
     These have it between them. Steps are secants, and every other one halves what is left.
-
-    Secants, and halves of what is left in every other step.
     """
     low, high = low.copy(), high.copy()
     width = np.maximum(high - low, 1e-300)

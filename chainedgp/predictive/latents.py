@@ -26,8 +26,6 @@ def marginals_at(
     """Means (n, b) of q(f*) at new inputs, and variances (n, b) or covariances (n, b, b).
 
     They are covariances if q has correlations between latents (Saul et al. 2016, eqs. 4 and 5).
-
-    Saul et al. 2016, eqs. 4 and 5.
     """
     return marginals_and_loads_at(priors, q, family, X, None)[:2]
 

@@ -480,9 +480,7 @@ class WithOdds:
 class WithRounding:
     """Predictive mixture of a rounded y: p(y) = P(y − w/2 < Y ≤ y + w/2)/w (`Rounded`).
 
-    P is under the mixture of Y itself, whose are the cdf and its inverse.
-
-    The cdf and its inverse are those of Y.
+    P is under the mixture of Y itself, whose cdf and quantiles these are.
     """
 
     def __init__(self, likelihood: Rounded, means: np.ndarray, V: np.ndarray, kw: Keywords) -> None:

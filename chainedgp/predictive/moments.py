@@ -213,8 +213,6 @@ def _around_centres(event: GaussianLatents, rows: Indices, size: int) -> tuple[A
     """Predictive moments (3, N) from nodes around 0, around the centres, and halfway.
 
     Means come from halfway. Returned too are rows (N,) whose error may be over TOLERANCE.
-
-    And rows (N,) whose error may be over TOLERANCE.
     """
     peaks, dim = _centres(event, rows), event.dim
     endless = np.isinf(peaks).any(axis=(0, 1))

@@ -75,8 +75,6 @@ class Inflated(OneForm, Wrapper):
         That is so where every row tells of one atom whether it comes from that; else it is
         not known. log p is then a sum of one term in the base's latents and one in the
         log-odds.
-
-        log p is then a sum of one term in the base's latents and one in the log-odds.
         """
         own = self.base.coupled if len(self.base.latents) > 1 else False
         censored = "censored" in self.base.metadata_names
@@ -159,8 +157,6 @@ class Inflated(OneForm, Wrapper):
 
         Broadcast shape. Of a censored row it is the log-probability of what was seen, the
         atoms in it included.
-
-        Of a censored row the log-probability of what was seen, the atoms in it included.
         """
         before = observation.entered(y, kw)
         total = self._split(latents)[2] if before is None else self._joint(before, latents)[1]

@@ -2,9 +2,6 @@
 
 `archive` has the bytes, `contents` what they say of a model, `classes` the parts that a file may
 name. `writer` makes a file of a model, and `reader` a model of a file.
-
-`archive` has the bytes, `contents` what they say of a model, `classes` the parts that a file may
-name, `writer` and `reader` go from the one to the other.
 """
 
 from __future__ import annotations
