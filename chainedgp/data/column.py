@@ -28,6 +28,11 @@ class Column:
         """How it was read, for people."""
         return self.kind
 
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """Names of the only values that it has, 0, 1, 2, …; none where it may have others."""
+        return ()
+
     def read(self, column: Data, owner: str) -> Array:
         """Values (n,) of a column, NaN where one is missing.
 
@@ -55,6 +60,10 @@ class Column:
         column = np.empty(1, dtype=object)
         column[0] = value
         return float(self.read(column, "the value")[0])
+
+    def is_new(self, value: float, given: object) -> bool:
+        """Whether a number stands for a name that the data do not have."""
+        return isinstance(given, str) and bool(self.level_names) and value >= len(self.level_names)
 
     def shown(self, value: float) -> str:
         """A number that a model sees, in the words of the table."""

@@ -72,16 +72,18 @@ def in_order(X: Data, expected: tuple[str, ...], name: str) -> Data:
         frame: Any = X
         ordered: Data = frame[list(expected)]
         return ordered
-    lists = {
-        "without": [repr(c) for c in expected if c not in found],
-        "and with": [repr(c) for c in found if c not in expected],
-    }
-    parts = [f"{word} {', '.join(some)}" for word, some in lists.items() if some]
-    wrong = f"columns {' '.join(parts).removeprefix('and ')}"
+    lacking, more = [c for c in expected if c not in found], [c for c in found if c not in expected]
+    wrong = f"lacks {_listed(lacking)}" * bool(lacking) + " and " * bool(lacking and more)
+    wrong += f"has {_listed(more)}, which the model does not know" * bool(more)
     raise InputError(
-        f"{name} has {wrong}; the model was built with {', '.join(map(repr, expected))}. "
+        f"{name} {wrong}; the model was built with {', '.join(map(repr, expected))}. "
         f"Give {name}[{list(expected)}]."
     )
+
+
+def _listed(names: list[str]) -> str:
+    """Columns by their names."""
+    return f"the column{'s' * (len(names) > 1)} {', '.join(map(repr, names))}"
 
 
 def check_order(X: object, Y: object, Y_metadata: object, name: str = "Y") -> None:
@@ -247,6 +249,12 @@ def frame_rows(X: Data, rows: Array | Indices) -> Data:
     return table.iloc[rows] if hasattr(table, "iloc") else table[rows]
 
 
+def columns_of(X: object, names: Iterable[str]) -> list[Any]:
+    """Columns of a frame as they are, with their own types."""
+    frame: Any = X
+    return [getattr(frame[name], "array", frame[name]) for name in names]
+
+
 def frame_like(X: object, columns: Mapping[str, np.ndarray]) -> Frame:
     """Columns as a frame of the library of X, a data frame or series; else of pandas.
 
@@ -259,7 +267,12 @@ def frame_like(X: object, columns: Mapping[str, np.ndarray]) -> Frame:
 
         library = pandas
     # Both libraries find out what Python objects in a list are, such as dates with a time zone.
-    columns = {k: v.tolist() if v.dtype.kind == "O" else v for k, v in columns.items()}
+    columns = {
+        name: values.tolist()
+        if isinstance(values, np.ndarray) and values.dtype.kind == "O"
+        else values
+        for name, values in columns.items()
+    }
     if index is None or callable(index):  # A list has a method of this name.
         return library.DataFrame(columns)
     return library.DataFrame(columns, index=index)

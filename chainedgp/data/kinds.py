@@ -52,6 +52,11 @@ class Boolean(Column):
         """How it was read, for people."""
         return "boolean: 0 is False, 1 is True"
 
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """Both truth values."""
+        return ("False", "True")
+
     def _read(self, column: Data, owner: str) -> Array:
         """0 and 1 (n,) of a column of truth values, or of numbers 0 and 1."""
         if kind_of(column) not in ("number", "boolean"):
@@ -108,6 +113,11 @@ class Category(Column):
         if self.unseen != "prior":
             return known
         return f"{known}; others, in an array codes from {len(self.levels)} on, are new levels"
+
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """The levels."""
+        return self.levels
 
     def _read(self, column: Data, owner: str) -> Array:
         """Codes (n,) of the labels in a column, NaN where one is missing."""
