@@ -28,6 +28,11 @@ class Column:
         """Say in words how the column is read."""
         return self.kind
 
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """Names of the only values that it has, 0, 1, 2, …; none where it may have others."""
+        return ()
+
     def read(self, column: Data, owner: str) -> Array:
         """Read a column of a data frame as numbers (n,), NaN where a value is missing.
 
@@ -55,6 +60,10 @@ class Column:
         column = np.empty(1, dtype=object)
         column[0] = value
         return float(self.read(column, "the value")[0])
+
+    def is_new(self, value: float, given: object) -> bool:
+        """Whether a number stands for a name that the data do not have."""
+        return isinstance(given, str) and bool(self.level_names) and value >= len(self.level_names)
 
     def shown(self, value: float) -> str:
         """Print a number that a model sees as the data frame shows that value."""

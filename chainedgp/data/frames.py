@@ -72,16 +72,18 @@ def in_order(X: Data, expected: tuple[str, ...], name: str) -> Data:
         frame: Any = X
         ordered: Data = frame[list(expected)]
         return ordered
-    lists = {
-        "without": [repr(c) for c in expected if c not in found],
-        "and with": [repr(c) for c in found if c not in expected],
-    }
-    parts = [f"{word} {', '.join(some)}" for word, some in lists.items() if some]
-    wrong = f"columns {' '.join(parts).removeprefix('and ')}"
+    lacking, more = [c for c in expected if c not in found], [c for c in found if c not in expected]
+    wrong = f"lacks {_listed(lacking)}" * bool(lacking) + " and " * bool(lacking and more)
+    wrong += f"has {_listed(more)}, which the model does not know" * bool(more)
     raise InputError(
-        f"{name} has {wrong}; the model was built with {', '.join(map(repr, expected))}. "
+        f"{name} {wrong}; the model was built with {', '.join(map(repr, expected))}. "
         f"Give {name}[{list(expected)}]."
     )
+
+
+def _listed(names: list[str]) -> str:
+    """Columns by their names."""
+    return f"the column{'s' * (len(names) > 1)} {', '.join(map(repr, names))}"
 
 
 def check_order(X: object, Y: object, Y_metadata: object, name: str = "Y") -> None:
@@ -244,6 +246,12 @@ def frame_rows(X: Data, rows: Array | Indices) -> Data:
     """Select rows of an array or a data frame by their indices; a frame stays a frame."""
     table: Any = X
     return table.iloc[rows] if hasattr(table, "iloc") else table[rows]
+
+
+def columns_of(X: object, names: Iterable[str]) -> list[Any]:
+    """Columns of a frame as they are, with their own types."""
+    frame: Any = X
+    return [getattr(frame[name], "array", frame[name]) for name in names]
 
 
 def frame_like(X: object, columns: Mapping[str, np.ndarray]) -> Frame:

@@ -52,6 +52,11 @@ class Boolean(Column):
         """Say in words how the column of truth values is read."""
         return "boolean: 0 is False, 1 is True"
 
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """Both truth values."""
+        return ("False", "True")
+
     def _read(self, column: Data, owner: str) -> Array:
         """Read a column of truth values, or of numbers 0 and 1, as 0 and 1, (n,)."""
         if kind_of(column) not in ("number", "boolean"):
@@ -109,6 +114,11 @@ class Category(Column):
         if self.unseen != "prior":
             return known
         return f"{known}; others, in an array codes from {len(self.levels)} on, are new levels"
+
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """The levels."""
+        return self.levels
 
     def _read(self, column: Data, owner: str) -> Array:
         """Read the labels in a column of categories as codes (n,), NaN where one is missing."""

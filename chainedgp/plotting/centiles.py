@@ -10,7 +10,6 @@ from scipy.special import ndtri
 
 from ..assessment.residuals import z_scores
 from ..data.arguments import positive_int
-from ..data.columns import Category
 from ..data.types import Data, Metadata, Seed
 from ..errors import InputError
 from ..linalg import Array
@@ -150,7 +149,7 @@ def plot_worm(
     inputs = model.X if X is None else model._predictor().inputs(X, "X")
     values = np.asarray(inputs)[:, column]
     read = grids.column_of(model, column)
-    if isinstance(read, Category):
+    if read.level_names:
         codes, place = np.unique(values, return_inverse=True)
         count, words = len(codes), [read.shown(code) for code in codes]
     else:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..data.arguments import positive_int
-from ..data.columns import Category
 from ..data.types import Data, Metadata
 from ..errors import InputError
 from ..linalg import Array
@@ -61,7 +60,7 @@ def plot_density(
     ax = style.one_axes(ax)
     top = float(np.quantile(p[np.isfinite(p)], BRIGHTEST)) or 1.0
     counts = not support.continuous
-    levels = isinstance(grids.column_of(model, column), Category)
+    levels = bool(grids.column_of(model, column).level_names)
     image = ax.pcolormesh(
         grids.positions(model, column, x),
         values,

@@ -12,7 +12,7 @@ from ..assessment.effects.importance import importance
 from ..assessment.effects.population import Population
 from ..assessment.effects.quantities import latent_quantities
 from ..data.arguments import positive_int
-from ..data.columns import Boolean, Category, Date
+from ..data.columns import Date
 from ..data.types import Data
 from ..errors import InputError
 from ..kernels.scales import shortest_scale
@@ -56,14 +56,18 @@ def axis_name(model: FittedModel, columns: Sequence[int], at: Place = None) -> s
     """Label of an axis: the first drawn input and, below, where the others are held."""
     names, row, medians = input_names(model), resting_point(model, at), resting_point(model)
     others = [d for d in range(len(names)) if d not in columns]
-    said = {column_index(model, key) for key in at} if isinstance(at, Mapping) else set()
+    given = at.items() if isinstance(at, Mapping) else ()
+    said = {column_index(model, key): value for key, value in given}
     few = len(others) <= MOST_NAMED
     told = others if few else [d for d in others if d in said or row[d] != medians[d]]
-    words = [f"{names[d]} = {column_of(model, d).shown(row[d])}" for d in told[:MOST_NAMED]]
+    shown = {d: column_of(model, d).shown(row[d]) for d in told[:MOST_NAMED]}
+    # A level that the data do not have has a name only in what was given.
+    shown |= {d: v for d, v in said.items() if d in shown and column_of(model, d).is_new(row[d], v)}
+    words = [f"{names[d]} = {word}" for d, word in shown.items()]
     if len(told) > MOST_NAMED:
         words.append(f"{len(told) - MOST_NAMED} more as given")
     rest = [column_of(model, d) for d in others if d not in told]
-    levels = [column for column in rest if isinstance(column, Category | Boolean)]
+    levels = [column for column in rest if column.level_names]
     if rest:
         known = ["medians"] * (len(levels) < len(rest)) + ["commonest levels"] * bool(levels)
         words.append(f"others at their {' and '.join(known)}")
@@ -95,7 +99,7 @@ def resting_point(model: FittedModel, at: Place = None) -> Array:
     need_rows(model)
     row = np.median(np.asarray(model.X), axis=0)
     for d in range(row.size):
-        if isinstance(column_of(model, d), Category | Boolean):
+        if column_of(model, d).level_names:
             values, counts = np.unique(np.asarray(model.X[:, d]), return_counts=True)
             row[d] = values[np.argmax(counts)]
     if at is None:
@@ -135,8 +139,8 @@ def axis_values(
         its density alone, whose quantiles take long, has 200.
     """
     read = column_of(model, column)
-    if isinstance(read, Category):
-        return np.arange(float(len(read.levels)))
+    if read.level_names:
+        return np.arange(float(len(read.level_names)))
     if limits is None:
         need_rows(model)
         x = np.asarray(model.X[:, column])
@@ -174,7 +178,7 @@ def curve_along(model: FittedModel, column: int, values: Array) -> tuple[Array, 
 
     Curves over a category are pieces, one for each level, with a gap (nan) after each.
     """
-    if not isinstance(column_of(model, column), Category):
+    if not column_of(model, column).level_names:
         return values, positions(model, column, values)
     pieces = values[:, None] + np.array([-HALF, HALF, np.nan])
     return np.repeat(values, 3), pieces.ravel()
@@ -187,9 +191,9 @@ def dress_axis(ax: Axes, model: FittedModel, column: int, values: Array, axis: s
     """
     read, own = column_of(model, column), ax.xaxis if axis == "x" else ax.yaxis
     set_limits = ax.set_xlim if axis == "x" else ax.set_ylim
-    if isinstance(read, Category):
-        own.set_ticks(np.arange(len(read.levels)), list(read.levels))
-        set_limits(-0.5, len(read.levels) - 0.5)
+    if read.level_names:
+        own.set_ticks(np.arange(len(read.level_names)), list(read.level_names))
+        set_limits(-0.5, len(read.level_names) - 0.5)
         return
     if isinstance(read, Date):
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
@@ -207,7 +211,7 @@ def mark_ends(ax: Axes, model: FittedModel, column: int, values: Array) -> None:
 
     values : the grid, in the unit of the model. Levels of a category have no such ends.
     """
-    if isinstance(column_of(model, column), Category) or not len(model.X):
+    if column_of(model, column).level_names or not len(model.X):
         return
     x = np.asarray(model.X[:, column], dtype=float)
     low, high = float(x.min()), float(x.max())

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data.columns import Category
 from ..data.types import Data, Metadata
 from ..errors import InputError, MomentWarning
 from ..linalg import Array
@@ -63,7 +62,7 @@ def plot_map(
     own = [grids.axis_values(model, c, num, end) for c, end in zip(columns, ends, strict=True)]
     mesh = np.stack([part.ravel() for part in np.meshgrid(*own)], axis=1)
     x, y = (grids.positions(model, c, grid) for c, grid in zip(columns, own, strict=True))
-    levels = any(isinstance(grids.column_of(model, c), Category) for c in columns)
+    levels = any(grids.column_of(model, c).level_names for c in columns)
     rows = grids.rows_along(model, columns, mesh, at)
     metadata = grids.metadata_at_rest(model, Y_metadata)
     vertical = grids.input_names(model)[columns[1]]

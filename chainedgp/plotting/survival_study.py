@@ -9,7 +9,6 @@ import numpy as np
 
 from ..assessment.survival import SurvivalCheck, survival_calibration, survival_check
 from ..data.arguments import positive_float
-from ..data.columns import Category
 from ..data.types import Data, Metadata, Seed
 from ..errors import InputError
 from ..linalg import Array
@@ -206,7 +205,7 @@ def plot_restricted_mean(
     horizon = positive_float(horizon, "horizon")
     column = grids.column_index(model, input)
     x, points = _seen_values(model, column)
-    if limits is not None and not isinstance(grids.column_of(model, column), Category):
+    if limits is not None and not grids.column_of(model, column).level_names:
         points = False
     if not points:
         x = grids.axis_values(model, column, num, limits)
@@ -236,7 +235,7 @@ def _seen_values(model: FittedModel, column: int) -> tuple[Array, bool]:
     """Values (k,) that a drawn input has in the data, and whether they are few or levels."""
     grids.need_rows(model)
     x = np.unique(np.asarray(model.X[:, column]))
-    return x, len(x) <= MOST_VALUES or isinstance(grids.column_of(model, column), Category)
+    return x, len(x) <= MOST_VALUES or bool(grids.column_of(model, column).level_names)
 
 
 def _as_values(model: FittedModel, column: int, values: Sequence[object] | Array) -> Array:

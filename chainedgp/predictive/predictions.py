@@ -13,7 +13,7 @@ import numpy as np
 
 from ..data.arguments import as_generator, as_percent, positive_int
 from ..data.columns import Columns
-from ..data.frames import frame_like
+from ..data.frames import columns_of, frame_like
 from ..data.names import checks_names
 from ..data.rows import Expected, Rows, is_dask
 from ..data.types import Data, Frame, Metadata, Seed
@@ -120,6 +120,11 @@ class Predictions:
         X, columns = source.inputs(Xnew), source.columns
         values = list(columns.back(X).values()) if isinstance(columns, Columns) else list(X.T)
         known = columns.names if isinstance(columns, Columns) else columns
+        if isinstance(known, tuple) and hasattr(Xnew, "columns"):
+            each = columns.each if isinstance(columns, Columns) else ()
+            zoned = {column.name for column in each if getattr(column, "zoned", False)}
+            own = columns_of(Xnew, known)  # Dates with a zone come back in that of the table.
+            values = [v if k in zoned else o for k, o, v in zip(known, own, values, strict=True)]
         numbered = tuple(f"x{d}" for d in range(len(values)))
         names = self.input_names or (known if isinstance(known, tuple) else numbered)
         return dict(zip(names, values, strict=True))

@@ -443,3 +443,27 @@ def test_other_methods_read_tables(frame, model, target):
     assert around.predict(frame[frame.columns[::-1]])[0].shape == (N, 1)
     counts = cgp.ChainedGP(frame, np.arange(N) % 4, Poisson(), num_inducing=5, num_threads=1)
     assert counts.predict_quantiles(frame, (50,))[0].shape == (N, 1)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_inputs_beside_predictions_are_those_of_the_frame(library):
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    days = np.datetime64("2024-01-01") + np.arange(12)
+    columns = {
+        "day": days.astype("datetime64[D]"),
+        "town": np.resize(["Ely", "York"], 12),
+        "rooms": np.arange(12),
+    }
+    table = pd.DataFrame(columns).assign(town=lambda t: t["town"].astype("category"))
+    if library == "polars":
+        table = pytest.importorskip("polars").DataFrame(columns)
+    m = cgp.ChainedGP(table, rng.normal(size=12), HetGaussian(), num_inducing=4, unseen="prior")
+    m.optimize(only="variational", messages=False)
+    new = table[:3] if library == "polars" else table.head(3)
+    found = m.predict_frame(new, inputs=True)[["day", "town", "rooms"]]
+    assert found.equals(new) and [str(t) for t in found.dtypes] == [str(t) for t in new.dtypes]
+    elsewhere = pd.DataFrame({**columns, "town": ["Rome", "Ely", "Oslo"] * 4}).head(3)
+    assert list(m.predict_frame(elsewhere, inputs=True)["town"]) == ["Rome", "Ely", "Oslo"]
+    doubled = pd.concat([elsewhere, elsewhere])  # An index may have the same label twice.
+    assert len(m.predict_frame(doubled, inputs=True)) == 6

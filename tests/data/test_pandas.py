@@ -98,9 +98,9 @@ def test_results_keep_the_index(model, frame):
 
 def test_columns_must_be_those_of_the_model(model, frame):
     for wrong, message in (
-        (frame[["age", "dose"]], r"columns without 'old'.*Give Xnew\[\['age', 'dose', 'old'\]\]"),
-        (frame.rename(columns={"old": "new"}), "without 'old' and with 'new'"),
-        (frame.assign(more=1.0), "columns with 'more'"),
+        (frame[["age", "dose"]], r"lacks the column 'old'.*Give Xnew\[\['age', 'dose', 'old'\]\]"),
+        (frame.rename(columns={"old": "new"}), "lacks the column 'old' and has the column 'new'"),
+        (frame.assign(more=1.0), "has the column 'more', which the model does not know"),
     ):
         for call in (model.predict, model.predict_latents, model.predict_frame):
             with pytest.raises(InputError, match=message):
@@ -296,7 +296,7 @@ def test_figures_refuse_other_columns(frame):
     m = cgp.ChainedGP(frame, times, cgp.likelihoods.LogLogisticSurvival(), num_inducing=4)
     other = frame[["dose", "age"]]
     for call in (lambda: m.plot_survival(other[:2]), lambda: m.plot_pit(other, times)):
-        with pytest.raises(InputError, match="columns"):
+        with pytest.raises(InputError, match="lacks the column"):
             call()
 
 

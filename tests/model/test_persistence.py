@@ -326,7 +326,7 @@ def test_names_of_columns_and_kernels(tmp_path):
     assert again.input_names == ["age in years", "dose"] and again.target_name == "response"
     assert again.kernels.mean.slow is again.kernels.mean
     assert again.kernels[1].matern32 is again.kernels[1]
-    with pytest.raises(InputError, match="columns without 'dose'"):
+    with pytest.raises(InputError, match="lacks the column 'dose'"):
         again.predict(pd.DataFrame(XNEW, columns=["age", "height"]))
     again.predict(pd.DataFrame(XNEW, columns=["age", "dose"]))
 

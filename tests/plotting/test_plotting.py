@@ -1093,3 +1093,41 @@ def test_metadata_follow_the_targets_in_all_figures():
             assert list(known).index("Y_metadata") == list(known).index("Y") + 1, name
             assert known["Y_metadata"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD, name
     assert {"plot_pit", "plot_calibration", "plot_worm", "plot_survival_check"} <= set(found)
+
+
+ALONG = {
+    "plot_slice": {},
+    "plot_latents": {},
+    "plot_density": {},
+    "plot_variance": {},
+    "plot_effects": {},
+    "plot_components": None,
+    "plot_map": None,
+    "plot_worm": None,
+}
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_truth_values_have_two_places_on_an_axis(name, table_model):
+    draw = getattr(table_model, name)
+    found = {
+        "plot_map": lambda: draw(inputs=("open", "town"), num=4),
+        "plot_components": lambda: draw("mean"),
+        "plot_worm": lambda: draw(input="open"),
+    }.get(name, lambda: draw("open"))()
+    axes = np.atleast_1d(np.asarray(found, dtype=object)).ravel()
+    assert all(np.isfinite(ax.get_xlim()).all() for ax in axes)
+    if name not in ("plot_components", "plot_worm"):
+        ticks = [tick.get_text() for tick in axes[-1].get_xticklabels()]
+        assert ticks == ["False", "True"]
+
+
+def test_a_level_that_the_data_do_not_have_is_named_as_it_was_given(table_model):
+    table_model.unseen = "prior"
+    try:
+        ax = table_model.plot_slice("when", at={"town": "Rome"}, num=4)
+        assert "town = Rome" in ax.get_xlabel()
+        ax = table_model.plot_slice("when", at={"town": 3}, num=4)
+        assert "town = code 3" in ax.get_xlabel()
+    finally:
+        table_model.unseen = "raise"

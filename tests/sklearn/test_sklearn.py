@@ -452,7 +452,7 @@ def test_estimators_read_tables(standardize):
     with pytest.raises(ValueError, match="column 'town' of X has a level") as told:
         estimator.predict(frame.assign(town="Rome"))
     assert 'fit with unseen="prior"' in str(told.value) and "m.unseen" not in str(told.value)
-    with pytest.raises(ValueError, match="columns without 'town'"):
+    with pytest.raises(ValueError, match="lacks the column 'town'"):
         estimator.predict(frame.drop(columns="town"))
     with pytest.raises(ValueError, match="NaN"):
         estimator.fit(frame.assign(town=[None, *frame["town"][1:]]), y)
