@@ -2,7 +2,7 @@
 
 Silverman's motorcycle measurements, a fifth of them replaced by wild readings. The search fits
 every noise model on folds of the rows and keeps the one with the best mean log predictive density
-on the rows left out. It needs scikit-learn: pip install scikit-learn.
+on the rows left out. Needs scikit-learn: pip install "chainedgp[sklearn]".
 
 Run it with no arguments. It prints a table and writes a figure.
 """

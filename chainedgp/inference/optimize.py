@@ -201,7 +201,7 @@ def _tell_of_inducing(problem: Problem, monitor: Monitor) -> None:
     if cost > MUCH_OPEN and more > M:
         monitor.note(
             f"more inducing inputs would raise the bound by up to {cost:.2g} nats a row: try "
-            f"num_inducing={more} in the place of {M}; a fit then takes up to four times as long"
+            f"num_inducing={more} instead of {M}; a fit then takes up to four times as long"
         )
 
 

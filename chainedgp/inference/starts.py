@@ -286,6 +286,6 @@ def warn_of_scaling(X: Array, names: Sequence[str] | None) -> None:
         column = f"column {bad[0]} of X" if names is None else f"input {names[bad[0]]!r}"
         warn(
             f"{column} varies by {spread[bad[0]]:.1e} around {size[bad[0]]:.1e}: "
-            "distances lose digits. Subtract the mean of the column.",
+            "distances are inaccurate. Subtract the mean of the column.",
             ScalingWarning,
         )

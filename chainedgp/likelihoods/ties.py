@@ -132,14 +132,14 @@ class Ties:
             return None
         if self.is_atom:
             return (
-                f"{share:.0%} of the targets are {value:g}: a density has no such value. If it is "
-                f"one of its own, use Inflated(…, at=({value:g},)) or Hurdle(…)"
+                f"{share:.0%} of the targets are {value:g}. If this value has a probability of its "
+                f"own, use Inflated(…, at=({value:g},)) or Hurdle(…)"
             )
         if self.num_values <= FEW and self.step:
             return (
-                f"the targets have {self.num_values} different values: they are rounded, or "
-                f"classes. Rounded(…, {self.step:g}) says so to the likelihood; there are Ordinal "
-                "for classes and others for counts"
+                f"the targets have only {self.num_values} different values. If they are rounded, "
+                f"use Rounded(…, {self.step:g}); if they are classes or counts, use Ordinal or a "
+                "likelihood of counts"
             )
         return None
 

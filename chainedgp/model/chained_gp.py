@@ -628,11 +628,12 @@ class ChainedGP(ParamzModel, Predictions):
     ) -> Update:
         """Add rows to a fitted model without a fit: q takes them in, hyperparameters and Z stay.
 
-        Steps over the new rows alone find their sites; the old rows keep theirs. Some old rows then
-        tell how far the bound is below its maximum over q. Where that is more than the tolerance,
-        as for many new rows or for such as contradict the old, steps over all rows follow. So the
-        result is that of `optimize(only="variational")` on all rows, for the price of the new ones.
-        The model should be as its last fit left it: what is wrong with q before stays wrong.
+        Steps over the new rows alone find what they say about q (their sites); the old rows keep
+        their sites. Some old rows then tell how far the bound is below its maximum over q. If that
+        is more than the tolerance, because the new rows are many or contradict the old ones, steps
+        over all rows follow. So the result is that of `optimize(only="variational")` on all rows,
+        but usually for the price of the new ones. Update a model as its last fit left it: errors
+        that q had before remain.
 
         `optimize()` afterwards goes on from here with all rows, hyperparameters included.
 
@@ -921,8 +922,9 @@ class ChainedGP(ParamzModel, Predictions):
     ) -> Array:
         """z-scores of new subjects, Φ⁻¹(F(y | x)), (n,): standard normal if the model is right.
 
-        −2 is where 2.3 % of subjects with the same inputs are below. None takes the data of the
-        fit, whose z-scores are the quantile residuals. See `metrics.quantile_residuals`.
+        A z-score of −2 means that 2.3 % of subjects with the same inputs have a lower value. None
+        takes the data of the fit; their z-scores are the quantile residuals
+        (`metrics.quantile_residuals`).
         """
         return z_scores(self, Xnew, Ynew, Y_metadata, rng)
 
@@ -1166,22 +1168,22 @@ class ChainedGP(ParamzModel, Predictions):
             m.effects("temperature", kind="individual")   # the same, for each row
             m.effects(kind="parts")                   # what the parts of kernels contribute
 
-        Quantities are the mean, or the median where there is no mean, the "width" of the central
-        interval, all latents and all parameters of the distribution; for classes "P(…)" of each;
-        and on request "median", "noise" and "ignorance", the parts of the predictive variance. Of a
-        likelihood that is known by its density alone the mean and the width, too, are computed on
-        request: they are integrals for each row.
+        Quantities are the mean (or the median, if there is no mean), the "width" of the central
+        interval, all latents and all parameters of the distribution; for classes "P(…)" of each.
+        On request there are "median", "noise" and "ignorance" (the parts of the predictive
+        variance). If a likelihood is given by its density alone, the mean and the width too are
+        computed on request only, because they are integrals for each row.
 
-        Importance is judged by redrawing an input from its observed values, the other inputs of
-        each row as they are: right for inputs of two values and for skewed ones. "total" is the
-        share of the quantity's variance that is lost if the input is not known, "alone" the part
-        of it that does not depend on other inputs (total and first-order indices of Sobol), "sd"
-        the root of the variance that is lost, in the unit of the quantity.
+        For the importance of an input, its values are replaced by other observed values, while the
+        other inputs of each row stay as they are. "total" is the share of the quantity's variance
+        that is due to the input, "alone" the part of this share that does not depend on other
+        inputs (total and first-order indices of Sobol). "sd" is the root of the variance that is
+        due to the input, in the unit of the quantity.
 
-        Partial dependence is the prediction averaged over the rows, with one value of the input in
-        all of them. "low" and "high" hold the average itself under q, with the correlations
-        between rows: exact for latents, else from joint draws. The width and the median have no
-        band: they include already what is not known.
+        Partial dependence is the average prediction over the rows, with one value of the input in
+        all of them. "low" and "high" are the ends of a credible band of this average, which
+        accounts for correlations between rows; it is exact for latents, else from joint draws. The
+        width and the median have no band, because they already include the uncertainty.
 
         Parameters
         ----------
@@ -1192,15 +1194,15 @@ class ChainedGP(ParamzModel, Predictions):
         groups : {name: inputs} that change together, such as the columns of one category.
         values : values of the input, (k,); for a group (k, columns). None takes all values of an
             input of up to 8, else `num` from the 1 % to the 99 % quantile.
-        rows : most rows to average over, chosen at random with a fixed seed. None is 200 for the
-            importance and 1,000 for a curve; for a likelihood with two latents 100 and 400, with
-            more 25 and 50. They count by their weights.
+        rows : the largest number of rows to average over, chosen at random with a fixed seed. None
+            is 200 for the importance and 1,000 for a curve; 100 and 400 for two latents, and 25 and
+            50 for more. Weights of rows count.
         level : probability of the bands, and of the interval whose width is judged.
         draws, rng : number of joint draws for bands, and their seed or Generator.
         X : rows to average over; None takes those of the model.
         Y_metadata : one value each for all rows, such as an exposure; None takes medians.
-        over : `m.over_hyperparameters()` or `m.sample()`, whose points partial dependence then
-            averages over. None takes fitted hyperparameters for known: bands are a little narrow.
+        over : `m.over_hyperparameters()` or `m.sample()`, to average partial dependence over their
+            points. None uses the bands of the model itself.
 
         Returns
         -------
@@ -1245,12 +1247,12 @@ class ChainedGP(ParamzModel, Predictions):
     ) -> Axes:
         """Plot the fit of the model: `plot_fit` for one input, `plot_map` for two, or `plot_slice`.
 
-        Of classes their probabilities. Arguments are those of these functions, None is their own
-        default; one that the function does not take is an error.
+        For classes it draws their probabilities. The arguments are those of the chosen function,
+        and None is its default; an argument that it does not take is an error.
 
-        levels, legend : of one input or more than two. input, latent : of more than two.
-        what, inputs, colorbar : of two. at : of two or more. limits, num, data, Y_metadata, ax : of
-        all; limits of two inputs are a pair each.
+        levels, legend : with one input, or more than two. input, latent : with more than two.
+        what, inputs, colorbar : with two. at : with two or more. limits, num, data, Y_metadata,
+        ax : always; with two inputs limits are a pair for each.
         """
         chosen: dict[int, Callable[..., Axes]]
         chosen = {1: plotting.plot_fit, 2: plotting.plot_map}

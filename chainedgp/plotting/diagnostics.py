@@ -88,9 +88,10 @@ def plot_calibration(
     Below the diagonal intervals are too narrow, above it too wide. The grey band holds 95 % of the
     curve's points for a calibrated model. Arguments as in `plot_pit`.
 
-    Classes are drawn otherwise: predicted probabilities, of two classes that of the second, of more
-    those of all of them, are put into ten bins. The share in which the class occurred is drawn
-    against the mean probability of the bin; a grey bar holds 95 % of the shares if calibrated.
+    For classes, the predicted probabilities (of the second class if there are two, of all classes
+    if there are more) are sorted into ten bins. The share of rows in which the class occurred is
+    drawn against the mean probability of the bin. If the model is calibrated, the grey bars hold
+    95 % of these shares.
     """
     if model.likelihood.target_support.num_classes is not None:
         return _draw_reliability(*_judged(model, X, Y, Y_metadata), model, ax)

@@ -75,8 +75,8 @@ class Predictions:
     def predict(self, Xnew: Data, Y_metadata: Metadata = None) -> tuple[Array, Array]:
         """Predict mean and variance of the targets at Xnew, each (n, 1).
 
-        Of two classes the mean is the probability of the second. More classes have no mean, which
-        is an error: see `predict_proba` and `predict_frame`.
+        For two classes the mean is the probability of the second one. Three or more classes have no
+        mean, and an error says so: use `predict_proba` or `predict_frame`.
         """
         source = self._predictor()
         check_mean(source.likelihood)
@@ -169,8 +169,8 @@ class Predictions:
     ) -> Frame:
         """Predict a table of centiles, as growth charts have them: a data frame.
 
-        A column "3%" is the 3rd centile of y given the latents at Xnew, by its median over q, and
-        "3% lower", "3% upper" are the band of it, here of 90 %; bands=None leaves bands out. See
+        The column "3%" is the posterior median of the 3rd centile of y at Xnew. "3% lower" and "3%
+        upper" are the ends of its credible band, by default of 90 %; bands=None leaves it out. See
         `Predictive.centiles`, and `predict_quantiles` for the quantiles of one new target.
         """
         found = self._predictor().distribution(Xnew, Y_metadata).centiles(centiles, bands)

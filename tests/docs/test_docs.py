@@ -47,6 +47,7 @@ SLOW = {
     "inference_truth.md",
     "posteriors.md",
     "quickstart.md",
+    "recipes.md",
     "scikit_learn.md",
     "starts.md",
     "survival.md",

@@ -22,7 +22,7 @@ def scaling(e: Evidence) -> Finding:
         elif spread[d] < 1e-5 * size[d]:
             notes.append((
                 f"Column {name} of X varies by only {spread[d]:.1g} around {size[d]:.1g}, so that "
-                "distances lose digits.", "Subtract the mean of the column."))  # fmt: skip
+                "distances are inaccurate.", "Subtract the mean of the column."))  # fmt: skip
             levels.append("problem" if spread[d] < 1e-7 * size[d] else "look")
         elif z[d] > 30.0 and d not in codes:
             notes.append((
