@@ -41,7 +41,7 @@ class HetStudentT(OneForm, Family):
 
     def log_density(self, y: Array, f: Array, g: Array, *, nu: Value) -> Array:
         """As in the class docstring."""
-        constant, tail = special.student_t_constant(nu)[0], special.student_t_tail(y - f, g, nu)
+        constant, tail = special.student_t_log_constant(nu), special.student_t_tail(y - f, g, nu)
         return constant - 0.5 * g - 0.5 * (nu + 1.0) * tail
 
     def dlog_density(self, y: Array, f: Array, g: Array, *, nu: Value) -> Arrays:

@@ -12,7 +12,7 @@ from ..data.types import Value
 from ..errors import InputError
 from ..expectations import reduced
 from ..expectations.forms import Form, Latents, OneForm
-from ..expectations.special import stirling_remainder
+from ..expectations.special import binet, stirling_remainder
 from ..parameters.priors import Normal
 from .box_cox import _log_slope
 from .contract import Array, Arrays, Likelihood
@@ -317,7 +317,7 @@ def _series(log_size: Array, alpha: Value) -> tuple[Array, Array, Array]:
 def _first_terms(log_size: Array, alpha: float, count: int) -> Array:
     """S and its derivatives, (3, n), from the terms j = 1, …, count."""
     j = np.arange(1.0, count + 1.0)[:, None]
-    rho, (rho_a, slope_a) = stirling_remainder(j)[0], stirling_remainder(j * alpha)
+    rho, (rho_a, slope_a) = binet(j), stirling_remainder(j * alpha)
     size, cost = np.exp(log_size), j * np.log(j) - j - j * log_size
     total = (1.0 + alpha) * cost + rho + rho_a
     # Λ is the same in all terms, and is added to them afterwards.
@@ -332,7 +332,7 @@ def _terms_near(log_size: Array, alpha: float, count: int) -> Array:
     j, step = _lattice(size, alpha, count)
     cost = size * _entropy((j - size) / size, j, size)
     valid = np.maximum(j, 1.0)
-    rho, (rho_a, slope_a) = stirling_remainder(valid)[0], stirling_remainder(valid * alpha)
+    rho, (rho_a, slope_a) = binet(valid), stirling_remainder(valid * alpha)
     total = (1.0 + alpha) * cost + rho + rho_a - np.log(step)
     return _summed(j - size, cost, np.where(j < 1.0, np.inf, total), alpha, slope_a)
 
@@ -381,7 +381,7 @@ def _over_counts(rate: Array, alpha: Array, scaled: Array) -> Array:
                 j, step = points(rates[some], a)
                 log_p = -rates[some] * _entropy((j - rates[some]) / rates[some], j, rates[some])
                 valid = np.maximum(j, 1.0)
-                log_p = log_p - 0.5 * np.log(2.0 * np.pi * valid) - stirling_remainder(valid)[0]
+                log_p = log_p - 0.5 * np.log(2.0 * np.pi * valid) - binet(valid)
                 p = np.where(j < 1.0, 0.0, step * np.exp(log_p))
                 # P falls with j: beyond the mean, a term of a small p is small beside the others.
                 needed = (p > NEGLIGIBLE * p.max(axis=0)) | (j <= rates[some])
