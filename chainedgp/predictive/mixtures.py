@@ -146,16 +146,15 @@ class GaussianLatents:
 
     def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Quantiles at the mean of q, and the extremes one sd to either side along each z_j."""
-        centre, kw = self.means[:, rows], self.keywords(rows)
-        middle = self.likelihood.ppf(q, *centre, **kw)
-        around = [
-            self.likelihood.ppf(np.full(len(q), level), *centre, **kw) for level in (0.2, 0.8)
-        ]
+        moved = [self.means[:, None, rows]] * 3  # at q itself, and at two other levels
         for step in np.eye(self.dim)[:, :, None, None]:
             for sign in (-1.0, 1.0):
-                moved = [f[0] for f in self.nodes(rows, sign * step)[1]]
-                around.append(self.likelihood.ppf(q, *moved, **kw))
-        return middle, np.fmin.reduce(around), np.fmax.reduce(around)
+                moved.append(np.stack(self.nodes(rows, sign * step)[1]))
+        latents = np.concatenate(moved, axis=1)  # (b, 3 + 2 dim, N): all in one call
+        levels = np.tile(q, (latents.shape[1], 1))
+        levels[1], levels[2] = 0.2, 0.8
+        found = self.likelihood.ppf(levels, *latents, **self.keywords(rows))
+        return found[0], np.fmin.reduce(found[1:]), np.fmax.reduce(found[1:])
 
 
 class ScaleMixture:
