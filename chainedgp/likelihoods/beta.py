@@ -57,8 +57,8 @@ class Beta(OneForm, Family):
         alpha, beta = np.exp(f), np.exp(g)
         up, down = special.softplus_pair(np.subtract(g, f))
         log_y, log_1y = np.log(y), np.log1p(-y)
-        rest = special.stirling_remainder(alpha + beta)[0] + 0.5 * (g - up)
-        rest = rest - special.stirling_remainder(alpha)[0] - special.stirling_remainder(beta)[0]
+        rest = special.binet(alpha + beta) + 0.5 * (g - up)
+        rest = rest - special.binet(alpha) - special.binet(beta)
         main = alpha * (up + log_y) + beta * (down + log_1y)
         return main + rest - (log_y + log_1y + special.HALF_LOG_2PI)
 

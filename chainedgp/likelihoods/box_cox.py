@@ -341,7 +341,7 @@ class _StudentTLaw:
 
     def log_density(self, x: Array, w: Array, g: Array) -> Array:
         tail = np.logaddexp(0.0, self._log_ratio(x, w, g))
-        return special.student_t_constant(self.nu)[0] - 0.5 * (self.nu + 1.0) * tail
+        return special.student_t_log_constant(self.nu) - 0.5 * (self.nu + 1.0) * tail
 
     def pull(self, x: Array, w: Array, g: Array) -> Array:
         """−z ∂ log F′/∂z of the Student-t law of a Box–Cox target, (ν + 1) z²/(ν + z²)."""
@@ -350,7 +350,7 @@ class _StudentTLaw:
     def ratio(self, b: Array) -> Array:
         """F′(b)/F(b) of the Student-t law of a Box–Cox target, at its truncation b."""
         tail = special.student_t_tail(b, np.zeros(()), self.nu)
-        log_p = special.student_t_constant(self.nu)[0] - 0.5 * (self.nu + 1.0) * tail
+        log_p = special.student_t_log_constant(self.nu) - 0.5 * (self.nu + 1.0) * tail
         return np.exp(log_p) / stdtr(self.nu, b)
 
     def slopes(self, x: Array, w: Array, g: Array) -> Arrays:

@@ -175,7 +175,7 @@ class HetGamma(OneForm, Family):
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
         """The gamma log-density, as in the class docstring."""
         alpha, u = np.exp(g), np.log(y) - f
-        main = alpha * (u - np.expm1(u)) - special.stirling_remainder(alpha)[0]
+        main = alpha * (u - np.expm1(u)) - special.binet(alpha)
         return main + 0.5 * g - (np.log(y) + HALF_LOG_2PI)
 
     def dlog_density(self, y: Array, f: Array, g: Array) -> Arrays:

@@ -159,7 +159,7 @@ class NegativeBinomial(Family):
         g = np.clip(g, -600.0, 600.0)
         r, a, below = np.exp(-g), f + np.log(exposure), np.less(y, 0.0)
         y = np.maximum(y, 0.0)
-        rho = special.stirling_remainder(r + y)[0] - special.stirling_remainder(r)[0]
+        rho = special.binet(r + y) - special.binet(r)
         alone = (r + y - 0.5) * np.log1p(y * np.exp(g)) + rho - (y + gammaln(y + 1.0))
         return np.where(below, -np.inf, y * a - (r + y) * special.softplus(a + g) + alone)
 
@@ -256,8 +256,9 @@ class BetaBinomial(Family):
         alpha, beta, phi = self._shapes(f, g)
         outside, y = np.less(y, 0.0) | np.greater(y, trials), np.maximum(y, 0.0)
         rest = np.maximum(trials - y, 0.0)
-        spread = special.rising_excess(alpha, y)[0] + special.rising_excess(beta, rest)[0]
-        spread = spread - special.rising_excess(phi, trials)[0]
+        spread = special.rising_excess_value(alpha, y)
+        spread = spread + special.rising_excess_value(beta, rest)
+        spread = spread - special.rising_excess_value(phi, trials)
         binomial = y * log_expit(f) + rest * log_expit(np.negative(f))
         choose = -np.log1p(trials) - betaln(rest + 1.0, y + 1.0)
         return np.where(outside, -np.inf, binomial + spread + choose)

@@ -244,16 +244,19 @@ class Continuous(Tabulated):
         target = np.asarray(q, dtype=np.float64) * self.total
         panel = np.clip(_search(self.edges_cdf, target) - 1, 0, len(self.edges) - 2)
         low, high = self.edges[panel], self.edges[panel + 1]
-        t = 0.5 * (low + high)
+        below, above = _take(self.edges_cdf, panel), _take(self.edges_cdf, panel + 1)
+        with np.errstate(all="ignore"):
+            share = (target - below) / (above - below)
+        t = low + np.where((share > 0.01) & (share < 0.99), share, 0.5) * (high - low)
         for _ in range(40):
             excess = self._cdf_in_panel(t, panel) - target
             low, high = np.where(excess < 0, t, low), np.where(excess < 0, high, t)
             with np.errstate(all="ignore"):
                 newton = t - excess / self._density_in_panel(t, panel)
-            inside = (newton > low) & (newton < high)
+            inside = (newton >= low) & (newton <= high)  # A root may be an end by rounding.
             step = np.where(inside, newton, 0.5 * (low + high)) - t
             t = t + step
-            if np.all(np.abs(step) < 1e-13):
+            if np.all((np.abs(step) < 1e-13) | (np.abs(excess) < 1e-16 * self.total)):
                 break
         lowest, highest = self.support.ends
         y = np.where(target <= 0, lowest, self._y(self._u(t)))

@@ -46,6 +46,8 @@ def _end(
     points = np.concatenate([centre[None], centre + steps])
     gone = np.isneginf(np.broadcast_to(log_q(points), points.shape))
     first = np.argmax(gone, axis=0)
+    if not first.any():
+        return np.full(first.shape, np.sign(steps.flat[0]) * np.inf)
     outside = np.take_along_axis(points, first[None], axis=0)[0]
     inside = np.take_along_axis(points, np.maximum(first - 1, 0)[None], axis=0)[0]
     for _ in range(100):

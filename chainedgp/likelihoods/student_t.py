@@ -40,8 +40,8 @@ class HetStudentT(OneForm, Family):
         return nu, f, np.exp(0.5 * np.asarray(g))
 
     def log_density(self, y: Array, f: Array, g: Array, *, nu: Value) -> Array:
-        """The Student-t log-density, as in the class docstring."""
-        constant, tail = special.student_t_constant(nu)[0], special.student_t_tail(y - f, g, nu)
+        """As in the class docstring."""
+        constant, tail = special.student_t_log_constant(nu), special.student_t_tail(y - f, g, nu)
         return constant - 0.5 * g - 0.5 * (nu + 1.0) * tail
 
     def dlog_density(self, y: Array, f: Array, g: Array, *, nu: Value) -> Arrays:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-from scipy.special import exprel, gammainc
+from scipy.special import exprel
 
 from ..data.rows import rows_of
 from ..data.types import Value
 from ..errors import InputError
-from ..expectations import reduced
+from ..expectations import compound, reduced
 from ..expectations.forms import Form, Latents, OneForm
-from ..expectations.special import stirling_remainder
 from ..parameters.priors import Normal
 from .box_cox import _log_slope
 from .contract import Array, Arrays, Likelihood
 
-FEW, SOME, MANY = 4.0, 45.0, 24
-"""A sum over the number j of amounts has 40 terms where its mode is below FEW, 130 below SOME, and
-else MANY on either side of the mode, at steps of half its width: it is smooth in j there."""
-NEGLIGIBLE = 1e-18
-"""A term of a sum over amounts counts where it is larger than this part of the largest term."""
-MOST = 1e18  # Larger Poisson rates count as this one: numpy draws from no larger ones.
+MOST = 1e18  # Larger rates count as this one: numpy draws from no larger ones.
 EDGE = 0.01  # A power closer to 1 or 2 counts as one that is so far away: amounts stay countable.
 
 
@@ -67,7 +59,7 @@ class Tweedie(OneForm, Likelihood):
                 return np.where(np.equal(y, 0.0), none, -np.inf)
             x = np.clip(log_y - f, -1e4, 1e4)
             deviance = np.exp(np.minimum(two * log_y - g, 700.0)) * _excess(x, one, two)
-            series = _series(two * log_y - g - np.log(two), two / one)[0]
+            series = compound.series_value(two * log_y - g - np.log(two), two / one)
             beside = series - log_y - np.minimum(np.nan_to_num(deviance, nan=np.inf), 1e300)
             return np.where(np.greater(y, 0.0), beside, np.where(np.equal(y, 0.0), none, -np.inf))
 
@@ -96,7 +88,7 @@ class Tweedie(OneForm, Likelihood):
             up, down = np.exp(np.minimum(one * x, 300.0)), np.exp(np.minimum(-two * x, 300.0))
             deviance = size * np.minimum(_excess(x, one, two), 1e130)
             log_size = two * log_y - g - np.log(two)
-            _, with_log_size, with_alpha = _series(log_size, two / one)
+            _, with_log_size, with_alpha = compound.series(log_size, two / one)
             rate = np.exp(np.minimum(two * f - g, 690.0)) / two
             df = np.where(zero, -two * rate, size * (up - down))
             dg = np.where(zero, rate, deviance - with_log_size)
@@ -130,7 +122,7 @@ class Tweedie(OneForm, Likelihood):
             dgap = (m + one * v) * t_b * _exprel_slope(b) + 0.5 * v * (exprel(b) - exprel(d))
             dgap = dgap - (m - two * v) * t_d * _exprel_slope(d)
         g, w, dw = reduced.nodes_of(m_g, v_g, nodes)
-        S, dS, with_alpha = _series(two * log_y - g - np.log(two), two / one)
+        S, dS, with_alpha = compound.series(two * log_y - g - np.log(two), two / one)
         value = np.where(zero, -rate, w @ S - log_y - size * gap)
         mean_dS = w @ dS
         df = np.where(zero, -two * rate, size * (up - down))
@@ -183,8 +175,8 @@ class Tweedie(OneForm, Likelihood):
         rate, log_scale, alpha = self._amounts(f, g, power, exposure)
         with np.errstate(all="ignore"):
             scaled = np.exp(np.log(np.maximum(y, 0.0)) - log_scale)
-            total = np.exp(-rate) + _over_counts(rate, alpha, scaled)
-        return np.where(np.less(y, 0.0), 0.0, np.minimum(total, 1.0))
+            total = compound.cdf(rate, alpha, scaled)
+        return np.where(np.less(y, 0.0), 0.0, total)
 
     def ppf(self, q: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0) -> Array:
         """Tweedie quantiles: 0 up to e^{−λ}; else roots of the cdf in log y (bisection, Newton)."""
@@ -202,22 +194,29 @@ class Tweedie(OneForm, Likelihood):
         return result.reshape(shape)
 
     def _root(self, q: Array, f: Array, g: Array, kw: dict[str, Array]) -> Array:
-        """The Tweedie quantile y > 0 with cdf(y) = q, all (n,)."""
+        """The y > 0 with cdf(y) = q, all (n,).
+
+        Newton's method for the log-odds of (F − e^{−λ})/(1 − e^{−λ}), nearly a line in log y.
+        """
         mean = np.log(self.conditional_mean(f, g, **kw))
         low, high = mean - 700.0, mean + 50.0
+        none = np.exp(-self._amounts(f, g, kw["power"], kw["exposure"])[0])
         t, todo = mean.copy(), np.arange(len(q))
         for _ in range(100):
             if not todo.size:
                 break
             own = rows_of(kw, todo)
             now, y = t[todo], np.exp(t[todo])
-            excess = self.cdf(y, f[todo], g[todo], **own) - q[todo]
+            F = self.cdf(y, f[todo], g[todo], **own)
+            excess = F - q[todo]
             low[todo] = np.where(excess < 0.0, now, low[todo])
             high[todo] = np.where(excess < 0.0, high[todo], now)
             with np.errstate(all="ignore"):
-                slope = np.exp(self.log_density(y, f[todo], g[todo], **own) + now)
-                newton = now - excess / slope
-            inside = (newton > low[todo]) & (newton < high[todo])
+                below, above = F - none[todo], 1.0 - F
+                odds = np.log1p(-excess / below) - np.log1p(excess / above)
+                log_p = self.log_density(y, f[todo], g[todo], **own) + now
+                newton = now + odds / (np.exp(log_p) * (1.0 / below + 1.0 / above))
+            inside = (newton >= low[todo]) & (newton <= high[todo])
             near = np.where(now - low[todo] > 4.0, now - 2.0, 0.5 * (low[todo] + high[todo]))
             near = np.where((excess < 0.0) & (high[todo] - now > 4.0), now + 2.0, near)
             t[todo] = np.where(inside, newton, near)
@@ -289,125 +288,3 @@ def _excess(x: Array, one: Value, two: Value) -> Array:
 def _exprel_slope(w: Array) -> Array:
     """The derivative of (e^w − 1)/w in w, of the Tweedie deviance."""
     return exprel(w) * _log_slope(w)
-
-
-# ---- sums over the number of amounts ------------------------------------------------------------
-
-
-def _series(log_size: Array, alpha: Value) -> tuple[Array, Array, Array]:
-    """S of `Tweedie`, its slope in log Λ (`log_size`), and that in α at a fixed Λ."""
-    log_size, alpha = np.broadcast_arrays(np.asarray(log_size, dtype=float), alpha)
-    flat, result = log_size.reshape(-1), np.empty((3, log_size.size))
-    shapes = alpha.reshape(-1)
-    for own in np.unique(shapes):
-        places = np.flatnonzero(shapes == own)
-        values = np.clip(flat[places], -1e8, 690.0)
-        size = np.exp(values)
-        for count, part in (
-            (40, size < FEW),
-            (130, (size >= FEW) & (size < SOME)),
-            (MANY, size >= SOME),
-        ):
-            rows = np.flatnonzero(part)
-            for start in range(0, len(rows), 4096):  # Blocks of rows keep the memory bounded.
-                some = rows[start : start + 4096]
-                terms = _terms_near if count == MANY else _first_terms
-                result[:, places[some]] = terms(values[some], float(own), count)
-    return tuple(part.reshape(log_size.shape) for part in result)  # type: ignore[return-value]
-
-
-def _first_terms(log_size: Array, alpha: float, count: int) -> Array:
-    """S of a Tweedie density and its derivatives, (3, n), from the terms j = 1, …, count."""
-    j = np.arange(1.0, count + 1.0)[:, None]
-    rho, (rho_a, slope_a) = stirling_remainder(j)[0], stirling_remainder(j * alpha)
-    size, cost = np.exp(log_size), j * np.log(j) - j - j * log_size
-    total = (1.0 + alpha) * cost + rho + rho_a
-    # Λ is the same in all terms, and is added to them afterwards.
-    return _summed(j - size, cost + size, total, alpha, slope_a) - np.stack(
-        [(1.0 + alpha) * size, 0.0 * size, 0.0 * size]
-    )
-
-
-def _terms_near(log_size: Array, alpha: float, count: int) -> Array:
-    """S of a Tweedie density and its slopes, (3, n), by `count` terms to each side of the mode."""
-    size = np.exp(log_size)
-    j, step = _lattice(size, alpha, count)
-    cost = size * _entropy((j - size) / size, j, size)
-    valid = np.maximum(j, 1.0)
-    rho, (rho_a, slope_a) = stirling_remainder(valid)[0], stirling_remainder(valid * alpha)
-    total = (1.0 + alpha) * cost + rho + rho_a - np.log(step)
-    return _summed(j - size, cost, np.where(j < 1.0, np.inf, total), alpha, slope_a)
-
-
-def _summed(gap: Array, cost: Array, total: Array, alpha: float, slope_a: Array) -> Array:
-    """The logarithm of a sum over the number of Tweedie amounts, and its derivatives.
-
-    log Σ_j e^{−total} + ½ log α − log 2π, derivatives in log Λ and in α; gap is j − Λ.
-    """
-    least = total.min(axis=0)
-    p = np.exp(least - total)
-    sums = p.sum(axis=0)
-    p = p / sums
-    value = np.log(sums) - least + 0.5 * np.log(alpha) - np.log(2.0 * np.pi)
-    with_size = (1.0 + alpha) * (p * gap).sum(axis=0)
-    with_alpha = 0.5 / alpha - (p * (cost + slope_a / alpha)).sum(axis=0)
-    return np.stack([value, with_size, with_alpha])
-
-
-def _lattice(size: Array, alpha: float, reach: int) -> tuple[Array, Array]:
-    """Numbers j of Tweedie amounts (2 reach + 1, n) about `size`; steps ½ √(size/(1+α)) or 1."""
-    step = np.maximum(0.5 * np.sqrt(size / (1.0 + alpha)), 1.0)
-    centre = np.where(step == 1.0, np.round(size), size)
-    return centre + step * np.arange(-reach, reach + 1.0)[:, None], step
-
-
-def _entropy(gap: Array, j: Array, size: Array) -> Array:
-    """Tweedie's r log r − r + 1 at r = 1 + gap ≥ 0, by its series where that would cancel."""
-    series = np.zeros_like(gap)
-    for k in range(12, 1, -1):
-        series = (-1.0) ** k / (k * (k - 1.0)) + gap * series
-    r = np.maximum(j, 1e-300) / size
-    return np.where(np.abs(gap) < 0.03, gap * gap * series, r * np.log(r) - r + 1.0)
-
-
-def _over_counts(rate: Array, alpha: Array, scaled: Array) -> Array:
-    """The Tweedie cdf above 0, Σ_{j ≥ 1} Poisson(j; rate) P(jα, scaled)."""
-    rate, alpha, scaled = np.broadcast_arrays(np.maximum(rate, 1e-300), alpha, scaled)
-    shape, (rates, shapes, x) = rate.shape, (a.reshape(-1) for a in (rate, alpha, scaled))
-    result = np.empty(rates.size)
-    for own in np.unique(shapes):
-        a = float(own)
-        reach = int(np.ceil(20.0 * np.sqrt(1.0 + a))) + 4
-        for low, high, points in _plans(reach):
-            rows = np.flatnonzero((shapes == own) & (rates >= low) & (rates < high))
-            rows = rows[np.argsort(rates[rows])]  # Similar rates need similar numbers of terms.
-            for start in range(0, len(rows), 512):
-                some = rows[start : start + 512]
-                j, step = points(rates[some], a)
-                log_p = -rates[some] * _entropy((j - rates[some]) / rates[some], j, rates[some])
-                valid = np.maximum(j, 1.0)
-                log_p = log_p - 0.5 * np.log(2.0 * np.pi * valid) - stirling_remainder(valid)[0]
-                p = np.where(j < 1.0, 0.0, step * np.exp(log_p))
-                # P falls with j: beyond the mean, a term of a small p is small beside the others.
-                needed = (p > NEGLIGIBLE * p.max(axis=0)) | (j <= rates[some])
-                share = np.zeros(p.shape)
-                of, at = (valid * a)[needed], np.broadcast_to(x[some], p.shape)[needed]
-                found = gammainc(of, at)  # gammainc is NaN where both are infinite.
-                share[needed] = np.where(np.isnan(found), at > of, found)
-                result[some] = (p * share).sum(axis=0)
-    return result.reshape(shape)
-
-
-def _plans(reach: int) -> list[tuple[float, float, Callable[[Array, float], tuple[Array, Array]]]]:
-    """Ranges of the Tweedie rate, and the numbers of amounts over which a sum in each is taken."""
-
-    def first(rate: Array, alpha: float) -> tuple[Array, Array]:
-        # The sum ends nine standard deviations and twelve above the largest rate.
-        top = float(rate.max())
-        j = np.arange(1.0, np.ceil(top + 9.0 * np.sqrt(top)) + 13.0)[:, None]
-        return j + np.zeros(rate.size), np.ones(rate.size)
-
-    def near(rate: Array, alpha: float) -> tuple[Array, Array]:
-        return _lattice(rate, alpha, reach)
-
-    return [(0.0, SOME, first), (SOME, np.inf, near)]

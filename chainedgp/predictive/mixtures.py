@@ -159,17 +159,16 @@ class GaussianLatents:
         return self.likelihood.ppf(q, *self.means[:, rows], **self.keywords(rows))
 
     def guess(self, q: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Quantiles of a mixture at the mean of q, and extremes an sd to each side of each z_j."""
-        centre, kw = self.means[:, rows], self.keywords(rows)
-        middle = self.likelihood.ppf(q, *centre, **kw)
-        around = [
-            self.likelihood.ppf(np.full(len(q), level), *centre, **kw) for level in (0.2, 0.8)
-        ]
+        """Quantiles at the mean of q, and the extremes one sd to either side along each z_j."""
+        moved = [self.means[:, None, rows]] * 3  # at q itself, and at two other levels
         for step in np.eye(self.dim)[:, :, None, None]:
             for sign in (-1.0, 1.0):
-                moved = [f[0] for f in self.nodes(rows, sign * step)[1]]
-                around.append(self.likelihood.ppf(q, *moved, **kw))
-        return middle, np.fmin.reduce(around), np.fmax.reduce(around)
+                moved.append(np.stack(self.nodes(rows, sign * step)[1]))
+        latents = np.concatenate(moved, axis=1)  # (b, 3 + 2 dim, N): all in one call
+        levels = np.tile(q, (latents.shape[1], 1))
+        levels[1], levels[2] = 0.2, 0.8
+        found = self.likelihood.ppf(levels, *latents, **self.keywords(rows))
+        return found[0], np.fmin.reduce(found[1:]), np.fmax.reduce(found[1:])
 
 
 class ScaleMixture:
@@ -520,18 +519,33 @@ class WithRounding:
 
 
 def _odds(means: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """E[1/Z] (n,) and E[e^{h_k}/Z] (K, n) of atoms, Z = 1 + Σ e^{h_k}, for moments (K, n) of h."""
+    """E[1/Z] (n,) and E[e^{h_k}/Z] (K, n), Z = 1 + Σ e^{h_k}, for moments (K, n) of h."""
+    shares, sds = np.empty((1 + len(means), means.shape[1])), np.sqrt(variances)
+    counts = np.append(LEVELS, np.inf)[np.searchsorted(ODDS_SDS, sds.max(axis=0))]
+    counts[counts > ODDS_NODES.get(len(means), 8)] = np.inf
+    for count in np.unique(counts):
+        some = np.flatnonzero(counts == count)
+        if np.isinf(count):
+            shares[:, some] = _odds_on_lattice(means[:, some], sds[:, some])
+        else:
+            C = np.eye(len(means))[:, :, None] * sds[:, some]
+            shares[:, some] = np.concatenate(_odds_around(means[:, None, some], C))
+    return shares[0], shares[1:]
+
+
+def _odds_on_lattice(means: np.ndarray, sds: np.ndarray) -> np.ndarray:
+    """E[1/Z], E[e^{h_1}/Z], …, (1 + K, n), whatever the standard deviations are."""
     grid = lattice(len(means), ODDS_LEVEL)
     log_phi = grid.log_volume - 0.5 * np.sum(grid.x**2, axis=0)
     weights = np.exp(log_phi - log_phi.max())
     weights /= weights.sum()
-    share, atoms = np.empty(means.shape[1]), np.empty(means.shape)
+    shares = np.empty((1 + len(means), means.shape[1]))
     for rows in row_blocks(means.shape[1], grid.size):
-        h = means[:, None, rows] + np.sqrt(variances[:, None, rows]) * grid.x[:, :, None]
-        log_z = np.logaddexp.reduce(np.concatenate([np.zeros((1, *h.shape[1:])), h]), axis=0)
-        share[rows] = weights @ np.exp(-log_z)
-        atoms[:, rows] = np.einsum("s,ksn->kn", weights, np.exp(h - log_z))
-    return share, atoms
+        h = means[:, None, rows] + sds[:, None, rows] * grid.x[:, :, None]
+        h = np.concatenate([np.zeros((1, *h.shape[1:])), h])
+        log_z = np.logaddexp.reduce(h, axis=0)
+        shares[:, rows] = np.einsum("s,ksn->kn", weights, np.exp(h - log_z))
+    return shares
 
 
 def _odds_around(centre: np.ndarray, C: np.ndarray) -> list[np.ndarray]:

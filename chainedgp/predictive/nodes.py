@@ -18,8 +18,8 @@ from typing import Protocol
 
 import numpy as np
 
-from ..errors import QuadratureWarning, warn
-from ..expectations.quadrature import product_rule, row_blocks, sobol_rule
+from ..errors import QuadratureWarning
+from ..expectations.quadrature import row_blocks, sobol_rule
 
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 GOLDEN = 0.5 * (1.0 + np.sqrt(5.0))
@@ -80,15 +80,6 @@ def lattice(dim: int, level: int, reach: float | None = None) -> Lattice:
     starts = np.searchsorted(label[order], np.arange(label.max() + 1))
     x = _rotation(dim) @ (h * index[:, order])
     return Lattice(x, np.full(x.shape[1], dim * np.log(h)), starts)
-
-
-@lru_cache(maxsize=16)
-def few_nodes(dim: int, count: int) -> Lattice:
-    """A lattice of `count` Gauss–Hermite nodes in each of `dim` latents, weights as volumes."""
-    rule = product_rule(dim, count)
-    x = np.stack([np.broadcast_to(column, rule.weights.shape).ravel() for column in rule.x])
-    log_phi = -0.5 * np.sum(x * x, axis=0) - dim * LOG_SQRT_2PI
-    return Lattice(x, np.log(rule.weights.ravel()) - log_phi, np.zeros(1, dtype=int))
 
 
 def _radius(x: np.ndarray) -> np.ndarray:

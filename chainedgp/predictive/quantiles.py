@@ -17,11 +17,11 @@ from ..errors import QuadratureWarning, warn
 from ..expectations.quadrature import row_blocks
 from ..likelihoods import Likelihood
 from ..likelihoods.support import Continuum
+from .few import few_nodes
 from .nodes import (
     LAST_LEVEL,
     Lattice,
     Mixture,
-    few_nodes,
     lattice,
     log_expectation,
     step_resolved,
@@ -44,13 +44,16 @@ POLISH = 0.05
 ROUGH_COUNT, FINE_COUNT = 1e-4, 1e-9
 """Quantiles that are counts are found to these relative errors before and after F is resolved."""
 
-FEW: dict[int, tuple[int, ...]] = {2: (3, 5, 8, 12), 3: (3, 4, 6, 8)}
-"""Numbers of Gauss–Hermite nodes for each of two or three latents, tried one after the other."""
-SAME, SAME_DENSITY = 3e-6, 1e-3
-"""Two numbers of nodes say the same if logit F and log p differ by at most this: the larger has an
-error far below it where the integrand is smooth, and of its size where there is a kink."""
-AT_ATOMS: dict[int, tuple[int, int]] = {1: (6, 10), 2: (4, 7), 3: (3, 5)}
-"""Two numbers of nodes, for one latent to three, tell whether a quantile is an atom."""
+FEW: dict[int, tuple[int, ...]] = {2: (5, 9, 13, 17, 23), 3: (5, 7, 9, 11, 15)}
+"""Rules of these degrees, of two or three latents, are tried one after the other."""
+SAME, SAME_SLOPE, BEND = 1e-6, 1e-5, 0.3
+"""Two such rules say the same if logit F and the logarithm of its slope differ by at most SAME and
+SAME_SLOPE, and BEND times the change of logit F between them: that much slopes may bend. The larger
+rule has an error far below it where the integrand is smooth, and of its size at a kink."""
+SAME_MASS = 1e-3
+"""For counts the logarithms of their probabilities differ by at most this."""
+AT_ATOMS: dict[int, tuple[int, int]] = {1: (11, 19), 2: (7, 13), 3: (5, 9)}
+"""Rules of these degrees, in one dimension to three, tell whether a quantile is an atom."""
 SURE = 10.0
 """They tell it if the level of the quantile is so many times farther from the ends of the cdf's
 jump than both numbers of nodes differ."""
@@ -111,11 +114,11 @@ def _jump_by_few_nodes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The cdf below and at an atom (2, N) by a few nodes, and how far fewer are from it (N,)."""
     ends = np.full((2, 2, len(rows)), np.nan)
-    for k, count in enumerate(AT_ATOMS.get(mixture.dim, ())):
-        grid = few_nodes(mixture.dim, count)
+    for k, degree in enumerate(AT_ATOMS.get(mixture.dim, ())):
+        grid = few_nodes(mixture.dim, degree)
         for part in row_blocks(len(rows), grid.size):
             nodes = _Nodes(mixture, rows[part], grid)
-            top, log_mass = nodes.cdf_and_density(np.full(len(nodes.rows), atom))
+            top, log_mass = nodes.cdf_and_density(np.full(len(nodes.rows), atom), nodes.every)
             ends[k, :, part] = top - np.exp(log_mass), top
     return ends[1], np.abs(ends[1] - ends[0]).max(axis=0) + 1e-12
 
@@ -143,7 +146,7 @@ def _refined(
             nodes = _Nodes(mixture, rows[block], grid)
             args = (nodes, q[block], t[block], width[block])
             if level < 0:
-                t[block] = solver.start(*args)
+                t[block], _ = solver.start(*args)
             else:
                 t[block], done = solver.improve(*args, level == last)
                 coarse[part] = ~done
@@ -168,17 +171,18 @@ def _by_few_nodes(
 ) -> np.ndarray:
     """Write quantiles to t (N,) by few nodes: exact where two rules agree; return the others."""
     least, *more = FEW[mixture.dim]
+    before = np.full((2, len(q)), np.nan)
     for block in row_blocks(len(q), few_nodes(mixture.dim, least).size):
         nodes = _Nodes(mixture, rows[block], few_nodes(mixture.dim, least))
-        t[block] = solver.start(nodes, q[block], t[block], width[block])
-    todo, before = np.arange(len(q)), np.full((2, len(q)), np.nan)
-    for count in more:
-        grid, open_ = few_nodes(mixture.dim, count), np.ones(len(todo), dtype=bool)
+        t[block], before[1, block] = solver.start(nodes, q[block], t[block], width[block])
+    todo = np.arange(len(q))
+    for degree in more:
+        grid, open_ = few_nodes(mixture.dim, degree), np.ones(len(todo), dtype=bool)
         for part in row_blocks(len(todo), grid.size):
             i = todo[part]
             nodes = _Nodes(mixture, rows[i], grid)
             args = (nodes, q[i], t[i], width[i], before[:, i])
-            t[i], before[:, i], done = solver.compare(*args, count == more[0])
+            t[i], before[:, i], done = solver.compare(*args, degree == more[0])
             open_[part] = ~done
         todo = todo[open_]
         if not len(todo):
@@ -196,6 +200,7 @@ class _Nodes:
         weights = np.exp(self.log_weights)
         self.mass = weights.sum(axis=0)
         self.weights = weights / self.mass
+        self.every = np.arange(len(rows))
 
     def _of(self, i: np.ndarray, array: np.ndarray) -> np.ndarray:
         """The columns i of an array (K, N) or (K, 1) of a mixture's nodes."""
@@ -209,13 +214,14 @@ class _Nodes:
             return self.weights[:, 0] @ values
         return np.einsum("kn,kn->n", self._of(i, self.weights), values)
 
-    def cdf_and_density(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The cdf F(y) and log p(y) on a lattice of nodes, of all entries."""
-        values = self.mixture.log_density(y, self.rows, self.latents)
+    def cdf_and_density(self, y: np.ndarray, i: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """F(y) and log p(y) of the entries i."""
+        latents = tuple(self._of(i, f) for f in self.latents)
+        values = self.mixture.log_density(y, self.rows[i], latents)
         top = np.where(np.isfinite(top := np.fmax.reduce(values, axis=0)), top, 0.0)
         density = np.nan_to_num(np.exp(values - top), nan=0.0)
-        p = np.einsum("kn,kn->n", np.broadcast_to(self.weights, density.shape), density)
-        return self.cdf(y, np.arange(len(self.rows))), top + np.log(p)
+        weights = np.broadcast_to(self._of(i, self.weights), density.shape)
+        return self.cdf(y, i), top + np.log(np.einsum("kn,kn->n", weights, density))
 
     def look(self, y: np.ndarray, i: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """F(y) and log p(y) of the entries i, and whether the lattice of nodes resolves them."""
@@ -237,18 +243,24 @@ class _Reals:
     def __init__(self, line: Continuum) -> None:
         self.line = line
 
-    def start(self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray) -> np.ndarray:
-        """Quantiles to three digits of logit F: by steps of Newton's method, or in a bracket."""
-        near = t
+    def start(
+        self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Roots to three digits of logit F, by steps of Newton's method or in a bracket.
+
+        And the logarithm of the slope of logit F, close to the root.
+        """
+        near, log_slope, i = t.copy(), np.empty(len(t)), nodes.every
         for _ in range(START_STEPS):
-            F, log_p = nodes.cdf_and_density(self.line.to_y(near))
-            near, excess = self._step(q, near, width, F, log_p)
-            i = np.flatnonzero(~(np.abs(excess) < START_CLOSE))
+            F, log_p = nodes.cdf_and_density(self.line.to_y(near[i]), i)
+            log_slope[i] = self._log_slope(near[i], F, log_p)
+            near[i], excess = self._step(q[i], near[i], width[i], F, log_slope[i])
+            i = i[~(np.abs(excess) < START_CLOSE)]
             if not len(i):
-                return near
+                return near, log_slope
         own = (q[i], t[i], width[i])
         near[i] = self._bracketed(nodes, *own, i, ROUGH)
-        return near
+        return near, log_slope
 
     def improve(
         self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray, last: bool
@@ -269,16 +281,20 @@ class _Reals:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """t after a Newton step for the quantiles i, whether F was resolved, and t near a root."""
         F, log_p, done = nodes.look(self.line.to_y(t), i)
-        t, excess = self._step(q, t, width, F, log_p)
+        t, excess = self._step(q, t, width, F, self._log_slope(t, F, log_p))
         return t, done, np.abs(excess) < CLOSE
 
-    def _step(
-        self, q: np.ndarray, t: np.ndarray, width: np.ndarray, F: np.ndarray, log_p: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """A Newton step for quantiles t, no longer than width, and logit q − logit F before."""
+    def _log_slope(self, t: np.ndarray, F: np.ndarray, log_p: np.ndarray) -> np.ndarray:
+        """log d logit F/dt."""
         F = np.clip(F, 1e-300, 1.0 - 1e-16)
-        excess = logit(q) - logit(F)
-        step = excess * np.exp(np.log(F) + np.log1p(-F) - log_p - self.line.log_slope(t))
+        return log_p + self.line.log_slope(t) - np.log(F) - np.log1p(-F)
+
+    def _step(
+        self, q: np.ndarray, t: np.ndarray, width: np.ndarray, F: np.ndarray, log_slope: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """t after a step of Newton's method, no longer than width, and logit q − logit F before."""
+        excess = logit(q) - logit(np.clip(F, 1e-300, 1.0 - 1e-16))
+        step = excess * np.exp(-log_slope)
         step = np.clip(np.where(np.isfinite(step), step, 0.0), -width, width)
         return self.line.clip(t + step), excess
 
@@ -291,15 +307,20 @@ class _Reals:
         before: np.ndarray,
         first: bool,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Quantiles, log p there (2, N; its second row is not used), and where t was one before.
+        """Roots; the last step of logit F and its log slope before, (2, N); where t was a root.
 
-        t is the root of fewer nodes, which gave `before`. If all steps end at it, these agree.
+        t is the root of fewer nodes, which gave `before`. If all steps end at it, these agree. The
+        first step is by their slope, which is nearly that of more nodes.
         """
-        for _ in range(2 if first else 1):
-            F, log_p = nodes.cdf_and_density(self.line.to_y(t))
-            t, excess = self._step(q, t, width, F, log_p)
-        same = (np.abs(excess) < SAME) & (np.abs(log_p - before[0]) < SAME_DENSITY)
-        return t, np.stack([log_p, log_p]), same
+        if first:
+            F = nodes.cdf(self.line.to_y(t), nodes.every)
+            t, _ = self._step(q, t, width, F, before[1])
+        F, log_p = nodes.cdf_and_density(self.line.to_y(t), nodes.every)
+        log_slope = self._log_slope(t, F, log_p)
+        t, excess = self._step(q, t, width, F, log_slope)
+        bend = SAME_SLOPE + BEND * before[0]
+        same = (np.abs(excess) < SAME) & (np.abs(log_slope - before[1]) < bend)
+        return t, np.stack([np.abs(excess), log_slope]), same & (not first)
 
     def _bracketed(
         self,
@@ -319,9 +340,11 @@ class _Reals:
 class _Integers:
     """Quantiles of counts: the smallest integers with F ≥ q."""
 
-    def start(self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray) -> np.ndarray:
-        """Quantiles of counts on the coarse lattice, with an error of ROUGH_COUNT."""
-        return _solve_integer(nodes.cdf, q, t, ROUGH_COUNT)
+    def start(
+        self, nodes: _Nodes, q: np.ndarray, t: np.ndarray, width: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """On the coarse lattice; nothing is known of a slope."""
+        return _solve_integer(nodes.cdf, q, t, ROUGH_COUNT), np.full(len(q), np.nan)
 
     def compare(
         self,
@@ -332,14 +355,14 @@ class _Integers:
         before: np.ndarray,
         first: bool,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Quantiles of counts, logit F and log p (2, N), and where fewer nodes had the same."""
-        F, log_p = nodes.cdf_and_density(t)
+        """Roots, logit F and log p there (2, N), and where they are those of fewer nodes."""
+        F, log_p = nodes.cdf_and_density(t, nodes.every)
         wrong = ~((F >= q - 1e-14) & (F - np.exp(log_p) < q - 1e-14))
         same = np.abs(logit(np.clip(F, 1e-300, 1.0 - 1e-16)) - before[0]) < SAME
-        same &= (np.abs(log_p - before[1]) < SAME_DENSITY) & ~wrong
+        same &= (np.abs(log_p - before[1]) < SAME_MASS) & ~wrong
         if len(i := np.flatnonzero(wrong)):
             t[i] = _solve_integer(lambda y, k: nodes.cdf(y, i[k]), q[i], t[i], ROUGH_COUNT)
-            F, log_p = nodes.cdf_and_density(t)
+            F, log_p = nodes.cdf_and_density(t, nodes.every)
         return t, np.stack([logit(np.clip(F, 1e-300, 1.0 - 1e-16)), log_p]), same
 
     def improve(

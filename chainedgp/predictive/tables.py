@@ -6,13 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.polynomial.legendre import legint, legval, legvander
 
 from ..expectations.quadrature import row_blocks
 from ..likelihoods import Likelihood, from_density
 from ..likelihoods.support import Continuum
 from ..likelihoods.wrappers.atoms import Law, WithAtoms
-from .nodes import Mixture, few_nodes, log_expectation
+from .few import few_nodes
+from .nodes import Mixture, log_expectation
+
+LogDensity = Callable[[np.ndarray], np.ndarray]
 
 LEVELS = (0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99)
 """These quantiles tell where a density lies beside an atom that holds the median."""
@@ -23,17 +27,24 @@ TABLE_ROWS = 32
 each."""
 TABLE_FLOOR = -26.0
 """Where log-densities (per spread of y) are below this, an integral over y is not refined."""
-FEW = {2: ((5, 8), (8, 12), (12, 20)), 3: ((5, 7), (7, 9), (9, 12))}
-"""Gauss–Hermite nodes for each of two or three latents that are tried first, and with how many
-they are compared."""
-FEW_ROWS = 128
-"""Number of rows that are tabulated at a time on few nodes."""
-SAME, SAME_SHARE = 1e-7, 1e-2
-"""Few nodes are taken for a row where densities of t that they and more nodes give differ by at
-most SAME of the highest density, and by at most SAME_SHARE of themselves where this is above SAME.
-A quantile then has an error of F of about SAME."""
+FEW = {
+    2: ((9, 9, 13), (15, 15, 23), (23, 23, 39)),
+    3: ((7, 9, 11), (9, 11, 15), (15, 17, 23)),
+}
+"""Rules of two or three latents that are tried one after the other: of the first degree is that for
+all nodes of a panel, those of the others are compared in the middles of panels."""
+FEW_ROWS = 256
+"""So many rows are tabulated at a time on few nodes."""
+SAME, SAME_SHARE = 3e-6, 1e-2
+"""They are taken for a row where the densities of t that are compared differ by at most SAME of the
+highest, and by at most SAME_SHARE of themselves where this is above SAME. The error of the last
+rule, whose density is taken, is far smaller where the integrand is smooth."""
+BETWEEN = 3e-7
+"""Interpolation from two panels fewer differs by at most this part of the highest density."""
 WIDTH = float(from_density.EDGES[1] - from_density.EDGES[0])
-"""All panels of a tabulated density are this wide in t."""
+"""All panels are this wide in t."""
+REACH = 4
+"""A correction is interpolated between the middles of so many panels to either side."""
 NOTHING = -34.0
 """Panels whose log-density of t is so far below the highest hold nothing of a distribution."""
 
@@ -75,23 +86,23 @@ class DensityTables:
         masses = [np.exp(log_p(np.full(len(rows), atom))) for atom in atoms]
         return WithAtoms(rest, rest.total, atoms, masses)
 
-    def _few(self, rows: np.ndarray, count: int, more: int) -> tuple[Law, np.ndarray]:
-        """The tabulated distribution of some rows on few nodes, and where it can be taken."""
-        few, many = (self._log_density_on(n, rows) for n in (count, more))
+    def _few(self, rows: np.ndarray, degrees: tuple[int, int, int]) -> tuple[Law, np.ndarray]:
+        """The distribution of some rows on few nodes, and for which of them it can be taken."""
+        first, few, many = (self._log_density_on(degree, rows) for degree in degrees)
         support, shape = self.likelihood.target_support, (len(rows),)
         if isinstance(support, Continuum):
             # Few nodes serve a narrow q alone, so that quantiles at its centre tell the spread.
             guess = self.mixture.middle(CENTRAL * np.ones(len(rows)), rows)
-            panels = _Panels(few, support, tuple(guess), many)
+            panels = _Panels(first, support, tuple(guess), (few, many))
             return panels, panels.same
         one, two = (from_density.Discrete(log_p, shape, support.size) for log_p in (few, many))
         size = min(len(one.p), len(two.p))
         same = np.abs(one.p[:size] - two.p[:size]).max(axis=0) < SAME
         return two, same & (np.abs(one.total - two.total) < SAME) & (one.first == two.first)
 
-    def _log_density_on(self, count: int, rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """The predictive log p(y) on `count` nodes per latent, a function of y (…, len(rows))."""
-        grid = few_nodes(self.mixture.dim, count)
+    def _log_density_on(self, degree: int, rows: np.ndarray) -> LogDensity:
+        """log p(y) by the rule of this degree, a function of y (…, len(rows))."""
+        grid = few_nodes(self.mixture.dim, degree)
         log_base, latents = self.mixture.nodes(rows, grid.x[:, :, None])
         weights = np.exp(log_base + grid.log_volume[:, None])  # (K, N) or (K, 1)
 
@@ -139,12 +150,12 @@ class DensityTables:
         self, look_up: Callable[[Any, np.ndarray], np.ndarray], values: np.ndarray
     ) -> np.ndarray:
         result, todo = np.empty(values.shape), np.arange(self.num_rows)
-        for pair in () if self.likelihood.atoms else FEW.get(self.mixture.dim, ()):
+        for degrees in () if self.likelihood.atoms else FEW.get(self.mixture.dim, ()):
             left = []
             for start in range(0, len(todo), FEW_ROWS):
                 rows = todo[start : start + FEW_ROWS]
                 with np.errstate(all="ignore"):
-                    table, same = self._few(rows, *pair)
+                    table, same = self._few(rows, degrees)
                     result[rows] = look_up(table, values[rows].T).T
                 left.append(rows[~same])
             todo = np.concatenate(left)
@@ -164,18 +175,19 @@ class _Panels(from_density.Continuous):
     Inside a panel the density is the polynomial through its nodes. Panels are placed by a guess of
     the median and of two other quantiles, (n,) each.
 
-    other : a better log_p. Both are then compared in the middle of every panel: `same` (n,) tells
-        where they agree, and panels that hold nothing of any row are left out.
+    better : two better rules, the second the best. They are evaluated in the middles of panels
+        alone: between them what the best one adds to the density is interpolated. `same` (n,) tells
+        for which rows the two agree and that is right. Panels that hold nothing are left out.
     """
 
     def __init__(
         self,
-        log_p: Callable,
+        log_p: LogDensity,
         support: Continuum,
         guess: tuple[np.ndarray, ...],
-        other: Callable | None = None,
+        better: tuple[LogDensity, LogDensity] | None = None,
     ) -> None:
-        self.guess, self.other, self.same = guess, other, np.ones(len(guess[0]), dtype=bool)
+        self.guess, self.better, self.same = guess, better, np.ones(len(guess[0]), dtype=bool)
         super().__init__(log_p, guess[0].shape, support)
         x, w, degree = from_density.GL_NODES, from_density.GL_WEIGHTS, len(from_density.GL_NODES)
         size = np.arange(degree) + 0.5
@@ -185,22 +197,34 @@ class _Panels(from_density.Continuous):
         self.series = legint(self.slopes, lbnd=-1.0)
 
     def _log_density(self, t: np.ndarray) -> np.ndarray:
-        if self.other is None:
+        if self.better is None:
             return super()._log_density(t)
-        middle = t[:, t.shape[1] // 2, None]  # (panels, 1, 1)
-        log_one, own = super()._log_density(middle)[:, 0], self.log_p
-        self.log_p = self.other
-        log_two = super()._log_density(middle)[:, 0]  # (panels, n)
-        self.log_p = own
-        top = log_two.max(axis=0)
-        gap, size = np.abs(np.exp(log_one - top) - np.exp(log_two - top)), np.exp(log_two - top)
-        agree = (gap < SAME) & ((gap < SAME_SHARE * size) | (size < SAME))
-        self.same = agree.all(axis=0) & np.isfinite(top)
-        held = (log_two > top + NOTHING).any(axis=1)
-        held[1:-1] |= held[2:] | held[:-2]
+        middle = t[:, :1] + 0.5 * (t[:, -1:] - t[:, :1])  # (panels, 1, 1)
+        first = self._by(self.log_p, middle)  # (panels, n)
+        held = _grown((first > first.max(axis=0) + NOTHING).any(axis=1), 1)
+        few, best = np.full((2, *first.shape), -np.inf)
+        few[held], best[held] = (self._by(log_p, middle[held]) for log_p in self.better)
+        top = best.max(axis=0)
+        size = np.exp(best - top)
+        gap = np.where(held[:, None], size - np.exp(first - top), 0.0)
+        off = np.abs(size - np.exp(few - top))
+        self.same = ((off < SAME) & ((off < SAME_SHARE * size) | (size < SAME))).all(axis=0)
+        gap = np.pad(np.nan_to_num(gap), ((REACH, REACH), (0, 0)))
+        windows = sliding_window_view(gap, 2 * REACH + 1, axis=0)[held]  # (panels, n, k)
+        between, rougher = (np.einsum("jk,pnk->pjn", A, windows) for A in _BETWEEN)
+        self.same &= np.isfinite(top) & (np.abs(between - rougher) < BETWEEN).all(axis=(0, 1))
+        own = super()._log_density(t[held])
+        share = np.clip(between * np.exp(top - own), -0.5, 1.0)
         result = np.full((*t.shape[:2], t.shape[2] * len(top)), -np.inf)
-        result[held] = super()._log_density(t[held])
+        result[held] = own + np.log1p(np.where(np.isnan(share), 0.0, share))
         return result
+
+    def _by(self, log_p: LogDensity, t: np.ndarray) -> np.ndarray:
+        """The log-density of t (panels, 1, 1) by another rule, (panels, n)."""
+        own, self.log_p = self.log_p, log_p
+        value = super()._log_density(t)[:, 0]
+        self.log_p = own
+        return value
 
     def _place(self, shape: tuple[int, ...], hints: Any) -> tuple[np.ndarray, np.ndarray]:
         with np.errstate(all="ignore"):
@@ -220,3 +244,25 @@ class _Panels(from_density.Continuous):
 def _within(t: np.ndarray, panel: np.ndarray) -> np.ndarray:
     """Where t is in its panel of a tabulated density, from −1 to 1."""
     return 2.0 * (t - from_density.EDGES[panel]) / WIDTH - 1.0
+
+
+def _grown(panels: np.ndarray, reach: int) -> np.ndarray:
+    """Panels, and so many beside each of them."""
+    return np.convolve(panels, np.ones(2 * reach + 1), mode="same") > 0.0
+
+
+def _interpolation(reach: int) -> np.ndarray:
+    """Values at the nodes of a panel from those in the middles of panels `reach` to either side.
+
+    Columns are for REACH panels to either side: 0 for those that are farther.
+    """
+    places = np.arange(-reach, reach + 1.0)
+    matrix = np.zeros((len(from_density.GL_NODES), 2 * REACH + 1))
+    for k, place in enumerate(places):
+        others = np.delete(places, k)
+        steps = (0.5 * from_density.GL_NODES[:, None] - others) / (place - others)
+        matrix[:, REACH - reach + k] = steps.prod(axis=1)
+    return matrix
+
+
+_BETWEEN = _interpolation(REACH), _interpolation(REACH - 1)

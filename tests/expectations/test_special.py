@@ -100,6 +100,19 @@ def test_stirling_remainder(log_x):
         want_slope = x * (mp.digamma(x) - mp.log(x)) + 0.5
         np.testing.assert_allclose(value, float(want), rtol=1e-14, atol=1e-14)
         np.testing.assert_allclose(slope, float(want_slope), rtol=1e-14, atol=1e-14)
+    np.testing.assert_array_equal(special.binet(np.array([np.exp(log_x)])), value)
+
+
+@pytest.mark.parametrize("x", [1e-3, 0.8, 40.0, 1e7])
+def test_values_alone_are_those_with_slopes_beside_them(x):
+    """Of a rising factorial, and of the constant of Student-t densities of several ν."""
+    a, k = np.array([x]), np.array([3.0])
+    with mp.workdps(60):
+        m = mp.mpf(x)
+        want = mp.loggamma(m + 3) - mp.loggamma(m) - 3 * mp.log(m)
+        constant = mp.loggamma((m + 1) / 2) - mp.loggamma(m / 2) - mp.log(m * mp.pi) / 2
+    np.testing.assert_allclose(special.rising_excess_value(a, k), float(want), 1e-12, 1e-13)
+    np.testing.assert_allclose(special.student_t_log_constant(a), float(constant), 1e-12, 1e-13)
 
 
 @pytest.mark.parametrize("x", [1e-3, 0.25, 2.0, 50.0, 1e4, 1e12])

@@ -902,7 +902,7 @@ def test_few_nodes_that_disagree_are_not_taken(monkeypatch):
     levels = np.array([0.1, 0.6])
     assert np.abs(p.cdf(p.ppf(levels)) - levels).max() < 1e-6
     monkeypatch.setattr(quantiles, "SAME", np.inf)
-    monkeypatch.setattr(quantiles, "SAME_DENSITY", np.inf)
+    monkeypatch.setattr(quantiles, "SAME_SLOPE", np.inf)
     assert np.abs(p.cdf(p.ppf(levels)) - levels).max() > 1e-4
 
 
@@ -967,6 +967,7 @@ def test_few_nodes_of_a_density_alone_must_agree(monkeypatch):
     levels, truth = np.array([0.1, 0.6]), Predictive(HetLogisticWithCdf(), *given)
     assert np.abs(truth.cdf(Predictive(HetLogistic(), *given).ppf(levels)) - levels).max() < 1e-6
     monkeypatch.setattr(tables, "SAME", np.inf)
+    monkeypatch.setattr(tables, "BETWEEN", np.inf)
     wrong = Predictive(HetLogistic(), *given).ppf(levels)
     assert np.abs(truth.cdf(wrong) - levels).max() > 1e-3
 
