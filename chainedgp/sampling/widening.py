@@ -37,8 +37,8 @@ from .around import LogPosterior, curvature_root
 # factor of e² for a positive one: the step is a fifth of its logarithm, large beside the error of q
 # and small beside what the data leave open.
 STEP = 0.1
-# ε: directions of v that the rows hardly see get no widening. It is relative to the prior, whose
-# covariance is 1.
+# ε: directions of v that the rows hardly see get no widening. It is in units of the squared scale
+# on which a latent varies.
 RIDGE = 1e-3
 # At each step q is found to within so many nats: bands are then right to about 1 % of their width.
 TOLERANCE = 1e-4
@@ -135,8 +135,9 @@ def _responses(own: Problem, density: LogPosterior, x: Array) -> tuple[tuple[Arr
     H, J = np.nan_to_num(H, posinf=0.0, neginf=0.0), np.nan_to_num(J, posinf=0.0, neginf=0.0)
     C = curvature_root(H, density.reach)
     change = np.tensordot(J, C, ([0], [0]))  # (n, b, p)
+    ridges = RIDGE * np.square(own.starts.scales)  # A has the unit of its latent.
     D = [
-        np.linalg.solve(A_j @ A_j.T + RIDGE * np.eye(len(A_j)), A_j @ change[:, j])
+        np.linalg.solve(A_j @ A_j.T + ridges[j] * np.eye(len(A_j)), A_j @ change[:, j])
         for j, A_j in enumerate(A)
     ]
     return tuple(np.concatenate(group) for group in own.parts.family.grouped(D)), C
