@@ -18,9 +18,11 @@ from ..kernels import Kernel
 from ..likelihoods.density_check import row_numbers
 from ..linalg import Array
 from ..parameters.roles import Role
+from ..posterior.evaluator import Evaluator
 from .functions import Functions, follow, found_functions
 from .lbfgs import Outcome
 from .monitor import Monitor
+from .natural_gradients import start_from_q
 from .problem import Best, Problem
 from .screen import Screen, screen_inputs, screen_targets
 from .starts import input_spread, inputs_that_count
@@ -41,9 +43,6 @@ LONG = 10.0
 # part: candidates multiply lengthscales of the first latent and of all others by these factors.
 FACTORS = ((0.5, 0.2), (1.5, 0.1), (0.15, 0.2), (4.0, 0.5))
 
-# The candidate of this name keeps its q, and not only its hyperparameters.
-FOLLOWED = "functions followed"
-
 
 class RoughFit(Protocol):
     """A function that fits a candidate roughly; its leaves then hold θ and q of the end."""
@@ -55,9 +54,10 @@ class RoughFit(Protocol):
 
 
 def choose_start(problem: Problem, monitor: Monitor, max_iters: int, fit: RoughFit) -> None:
-    """Choose the start of a fit: the hyperparameters of the best of several rough fits.
+    """Choose the start of a fit: hyperparameters and q of the best of several rough fits.
 
     The rough fits are of a smaller problem, and so fast that no callback is needed to stop them.
+    Where q has local optima, hyperparameters alone would not lead back to the one that was found.
     """
     if max_iters < FEWEST_ITERATIONS:
         return
@@ -69,7 +69,7 @@ def choose_start(problem: Problem, monitor: Monitor, max_iters: int, fit: RoughF
     values: dict[str, float] = {}
     ideas, functions = list(_ideas(small, values)), found_functions(problem)
     if functions is not None:
-        ideas.append((FOLLOWED, partial(_followed, small, functions)))
+        ideas.append(("functions followed", partial(_followed, small, functions)))
     if len(ideas) == 1:
         return
 
@@ -90,12 +90,28 @@ def choose_start(problem: Problem, monitor: Monitor, max_iters: int, fit: RoughF
     monitor.say(monitor.method)
     small.restore(given)
     best.restore()
-    if functions is not None and chosen == FOLLOWED:
-        follow(problem, functions)  # Hyperparameters alone would not lead back there.
+    if chosen:
+        _take_q(problem, small)
     monitor.choose(chosen, values, small.counts[0] * small.num_rows / problem.num_rows)
     passes, settings = small.counts
     problem.evaluator.num_likelihood += passes * small.num_rows / problem.num_rows
     problem.evaluator.num_theta += settings
+
+
+def _take_q(problem: Problem, small: Problem) -> None:
+    """Set q of a problem to what the rows of a smaller one, which has the same θ, tell at its q.
+
+    Where these rows do not make a Gaussian it is left as it is.
+    """
+    small.set_hyperparameters()
+    with np.errstate(all="ignore"):
+        start_from_q(small.evaluator, small.parts.q())
+        evaluator = Evaluator(small.evaluator.shards, problem.parts.family)
+        evaluator.set_hyperparameters(problem.parts.theta())
+        try:
+            problem.parts.write_q(evaluator.gaussians(evaluator.gram()))
+        except NumericalError:
+            problem.parts.reset_q()
 
 
 Idea = Callable[[Callable[..., Outcome]], Outcome]

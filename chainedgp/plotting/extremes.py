@@ -62,8 +62,8 @@ def plot_return_levels(
         span, and to 100 at least.
     level : probability of the band in percent.
     rate : targets per unit of time: 1 for yearly maxima, the mean number of exceedances a year.
-    average : `m.over_hyperparameters()`, for bands that tell of hyperparameters and of a constant
-        shape as well.
+    average : `m.over_hyperparameters()`, whose bands need no Gaussian of hyperparameters and of a
+        constant shape.
     """
     rate = positive_float(rate, "rate")
     place, metadata = grids.resting_point(model, at), grids.metadata_at_rest(model, Y_metadata)

@@ -22,12 +22,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from paramz.transformations import Logistic
 
 from ..errors import NumericalError
+from ..inference.free_vector import FARTHEST
 from ..inference.monitor import Monitor
 from ..inference.problem import Problem
 from ..inference.theta_and_q import Parts
+from ..likelihoods import Likelihood
 from ..linalg import Array, one_blas_thread
+from ..parameters.domains import DOMAINS
 from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import project
 from ..predictive.constants import Constants, normal_draws
@@ -37,8 +41,8 @@ from .around import LogPosterior, curvature_root
 # factor of e² for a positive one: the step is a fifth of its logarithm, large beside the error of q
 # and small beside what the data leave open.
 STEP = 0.1
-# ε: directions of v that the rows hardly see get no widening. It is relative to the prior, whose
-# covariance is 1.
+# ε: directions of v that the rows hardly see get no widening. It is in units of the squared scale
+# on which a latent varies.
 RIDGE = 1e-3
 # At each step q is found to within so many nats: bands are then right to about 1 % of their width.
 TOLERANCE = 1e-4
@@ -135,8 +139,9 @@ def _responses(own: Problem, density: LogPosterior, x: Array) -> tuple[tuple[Arr
     H, J = np.nan_to_num(H, posinf=0.0, neginf=0.0), np.nan_to_num(J, posinf=0.0, neginf=0.0)
     C = curvature_root(H, density.reach)
     change = np.tensordot(J, C, ([0], [0]))  # (n, b, p)
+    ridges = RIDGE * np.square(own.starts.scales)  # A has the unit of its latent.
     D = [
-        np.linalg.solve(A_j @ A_j.T + RIDGE * np.eye(len(A_j)), A_j @ change[:, j])
+        np.linalg.solve(A_j @ A_j.T + ridges[j] * np.eye(len(A_j)), A_j @ change[:, j])
         for j, A_j in enumerate(A)
     ]
     return tuple(np.concatenate(group) for group in own.parts.family.grouped(D)), C
@@ -153,13 +158,32 @@ def _constants(
         return None
     rows = np.searchsorted(density.chosen, list(free.values()))
     Q, R = np.linalg.qr(C[rows].T)  # B = Rᵀ Qᵀ
-    draws: dict[str, list[float]] = {key: [] for key in free}
-    for z in normal_draws(len(free)).T:
-        full = density.start.copy()
-        full[density.chosen[rows]] = x[rows] + R.T @ z
-        vector.write(full)
-        for key, value in likelihood.parameter_values().items():
-            if key in draws:
-                draws[key].append(value)
+    steps = R.T @ normal_draws(len(free))  # (c, DRAWS)
+    draws = {}
+    for key, row, step in zip(free, rows, steps, strict=True):
+        at = density.start.copy()
+        values = []
+        for t in (*(x[row] + step), x[row] - STEP, x[row] + STEP):
+            at[density.chosen[row]] = t
+            vector.write(at)
+            values.append(likelihood.parameter_values()[key])
+        vector.write(density.start)
+        draws[key] = _draws_of(likelihood, key, np.array(values), step)
     links = own.parts.family.split([D @ Q for D in roots], own.parts.sizes)
-    return Constants({key: np.array(found) for key, found in draws.items()}, tuple(links))
+    return Constants(draws, tuple(links))
+
+
+def _draws_of(likelihood: Likelihood, key: str, values: Array, steps: Array) -> Array:
+    """Draws of a constant whose coordinate moves by these steps.
+
+    values : there, and at STEP below and above the fit. With a lower bound alone they are of a
+        log-normal distribution: the coordinate of ν > 1 is nearly ν itself, and a normal one, as
+        wide as ν is uncertain, would have some draws at the bound, where tails are extreme.
+    """
+    domain, leaf = DOMAINS[likelihood._domain(key)], getattr(likelihood, key)
+    twice = any(isinstance(constraint, Logistic) for constraint, _ in leaf.constraints.items())
+    if twice or not np.isfinite(domain.lower) or np.isfinite(domain.upper):
+        return values[:-2]
+    above = likelihood.parameter_values()[key] - domain.lower
+    slope = (values[-1] - values[-2]) / (2.0 * STEP * above)
+    return domain.lower + above * np.exp(np.clip(slope * steps, -FARTHEST, FARTHEST))

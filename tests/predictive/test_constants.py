@@ -117,6 +117,19 @@ def test_a_centile_of_a_normal_sample_is_as_uncertain_as_theory_says():
     np.testing.assert_allclose(upper - lower, 2.0 * 1.645 * sd, rtol=0.08)
 
 
+def test_uncertain_degrees_of_freedom_are_never_those_of_a_cauchy():
+    """ν is log-normal above 1: normal on its own scale it would be 1 in some draws."""
+    m = cgp.ChainedGP(X, Y, liks.HetStudentT(), num_inducing=5, num_threads=1)
+    m.optimize(messages=False)
+    nu, own = np.sort(m._widening.constants.values["nu"]), m.likelihood.parameter_values()["nu"]
+    assert nu[0] > 1.5 and nu[-1] > 2.0 * own
+    np.testing.assert_allclose((nu[:32] - 1.0) * (nu[:31:-1] - 1.0), (own - 1.0) ** 2, rtol=1e-6)
+    table = m.predict_centiles(AT, [99.0])
+    known = known_constants(m).predict_centiles(AT, [99.0])
+    width, narrow = (t["99% upper"] - t["99% lower"] for t in (table, known))
+    assert (width < 4.0 * narrow).all()
+
+
 # ---- what stays, and what it meets --------------------------------------------------------------
 
 

@@ -111,6 +111,14 @@ def test_the_bound_its_gradient_and_leave_one_out_see_q_alone(fitted):
     np.testing.assert_array_equal(seen[1], m.objective_function_gradients())
 
 
+@pytest.mark.parametrize("unit", [1e-7, 1e7])
+def test_the_unit_of_targets_is_nothing(fitted, unit):
+    m = cgp.ChainedGP(X, unit * Y, L.HetGaussian(), num_threads=1)
+    m.optimize(messages=False)
+    found = np.sqrt(m.predict_latents(NEW)[1]) / [unit, 1.0]
+    np.testing.assert_allclose(found, np.sqrt(fitted.predict_latents(NEW)[1]), rtol=0.01)
+
+
 @pytest.mark.parametrize("options", [{"priors": None}, {"kernels": K.RBF(1)}], ids=str)
 def test_models_without_default_priors_are_left_as_they_are(options):
     m = cgp.ChainedGP(X, Y, L.HetGaussian(), num_threads=1, num_inducing=10, **options)
