@@ -74,7 +74,7 @@ from ..predictive.predictor import Predictor
 from ..sampling.around import Around, around_the_fit
 from ..sampling.averaged import Averaged
 from ..sampling.nuts import Sampled, sample
-from ..sampling.widening import Widening, widened_by_hyperparameters
+from ..sampling.widening import Widening, widened
 from .arguments import (
     Kernels,
     Means,
@@ -164,9 +164,10 @@ class ChainedGP(ParamzModel, Predictions):
         `m.summary()` tells what was found.
     hyperparameters : whether predictions count the fitted hyperparameters as known ("fixed") or as
         uncertain ("uncertain"): bands of latents and targets then widen by as much as they would
-        move if the hyperparameters moved within their own uncertainty. "auto" does so in models
-        with default priors and at most 1,000 rows in memory; a fit then takes a tenth to a half
-        longer.
+        move if the hyperparameters moved within their own uncertainty, and by what q, the best
+        Gaussian, misses of the spread of the posterior (`sampling.response`). "auto" does so in
+        models with default priors and at most 1,000 rows in memory; a fit then takes a tenth to a
+        half longer. "fixed" predicts from q itself, as the paper does.
     input_names : D names of the columns of X, for prints, plots and the `active_dims` of kernels;
         None takes those of a data frame. Frames to predict at must have the columns of the frame
         that the model was built with or, if that was an array, of these names.
@@ -823,7 +824,7 @@ class ChainedGP(ParamzModel, Predictions):
         return self.last_result
 
     def _widen(self) -> None:
-        """Find by how much uncertain hyperparameters widen the bands, after a fit.
+        """Find by how much bands are wider than those of q, after a fit.
 
         Ctrl-C leaves it out: the fit has ended by then, and its result says so.
         """
@@ -833,11 +834,11 @@ class ChainedGP(ParamzModel, Predictions):
         if not wanted or self.last_result.status == "interrupted":
             return
         try:
-            roots = widened_by_hyperparameters(self.problem)
+            roots = widened(self.problem)
         except KeyboardInterrupt:
             self.last_result.warnings.append(
-                "interrupted after the fit: bands do not include the uncertainty of the "
-                "hyperparameters"
+                "interrupted after the fit: bands are those of q, and do not include the "
+                "uncertainty of the hyperparameters"
             )
             return
         if roots is not None:
@@ -1086,10 +1087,10 @@ class ChainedGP(ParamzModel, Predictions):
             title["Priors"] = f"log-density {self.log_prior():.6g}, not part of the bound"
         if self._ties is not None:
             title["Ties"] = self._ties.words
-        if (widening := self._valid_widening()) is not None:
+        if self._valid_widening() is not None:
             title["Bands"] = (
-                f"include the uncertainty of {widening.count} hyperparameters "
-                '(hyperparameters="fixed" leaves it out)'
+                "include uncertain hyperparameters and what q misses of the spread of the "
+                'posterior (hyperparameters="fixed" shows q)'
             )
         title["Last fit"] = str(getattr(self, "last_result", "none"))
         return summary(self, (*self._parts.Z, *self._parts.q_mu, *self._parts.q_root), title)

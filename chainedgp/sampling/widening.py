@@ -1,4 +1,4 @@
-"""How much wider q must be because the hyperparameters are uncertain: the default bands.
+"""How much wider than q the default bands are: uncertain hyperparameters, and the response of q.
 
 At fitted hyperparameters x̂ the latents at the rows have means m(x̂) under q. Around the fit x is
 about N(x̂, C Cᵀ), with the curvature of bound and priors, and q is found anew at other x, so that
@@ -7,9 +7,10 @@ the latents, and a Gaussian of the whitened inducing values takes that in:
 
     q̃(v) = N(μ, S + D Dᵀ),    D_j = argmin |A_jᵀ D − J_j C|² + ε |D|²,
 
-where A_jᵀ v_j are the latents at the rows. Predictions use q̃ in the place of q; the bound, its
-gradients, leave-one-out and the next fit see q alone. An evaluation at a little step along each
-hyperparameter gives its column of J and, by the difference of gradients, of the curvature.
+where A_jᵀ v_j are the latents at the rows. An evaluation at a little step along each hyperparameter
+gives its column of J and, by the difference of gradients, of the curvature. At given
+hyperparameters q itself is too narrow, and columns of `response` are appended to D. Predictions use
+q̃ in the place of q; the bound, its gradients, leave-one-out and the next fit see q alone.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ..linalg import Array, one_blas_thread
 from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import project
 from .around import LogPosterior, curvature_root
+from .response import response
 
 # Means and gradients are differences over this share of the reach of a hyperparameter, which is a
 # factor of e² for a positive one: the step is a fifth of its logarithm, large beside the error of q
@@ -41,19 +43,14 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Widening:
-    """What uncertain hyperparameters add to q at some fitted hyperparameters.
+    """What bands add to q at some fitted hyperparameters.
 
-    roots : D (M, p) of each group of latents.
+    roots : D (M, k) of each group of latents.
     theta : the values of all hyperparameters and inducing inputs, for which alone it holds.
     """
 
     roots: tuple[Array, ...]
     theta: Array
-
-    @property
-    def count(self) -> int:
-        """How many hyperparameters are uncertain."""
-        return int(self.roots[0].shape[1])
 
     @classmethod
     def at(cls, parts: Parts, roots: Sequence[Array]) -> Widening:
@@ -78,6 +75,13 @@ def _wider(q: Gaussian, root: Array) -> Gaussian:
     """N(μ, S + D Dᵀ) of one group."""
     S = q.S + root @ root.T
     return Gaussian(q.mu, S, float(np.linalg.slogdet(S)[1]))
+
+
+def widened(problem: Problem) -> tuple[Array, ...] | None:
+    """D (M, k) of each group of latents at the current hyperparameters; None where nothing is."""
+    found = [widened_by_hyperparameters(problem), response(problem)]
+    groups = zip(*(roots for roots in found if roots is not None), strict=True)
+    return tuple(np.hstack(group) for group in groups) or None
 
 
 def widened_by_hyperparameters(problem: Problem) -> tuple[Array, ...] | None:

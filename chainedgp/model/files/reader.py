@@ -111,12 +111,12 @@ class Reader:
         return names
 
     def _widening(self, stored: Any, totals: list[int]) -> list[Array] | None:
-        """What uncertain hyperparameters add to q of each group, of these many inducing values."""
+        """What bands add to q of each group, of these many inducing values."""
         if stored is None:
             return None
         roots = [self._array(reference) for reference in stored]
         for root, M in zip(roots, totals, strict=True):
-            shaped = root.ndim == 2 and root.shape == (M, roots[0].shape[1])
+            shaped = root.ndim == 2 and len(root) == M
             if not shaped or not (np.abs(root) <= LARGEST_VALUE).all():  # false for NaN
                 raise FileFormatError("the widening of q is not of q's size, or not finite.")
         return roots
