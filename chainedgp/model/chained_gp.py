@@ -74,7 +74,7 @@ from ..predictive.predictor import Predictor
 from ..sampling.around import Around, around_the_fit
 from ..sampling.averaged import Averaged
 from ..sampling.nuts import Sampled, sample
-from ..sampling.widening import Widening, widened
+from ..sampling.widening import Widening, widening_of
 from .arguments import (
     Kernels,
     Means,
@@ -538,6 +538,7 @@ class ChainedGP(ParamzModel, Predictions):
             ties=self._spreads_ties,
             hyperparameters=self._hyperparameters,
             widening=None if (found := self._valid_widening()) is None else found.roots,
+            of_targets=found is None or found.of_targets,
             open_inducing=self._parts.open_inducing,
             likelihood=self.likelihood,
             kernels=list(self.kernels),
@@ -567,7 +568,7 @@ class ChainedGP(ParamzModel, Predictions):
         if stored.result is not None:
             model.last_result = stored.result
         if stored.widening is not None:
-            model._widening = Widening.at(model._parts, stored.widening)
+            model._widening = Widening.at(model._parts, stored.widening, stored.of_targets)
         return model
 
     def _assemble(self, stored: Contents) -> None:
@@ -834,15 +835,13 @@ class ChainedGP(ParamzModel, Predictions):
         if not wanted or self.last_result.status == "interrupted":
             return
         try:
-            roots = widened(self.problem)
+            self._widening = widening_of(self.problem)
         except KeyboardInterrupt:
             self.last_result.warnings.append(
                 "interrupted after the fit: bands are those of q, and do not include the "
                 "uncertainty of the hyperparameters"
             )
             return
-        if roots is not None:
-            self._widening = Widening.at(self._parts, roots)
         self.problem.bound()  # Copying the model has made it forget its bound.
 
     def _warn_of_censoring(self) -> None:
@@ -961,11 +960,11 @@ class ChainedGP(ParamzModel, Predictions):
                 make_prior(kernel, mean, Z, theta.jitter)
                 for kernel, mean, Z in zip(theta.kernels, theta.means, theta.Z, strict=True)
             ]
-        q = self._parts.q()
+        q, q_targets = self._parts.q(), None
         if (widening := self._valid_widening()) is not None:
-            q = widening.widened(q)
+            q, q_targets = widening.widened(q), None if widening.of_targets else q
         return Predictor(
-            self.likelihood, tuple(priors), q, self._expected, self._family, self._told
+            self.likelihood, tuple(priors), q, self._expected, self._family, self._told, q_targets
         )
 
     def _valid_widening(self) -> Widening | None:
@@ -1087,11 +1086,16 @@ class ChainedGP(ParamzModel, Predictions):
             title["Priors"] = f"log-density {self.log_prior():.6g}, not part of the bound"
         if self._ties is not None:
             title["Ties"] = self._ties.words
-        if self._valid_widening() is not None:
+        if (widening := self._valid_widening()) is not None:
             title["Bands"] = (
                 "include uncertain hyperparameters and what q misses of the spread of the "
                 'posterior (hyperparameters="fixed" shows q)'
             )
+            if not widening.of_targets:
+                title["Targets"] = (
+                    "are predicted by q: the posterior of the latents is far from a Gaussian, and "
+                    "bands of single latents are rough (m.sample() draws from it)"
+                )
         title["Last fit"] = str(getattr(self, "last_result", "none"))
         return summary(self, (*self._parts.Z, *self._parts.q_mu, *self._parts.q_root), title)
 

@@ -40,6 +40,7 @@ class Predictor(Predictions):
         how they are read.
     family : what q may be.
     told : names of the metadata that the rows of the fit had; scores without them warn.
+    q_targets : q(v) of every group for targets, where that is another than for latents.
     """
 
     likelihood: Likelihood
@@ -48,6 +49,7 @@ class Predictor(Predictions):
     columns: Expected
     family: PosteriorFamily = MEAN_FIELD
     told: tuple[str, ...] = ()
+    q_targets: tuple[Gaussian, ...] | None = None
 
     def _predictor(self) -> Predictor:
         return self
@@ -93,9 +95,12 @@ class Predictor(Predictions):
         check_order(Xnew, None, Y_metadata)
         X = self.inputs(Xnew)
         metadata, _ = as_metadata(Y_metadata, self.likelihood, len(X), weighted=False)
-        marginals = marginals_at(self.priors, self.q, self.family, X)
+        means, V = marginals_at(self.priors, self.q, self.family, X)
         missing = unsaid(self.told, metadata)
-        return Predictive(self.likelihood, *marginals, metadata, missing)
+        if self.q_targets is None:
+            return Predictive(self.likelihood, means, V, metadata, missing)
+        own = marginals_at(self.priors, self.q_targets, self.family, X)
+        return Predictive(self.likelihood, *own, metadata, missing, wider=V)
 
     def on_blocks(
         self,

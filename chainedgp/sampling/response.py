@@ -31,16 +31,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.rows import rows_of
 from ..inference.problem import Problem
 from ..linalg import Array, Indices, one_blas_thread
 from .density import LogJoint, whitened_q
 
 # Derivatives in V are second derivatives in m, ∂E/∂V = ½ ∂²E/∂m², which are differences over this
 # share of a standard deviation.
-STEP = 0.1
+STEP = 0.05
 # Pairs of directions of v are left out where the rows see less than this share of the first one.
-SEEN = 3e-3
+SEEN = 3e-4
 MOST_PAIRS = 1000
 # A response of more than so many times the variance of q is not linear, and is taken for so much.
 LARGEST = 6.0
@@ -87,7 +86,7 @@ def _entries_of_V(problem: Problem) -> list[tuple[int, int]]:
     """The entries (j, k), k ≤ j, of the covariance of a row that q has, the diagonal first."""
     b = len(problem.parts.sizes)
     diagonal = [(j, j) for j in range(b)]
-    if len(problem.parts.family.marginal_shape(b)) == 1:
+    if len(problem.parts.family.groups(b)) == b:
         return diagonal
     return diagonal + [(j, k) for j in range(b) for k in range(j)]
 
@@ -132,14 +131,11 @@ def _second_derivatives(
     full = np.einsum("njc,nkc->njk", U, U, optimize=True)
     full[:, range(b), range(b)] = variances
     V = variances if p == b else full
-    lik, kw = density.likelihood, rows_of(density.keywords, slice(None))
-    nodes: int | Indices = density.num_nodes or 1
-    if density.num_nodes is None and not lik.exact_expectation:
-        nodes = lik.required_nodes(density.y, m, V, **kw)
+    nodes = density.nodes(m, V)
     twice = np.array([1.0 if j == k else 2.0 for j, k in entries])
 
     def slopes(shift: Array) -> Array:
-        _, g, G, _ = lik.expectation(density.y, m + shift, V, nodes, **kw)
+        _, g, G = density.slopes(m + shift, V, nodes)
         G = G if p == b else np.stack([G[:, j, k] for j, k in entries], axis=1)
         return np.concatenate([g, twice * G], axis=1)
 
@@ -157,7 +153,6 @@ def _second_derivatives(
             bend = slopes(both) + slopes(-both) + 2.0 * centre - sum(ends[j]) - sum(ends[k])
             bend = bend / (2.0 * size[j] * size[k])
         second.append(bend[:, b:])
-    weights = np.ones((n, 1, 1)) if density.weights is None else density.weights[:, None, None]
     H_mm = np.stack([part[:, :b] for part in first], axis=2)
     for group in problem.parts.family.groups(b):
         H_mm[np.ix_(range(n), group, group)] = 0.0
@@ -165,9 +160,9 @@ def _second_derivatives(
     H_VV = 0.5 * twice * np.stack(second, axis=2)
     return _Rows(
         U,
-        0.5 * weights * (H_mm + H_mm.swapaxes(1, 2)),
-        weights * H_mV,
-        0.5 * weights * (H_VV + H_VV.swapaxes(1, 2)),
+        0.5 * (H_mm + H_mm.swapaxes(1, 2)),
+        H_mV,
+        0.5 * (H_VV + H_VV.swapaxes(1, 2)),
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 import chainedgp as cgp
 from chainedgp.errors import InputError
 from chainedgp.sampling import widening
+from chainedgp.sampling.response import response
 
 K, L, P = cgp.kernels, cgp.likelihoods, cgp.priors
 RNG = np.random.default_rng(0)
@@ -181,19 +182,25 @@ def test_ctrl_c_after_the_fit_keeps_the_fit(monkeypatch):
     def interrupted(problem):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("chainedgp.model.chained_gp.widened", interrupted)
+    monkeypatch.setattr("chainedgp.model.chained_gp.widening_of", interrupted)
     m = cgp.ChainedGP(X, Y, L.HetGaussian(), num_threads=1, num_inducing=10)
     result = m.optimize(messages=False)
     assert result.converged and any("bands" in text for text in result.warnings)
     assert m._widening is None
 
 
-def test_a_bound_that_cannot_be_evaluated_around_the_fit_leaves_q(fitted, monkeypatch):
+def test_a_bound_that_cannot_be_evaluated_around_the_fit_leaves_the_response_of_q(
+    fitted, monkeypatch
+):
     m = fitted.copy()
     monkeypatch.setattr(widening.LogPosterior, "value", lambda self, x: -np.inf)
     m._widen()
-    assert m._widening is None
+    for found, alone in zip(m._widening.roots, response(m.problem), strict=True):
+        np.testing.assert_array_equal(found, alone)
     assert np.isfinite(m.predict_latents(NEW)[1]).all()
+    monkeypatch.setattr(widening, "response", lambda problem: None)
+    m._widen()
+    assert m._widening is None
 
 
 def test_the_bound_is_known_after_a_fit():

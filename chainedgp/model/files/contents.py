@@ -58,6 +58,7 @@ class Contents:
     ties : whether targets that several rows share are spread.
     hyperparameters : whether predictions count the hyperparameters as uncertain.
     widening : what that adds to q of each group, where it was found; see `sampling.widening`.
+    of_targets : whether it is of predictions of targets too.
     open_inducing : whether a fit may add inducing inputs, since nobody said how many there are.
     told : names of the metadata that the rows had, where these are not stored.
     rows, sites : None where the model was stored without its data; the last axis of sites are rows.
@@ -76,6 +77,7 @@ class Contents:
     ties: bool
     hyperparameters: str
     widening: Sequence[Array] | None
+    of_targets: bool
     open_inducing: bool
     likelihood: Likelihood
     kernels: Sequence[Kernel]

@@ -88,6 +88,7 @@ class Reader:
             ties=_of_type(header.get("ties", False), bool, "ties"),
             hyperparameters=_hyperparameters(header.get("hyperparameters", "fixed")),
             widening=self._widening(header.get("widening"), totals),
+            of_targets=_of_type(header.get("of_targets", True), bool, "of_targets"),
             open_inducing=_of_type(header.get("open_inducing", False), bool, "open_inducing"),
             likelihood=likelihood,
             kernels=kernels,

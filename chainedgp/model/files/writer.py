@@ -127,6 +127,7 @@ class Writer:
             uncertain["hyperparameters"] = model.hyperparameters
         if model.widening is not None:
             uncertain["widening"] = [self._put(root) for root in model.widening]
+            uncertain["of_targets"] = model.of_targets
         return {
             "format": older if model.columns is None else FORMAT,
             "version": __version__,
