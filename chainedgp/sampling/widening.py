@@ -75,7 +75,12 @@ class Widening:
 
     def widened(self, q: Sequence[Gaussian]) -> tuple[Gaussian, ...]:
         """q̃ with covariances S + D Dᵀ, of each group."""
-        return tuple(_wider(part, root) for part, root in zip(q, self.roots, strict=True))
+        return wider(q, self.roots)
+
+
+def wider(q: Sequence[Gaussian], roots: Sequence[Array]) -> tuple[Gaussian, ...]:
+    """N(μ, S + D Dᵀ) of each group."""
+    return tuple(_wider(part, root) for part, root in zip(q, roots, strict=True))
 
 
 def _theta(parts: Parts) -> Array:
@@ -108,7 +113,7 @@ def suits_targets(problem: Problem, roots: Sequence[Array]) -> bool:
     """
     parts = problem.parts
     density, q = LogJoint(problem), parts.q()
-    wide = tuple(_wider(part, root) for part, root in zip(q, roots, strict=True))
+    wide = wider(q, roots)
     with np.errstate(all="ignore"):
         moments = [parts.family.marginals(density.chunks, p) for p in (q, wide)]
         before, after = (density.slopes(p.m.T, np.moveaxis(p.V, -1, 0)) for p in moments)

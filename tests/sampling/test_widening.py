@@ -285,3 +285,53 @@ def test_estimators_widen_too():
     wide = estimator.model_.predict_latents(NEW)[1]
     estimator.model_.hyperparameters = "fixed"
     assert (wide > estimator.model_.predict_latents(NEW)[1]).any()
+
+
+# ---- what targets see ----
+
+
+@pytest.fixture(scope="module")
+def rates():
+    """Counts of two rates: one may make up for the other, and neither is known."""
+    counts = RNG.poisson(np.exp(1.0 + np.sin(2.0 * X[:, 0])) + 4.0).astype(float)
+    m = cgp.ChainedGP(X, counts, L.AdditivePoisson(), num_threads=1, num_inducing=12)
+    m.optimize(messages=False)
+    return m
+
+
+def test_targets_of_a_bent_posterior_are_predicted_by_q(rates, tmp_path):
+    """Bands of rates stay wide; a file, a copy and blocks of rows keep both."""
+    da = pytest.importorskip("dask.array")
+    m = rates.copy()
+    assert not m._widening.of_targets and "predicted by q" in m.summary().title["Targets"]
+    m.save(tmp_path / "model.cgp")
+    variance, density = m.predict_latents(NEW)[1], m.predictive(NEW).pdf(np.arange(9.0))
+    bands = m.predictive(NEW).parameters((5, 95))["rate_1"]
+    for other in (cgp.load(tmp_path / "model.cgp"), m.copy(), pickle.loads(pickle.dumps(m))):
+        np.testing.assert_allclose(other.predict_latents(NEW)[1], variance, rtol=1e-12)
+        np.testing.assert_allclose(other.predictive(NEW).pdf(np.arange(9.0)), density, rtol=1e-9)
+    blocks = m.predict(da.from_array(NEW, chunks=(4, 1)))[1]
+    np.testing.assert_allclose(np.asarray(blocks), m.predict(NEW)[1], rtol=1e-9)
+    m.hyperparameters = "fixed"
+    assert (m.predict_latents(NEW)[1] < variance).all()
+    np.testing.assert_array_equal(m.predictive(NEW).pdf(np.arange(9.0)), density)
+    own = m.predictive(NEW).parameters((5, 95))["rate_1"]
+    assert (bands[:, 1] - bands[:, 0] > own[:, 1] - own[:, 0]).all()
+
+
+def test_wide_latents_suit_targets_where_a_gaussian_does(fitted, joint, rates):
+    """Noise and shares lose by width what a Gaussian posterior would; added rates much more."""
+    for m, of_targets in ((fitted, True), (joint, True), (rates, False)):
+        roots = m._widening.roots
+        assert widening.suits_targets(m.problem, roots) is of_targets
+        assert widening.suits_targets(m.problem, [1e-3 * root for root in roots])
+    exact = cgp.ChainedGP(X, Y, L.Gaussian(), num_threads=1, num_inducing=8)
+    exact.optimize(messages=False)
+    assert widening.suits_targets(exact.problem, [10.0 * np.eye(8)])  # E log p is linear in V
+
+
+def test_targets_of_a_bent_posterior_would_be_worse_by_the_wider_one(rates):
+    m = rates.copy()
+    plain = m.log_predictive_density(X, m.Y).mean()
+    m._widening = widening.Widening.at(m._parts, m._widening.roots)
+    assert m.log_predictive_density(X, m.Y).mean() < plain - 0.005
