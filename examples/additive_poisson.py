@@ -43,6 +43,7 @@ def make_model(data, inducing, posterior):
         kernels=kernels,
         Z=Z,
         posterior=posterior,
+        hyperparameters="uncertain",  # bands are wider than those of q alone
     )
     model.Z.fix()  # evenly spaced and close together: nothing to gain from moving them
     model.input_names, model.target_name = ["x"], "count"
@@ -67,7 +68,7 @@ def draw_column(axes, model, data, title):
     axes[0].plot(x, truth, ":", color="black", lw=1.4, label="truth")
     long, short, _, inside = compared(model, data)
     axes[0].set_title(f"{title}\nlengthscales {long:.2g} and {short:.2g}", fontsize=9)
-    for axis, share in zip(axes[1:], inside, strict=True):  # bands of q are too narrow here
+    for axis, share in zip(axes[1:], inside, strict=True):
         axis.set_title(f"{share:.0%} of the true curve is in the band", fontsize=8, loc="right")
     panels = axes[1:][np.argsort(slow_first(model))]  # the slow one above
     model.plot_latents(levels=(95,), limits=(grid[0], grid[-1]), legend=False, ax=panels)
@@ -131,8 +132,12 @@ def main():
     held = make_model(data, inducing, arguments.posterior)
     with warnings.catch_warnings():  # in some draws the last digits take very long
         warnings.simplefilter("ignore", cgp.errors.ConvergenceWarning)
-        describe("kernels held", held, held.optimize(only="variational"), data)
+        for part in (held.kernels, held.mean_functions):
+            part.fix()
+        describe("kernels held", held, held.optimize(), data)
     learnt = held.copy()
+    for part in (learnt.kernels, learnt.mean_functions):
+        part.unfix()
     describe("learnt from there", learnt, learnt.optimize(), data)
     if not arguments.quick:
         # a new model of this likelihood tries several pairs of lengthscales by itself, and each

@@ -74,7 +74,7 @@ from ..predictive.predictor import Predictor
 from ..sampling.around import Around, around_the_fit
 from ..sampling.averaged import Averaged
 from ..sampling.nuts import Sampled, sample
-from ..sampling.widening import Widening, widened_by_hyperparameters
+from ..sampling.widening import Widening, widening_of
 from .arguments import (
     Kernels,
     Means,
@@ -166,10 +166,12 @@ class ChainedGP(ParamzModel, Predictions):
         `m.summary()` tells what was found.
     hyperparameters : whether predictions count the fitted hyperparameters as known ("fixed") or as
         uncertain ("uncertain"): bands of latents and targets then widen by as much as they would
-        move if the hyperparameters moved within their own uncertainty. Bands of return levels,
-        centiles, natural parameters and survival curves are over the likelihood's own constants,
-        too, such as a constant shape. "auto" does so in models with default priors and at most
-        1,000 rows in memory; a fit then takes a tenth to a half longer.
+        move if the hyperparameters moved within their own uncertainty, and by what q, the best
+        Gaussian, misses of the spread of the posterior (`sampling.response`). Bands of return
+        levels, centiles, natural parameters and survival curves are over the likelihood's own
+        constants, too, such as a constant shape. "auto" does so in models with default priors and
+        at most 1,000 rows in memory; a fit then takes a tenth to a half longer. "fixed" predicts
+        from q itself, as the paper does.
     input_names : D names of the columns of X, for prints, plots and the `active_dims` of kernels;
         None takes those of a data frame. Frames to predict at must have the columns of the frame
         that the model was built with or, if that was an array, of these names.
@@ -540,6 +542,7 @@ class ChainedGP(ParamzModel, Predictions):
             ties=self._spreads_ties,
             hyperparameters=self._hyperparameters,
             widening=None if (found := self._valid_widening()) is None else found.roots,
+            of_targets=found is None or found.of_targets,
             constants=None if found is None else found.constants,
             open_inducing=self._parts.open_inducing,
             likelihood=self.likelihood,
@@ -570,7 +573,8 @@ class ChainedGP(ParamzModel, Predictions):
         if stored.result is not None:
             model.last_result = stored.result
         if stored.widening is not None:
-            model._widening = Widening.at(model._parts, stored.widening, stored.constants)
+            own = stored.widening, stored.of_targets, stored.constants
+            model._widening = Widening.at(model._parts, *own)
         return model
 
     def _assemble(self, stored: Contents) -> None:
@@ -832,7 +836,7 @@ class ChainedGP(ParamzModel, Predictions):
         return self.last_result
 
     def _widen(self) -> None:
-        """Find by how much uncertain hyperparameters widen the bands, after a fit.
+        """Find by how much bands are wider than those of q, after a fit.
 
         Ctrl-C leaves it out: the fit has ended by then, and its result says so.
         """
@@ -842,11 +846,11 @@ class ChainedGP(ParamzModel, Predictions):
         if not wanted or self.last_result.status == "interrupted":
             return
         try:
-            self._widening = widened_by_hyperparameters(self.problem)
+            self._widening = widening_of(self.problem)
         except KeyboardInterrupt:
             self.last_result.warnings.append(
-                "interrupted after the fit: bands do not include the uncertainty of the "
-                "hyperparameters"
+                "interrupted after the fit: bands are those of q, and do not include the "
+                "uncertainty of the hyperparameters"
             )
             return
         self.problem.bound()  # Copying the model has made it forget its bound.
@@ -968,10 +972,11 @@ class ChainedGP(ParamzModel, Predictions):
                 make_prior(kernel, mean, Z, theta.jitter)
                 for kernel, mean, Z in zip(theta.kernels, theta.means, theta.Z, strict=True)
             ]
-        q, constants = self._parts.q(), None
+        q, q_targets, constants = self._parts.q(), None, None
         if (widening := self._valid_widening()) is not None:
+            q_targets = None if widening.of_targets else q
             q, constants = widening.widened(q), widening.constants
-        own = self._expected, self._family, self._told, constants
+        own = self._expected, self._family, self._told, q_targets, constants
         return Predictor(self.likelihood, tuple(priors), q, *own)
 
     def _valid_widening(self) -> Widening | None:
@@ -1099,9 +1104,14 @@ class ChainedGP(ParamzModel, Predictions):
             title["Ties"] = self._ties.words
         if (widening := self._valid_widening()) is not None:
             title["Bands"] = (
-                f"include the uncertainty of {widening.count} hyperparameters "
-                '(hyperparameters="fixed" leaves it out)'
+                "include uncertain hyperparameters and what q misses of the spread of the "
+                'posterior (hyperparameters="fixed" shows q)'
             )
+            if not widening.of_targets:
+                title["Targets"] = (
+                    "are predicted by q: the posterior of the latents is far from a Gaussian, and "
+                    "bands of single latents are rough (m.sample() draws from it)"
+                )
         title["Last fit"] = str(getattr(self, "last_result", "none"))
         return summary(self, (*self._parts.Z, *self._parts.q_mu, *self._parts.q_root), title)
 

@@ -54,6 +54,10 @@ class ConstantsAt:
     values: dict[str, Array]
     loads: Array
 
+    def apart(self) -> ConstantsAt:
+        """The same constants for latents that do not go with them."""
+        return ConstantsAt(self.values, np.zeros_like(self.loads))
+
     def each(self) -> Iterator[tuple[Array, dict[str, float]]]:
         """z_t (c,) of every draw, and the constants there."""
         for k, z in enumerate(normal_draws(len(self.values)).T):

@@ -62,6 +62,8 @@ class Predictive(SurvivalCurves):
     metadata: dict name -> (n,), as the likelihood's `log_density` takes them. `censored`,
         `y_upper` and `entry` enter `logpdf` and `pdf` alone.
     unsaid: names of metadata that the rows of the fit had and these have not: `metrics` warn.
+    wider: variances, or covariances, of the latents for the quantiles of `parameters`, where those
+        of targets are too narrow for them.
     constants: parameters of the likelihood that are uncertain, and how the latents go with them.
         Bands of what depends on them are over these, too; the distribution of y has them fixed.
     """
@@ -73,9 +75,13 @@ class Predictive(SurvivalCurves):
         variances: np.ndarray,
         metadata: Mapping[str, np.ndarray] | None = None,
         unsaid: Sequence[str] = (),
+        wider: np.ndarray | None = None,
         constants: ConstantsAt | None = None,
     ) -> None:
-        self.unsaid, self._constants = tuple(unsaid), constants
+        self.unsaid, self._constants, self._of_latents = tuple(unsaid), constants, self
+        if wider is not None:
+            self._of_latents = Predictive(likelihood, means, wider, metadata, constants=constants)
+            self._constants = None if constants is None else constants.apart()
         means, V = np.array(means, dtype=float), np.array(variances, dtype=float)
         _check_moments(means, V, likelihood.latents)
         if V.ndim == 3 and np.array_equal(V, np.eye(V.shape[1]) * V):
@@ -258,9 +264,9 @@ class Predictive(SurvivalCurves):
         functions : other functions of the latents instead, called with arrays of each latent, as
             {"mean": lambda f, g: 1 / (1 + np.exp(g - f))} of a `Beta`.
         """
-        levels = as_percent(quantiles, "quantiles")
-        named = self._functions(functions)
-        return {name: self._quantiles_of(function, levels) for name, function in named.items()}
+        levels, own = as_percent(quantiles, "quantiles"), self._of_latents
+        named = own._functions(functions)
+        return {name: own._quantiles_of(function, levels) for name, function in named.items()}
 
     @property
     def _centile_nodes(self) -> int:

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..errors import QuadratureWarning
+from ..errors import QuadratureWarning, warn
 from ..expectations.quadrature import row_blocks, sobol_rule
 
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)

@@ -48,6 +48,7 @@ class Predictor(Predictions):
         how they are read.
     family : what q may be.
     told : names of the metadata that the rows of the fit had; scores without them warn.
+    q_targets : q(v) of every group for targets, where that is another than for latents.
     constants : those of the likelihood that are uncertain; bands are over these, too.
     """
 
@@ -57,6 +58,7 @@ class Predictor(Predictions):
     columns: Expected
     family: PosteriorFamily = MEAN_FIELD
     told: tuple[str, ...] = ()
+    q_targets: tuple[Gaussian, ...] | None = None
     constants: Constants | None = None
 
     def _predictor(self) -> Predictor:
@@ -111,7 +113,10 @@ class Predictor(Predictions):
         constants = None
         if self.constants is not None and loads is not None:
             constants = ConstantsAt(self.constants.values, loads)
-        return Predictive(self.likelihood, mean, V, metadata, missing, constants)
+        if self.q_targets is None:
+            return Predictive(self.likelihood, mean, V, metadata, missing, constants=constants)
+        own = marginals_at(self.priors, self.q_targets, self.family, X)
+        return Predictive(self.likelihood, *own, metadata, missing, wider=V, constants=constants)
 
     def on_blocks(
         self,

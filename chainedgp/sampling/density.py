@@ -12,6 +12,8 @@ evaluation gives value and gradient, for every family of q.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..data.rows import rows_of
@@ -42,6 +44,14 @@ def whitened_q(problem: Problem) -> tuple[Array, Array]:
         mean[entries] = part.mu
         root[np.ix_(entries, entries)] = part.root
     return mean, root
+
+
+class Expectation(NamedTuple):
+    """Expected log-densities of rows (n,), and their slopes in means (n, b) and V, as V is."""
+
+    value: Array
+    dmeans: Array
+    dV: Array
 
 
 class LogJoint:
@@ -78,6 +88,22 @@ class LogJoint:
         """Means (b, n, S) of f given inducing values v at some rows, for S draws V (D, S)."""
         pairs = zip(self.chunks, self.split(V), strict=True)
         return np.stack([c.mean[rows, None] + c.A[:, rows].T @ v for c, v in pairs])
+
+    def slopes(self, means: Array, V: Array, nodes: int | Indices | None = None) -> Expectation:
+        """E[log p] of every row under N(means, V), and its slopes, times the weights of the rows.
+
+        nodes : how many each row has; None takes as many as it needs.
+        """
+        lik, weights = self.likelihood, 1.0 if self.weights is None else self.weights
+        many = self.nodes(means, V) if nodes is None else nodes
+        value, dmeans, dV, _ = lik.expectation(self.y, means, V, many, **self.keywords)
+        return Expectation(weights * value, (weights * dmeans.T).T, (weights * dV.T).T)
+
+    def nodes(self, means: Array, V: Array) -> int | Indices:
+        """How many nodes the rows need at these moments of their latents."""
+        if self.num_nodes is not None or self.likelihood.exact_expectation:
+            return self.num_nodes or 1  # An exact one has no use for nodes.
+        return self.likelihood.required_nodes(self.y, means, V, **self.keywords)
 
     def __call__(self, V: Array) -> tuple[Array, Array]:
         """Log-posterior log p̂ (S,) and gradients (D, S) at draws V (D, S); −inf without value."""

@@ -1,4 +1,4 @@
-"""How much wider q must be because hyperparameters are uncertain: the default bands.
+"""How much wider than q the default bands are: uncertain hyperparameters, and the response of q.
 
 At fitted hyperparameters x̂ the latents at the rows have means m(x̂) under q. Around the fit x is
 about N(x̂, C Cᵀ), with the curvature of bound and priors, and q is found anew at other x, so that
@@ -7,9 +7,14 @@ the latents, and a Gaussian of the whitened inducing values takes that in:
 
     q̃(v) = N(μ, S + D Dᵀ),    D_j = argmin |A_jᵀ D − J_j C|² + ε |D|²,
 
-where A_jᵀ v_j are the latents at the rows. Predictions use q̃ in the place of q; the bound, its
-gradients, leave-one-out and the next fit see q alone. An evaluation at a little step along each
-hyperparameter gives its column of J and, by the difference of gradients, of the curvature.
+where A_jᵀ v_j are the latents at the rows. An evaluation at a little step along each hyperparameter
+gives its column of J and, by the difference of gradients, of the curvature. At given
+hyperparameters q itself is too narrow, and columns of `response` are appended to D. Predictions use
+q̃ in the place of q; the bound, its gradients, leave-one-out and the next fit see q alone.
+
+Where the posterior is a bent ridge, as that of two rates with a known sum, a Gaussian as wide as it
+is holds much that the data exclude: e^f + e^g is far too large when f and g are wide. Bands of
+latents are then those of q̃, but targets are predicted by q. `suits_targets` tells when.
 
 Some of x are constants of the likelihood: t = t̂ + B w with the same w ~ N(0, I) by which v moves
 by D w. With B = L Q, Q of orthonormal rows, t = t̂ + L z and cov(v, z) = D Qᵀ: see
@@ -36,6 +41,8 @@ from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import project
 from ..predictive.constants import Constants, normal_draws
 from .around import LogPosterior, curvature_root
+from .density import LogJoint
+from .response import response
 
 # Means and gradients are differences over this share of the reach of a hyperparameter, which is a
 # factor of e² for a positive one: the step is a fifth of its logarithm, large beside the error of q
@@ -46,30 +53,38 @@ STEP = 0.1
 RIDGE = 1e-3
 # At each step q is found to within so many nats: bands are then right to about 1 % of their width.
 TOLERANCE = 1e-4
+# Targets are predicted by q̃ if the rows' expected log-densities fall by at most so many times what
+# they do to first order. On simulated sets it is up to 1.1 for noise models, event times, counts
+# and `Beta`, 2 to 6 for `AdditivePoisson`, and above 4 for `SignalNoiseGaussian` and `HetProbit`.
+DEEPEST = 1.5
+ROUNDING = 0.01  # Falls of so many nats are nothing.
 
 
 @dataclass(frozen=True)
 class Widening:
-    """What uncertain hyperparameters add to q at some fitted hyperparameters.
+    """What bands add to q at some fitted hyperparameters.
 
-    roots : D (M, p) of each group of latents.
+    roots : D (M, k) of each group of latents.
     theta : the values of all hyperparameters and inducing inputs, for which alone it holds.
+    of_targets : whether targets, too, are predicted by the wider q̃, and not by q.
     constants : what is known of the likelihood's own constants; None where none is free.
     """
 
     roots: tuple[Array, ...]
     theta: Array
+    of_targets: bool = True
     constants: Constants | None = None
 
-    @property
-    def count(self) -> int:
-        """How many uncertain hyperparameters widen q."""
-        return int(self.roots[0].shape[1])
-
     @classmethod
-    def at(cls, parts: Parts, roots: Sequence[Array], constants: Constants | None) -> Widening:
+    def at(
+        cls,
+        parts: Parts,
+        roots: Sequence[Array],
+        of_targets: bool = True,
+        constants: Constants | None = None,
+    ) -> Widening:
         """A widening at the current hyperparameters."""
-        return cls(tuple(roots), _theta(parts), constants)
+        return cls(tuple(roots), _theta(parts), of_targets, constants)
 
     def holds_for(self, parts: Parts) -> bool:
         """Whether the hyperparameters are still those at which the widening was found."""
@@ -77,7 +92,12 @@ class Widening:
 
     def widened(self, q: Sequence[Gaussian]) -> tuple[Gaussian, ...]:
         """The widened q̃ with covariances S + D Dᵀ, of each group."""
-        return tuple(_wider(part, root) for part, root in zip(q, self.roots, strict=True))
+        return wider(q, self.roots)
+
+
+def wider(q: Sequence[Gaussian], roots: Sequence[Array]) -> tuple[Gaussian, ...]:
+    """The widened Gaussians N(μ, S + D Dᵀ) of all groups."""
+    return tuple(_wider(part, root) for part, root in zip(q, roots, strict=True))
 
 
 def _theta(parts: Parts) -> Array:
@@ -91,8 +111,41 @@ def _wider(q: Gaussian, root: Array) -> Gaussian:
     return Gaussian(q.mu, S, float(np.linalg.slogdet(S)[1]))
 
 
-def widened_by_hyperparameters(problem: Problem) -> Widening | None:
+def widening_of(problem: Problem) -> Widening | None:
+    """What bands add to q at the current hyperparameters; None where that could not be found."""
+    by_hyperparameters, constants = widened_by_hyperparameters(problem)
+    found = [by_hyperparameters, response(problem)]
+    groups = zip(*(roots for roots in found if roots is not None), strict=True)
+    roots = tuple(np.hstack(group) for group in groups)
+    if not roots:
+        return None
+    return Widening.at(problem.parts, roots, suits_targets(problem, roots), constants)
+
+
+def suits_targets(problem: Problem, roots: Sequence[Array]) -> bool:
+    """Whether q̃ explains the rows about as well as a Gaussian posterior of its width would.
+
+    To first order the expected log-density falls by −Σ tr(G_i (Ṽ_i − V_i)) from q to q̃, G = ∂E/∂V.
+    That is what a wide posterior costs. Where the fall is much deeper, q̃ is wide where rows are
+    impossible.
+    """
+    parts = problem.parts
+    density, q = LogJoint(problem), parts.q()
+    wide = wider(q, roots)
+    with np.errstate(all="ignore"):
+        moments = [parts.family.marginals(density.chunks, p) for p in (q, wide)]
+        before, after = (density.slopes(p.m.T, np.moveaxis(p.V, -1, 0)) for p in moments)
+    fall = float(np.sum(before.value - after.value))
+    added = np.moveaxis(moments[1].V - moments[0].V, -1, 0)
+    return fall <= DEEPEST * max(-float(np.sum(before.dV * added)), 0.0) + ROUNDING
+
+
+def widened_by_hyperparameters(
+    problem: Problem,
+) -> tuple[tuple[Array, ...] | None, Constants | None]:
     """What uncertain hyperparameters add at the current ones, found on a copy of the problem.
+
+    D (M, p) of each group of latents, and what is known of the likelihood's own constants.
 
     None where no hyperparameter is free, or where the bound cannot be evaluated around the fit.
     """
@@ -101,14 +154,14 @@ def widened_by_hyperparameters(problem: Problem) -> Widening | None:
         density = LogPosterior(own, monitor)
         x = density.start[density.chosen]
         if not x.size or not np.isfinite(density.value(x)):
-            return None
+            return None, None
         density.commit()
         density.objective.tolerance = TOLERANCE
         try:
             roots, C = _responses(own, density, x)
         except NumericalError:
-            return None
-    return Widening.at(problem.parts, roots, _constants(own, density, x, roots, C))
+            return None, None
+    return roots, _constants(own, density, x, roots, C)
 
 
 def _means(own: Problem, q: Sequence[Gaussian], X: Array) -> Array:

@@ -196,6 +196,11 @@ def test_a_q_that_is_close_is_said_to_be():
     ratio, error = ratios_and_errors(found, "HetGaussian")
     assert 0.9 < ratio.min() and ratio.max() < 1.1 and error.max() < 0.15
     np.testing.assert_allclose(found.values["sd_ratio"], [0.96, 0.94], atol=0.05)
+    true_sd = np.array(TRUTH["HetGaussian"]["sd"]).T
+    assert np.median(found.values["response_sd"][:, 1] / true_sd[:, 1]) == pytest.approx(
+        1, abs=0.02
+    )
+    assert "linear response of q" in found.message
 
 
 @pytest.mark.long
@@ -232,8 +237,11 @@ def test_work_is_bounded_and_said(monkeypatch):
     m = stored("AdditivePoisson")
     monkeypatch.setattr(question, "TEMPERED_PAIRS", 1000)
     found, e = asked(m)
-    assert found.level == "look" and found.values.keys() == {"pareto_k"}
+    assert found.level == "look" and found.values.keys() == {"pareto_k", "response_sd"}
     assert "80 rows" in e.capped[0] and "may be harmless" in found.message
+    assert "log_rate_1 under q is 0." in found.message
+    monkeypatch.setattr(question, "RESPONDING", 79)
+    assert "linear response" not in asked(m)[0].message
     monkeypatch.setattr(question, "PAIRS", 1000)
     found, e = asked(m)
     assert found.level == "ok" and "Not asked" in found.message and "not asked" in e.capped[0]

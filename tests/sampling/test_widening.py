@@ -9,6 +9,7 @@ import pytest
 import chainedgp as cgp
 from chainedgp.errors import InputError
 from chainedgp.sampling import widening
+from chainedgp.sampling.response import response
 
 K, L, P = cgp.kernels, cgp.likelihoods, cgp.priors
 RNG = np.random.default_rng(0)
@@ -99,7 +100,7 @@ def test_default_bands_are_wider_than_at_fixed_hyperparameters(fitted):
     assert (wide >= narrow).all() and (wide > 1.01 * narrow).any(0).all()
     assert "Bands" not in m.summary().title
     m.hyperparameters = "auto"
-    assert "uncertainty of 6 hyperparameters" in m.summary().title["Bands"]
+    assert "include uncertain hyperparameters" in m.summary().title["Bands"]
     np.testing.assert_array_equal(m.predict_latents(NEW)[1], wide)
 
 
@@ -189,19 +190,25 @@ def test_ctrl_c_after_the_fit_keeps_the_fit(monkeypatch):
     def interrupted(problem):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("chainedgp.model.chained_gp.widened_by_hyperparameters", interrupted)
+    monkeypatch.setattr("chainedgp.model.chained_gp.widening_of", interrupted)
     m = cgp.ChainedGP(X, Y, L.HetGaussian(), num_threads=1, num_inducing=10)
     result = m.optimize(messages=False)
     assert result.converged and any("bands" in text for text in result.warnings)
     assert m._widening is None
 
 
-def test_a_bound_that_cannot_be_evaluated_around_the_fit_leaves_q(fitted, monkeypatch):
+def test_a_bound_that_cannot_be_evaluated_around_the_fit_leaves_the_response_of_q(
+    fitted, monkeypatch
+):
     m = fitted.copy()
     monkeypatch.setattr(widening.LogPosterior, "value", lambda self, x: -np.inf)
     m._widen()
-    assert m._widening is None
+    for found, alone in zip(m._widening.roots, response(m.problem), strict=True):
+        np.testing.assert_array_equal(found, alone)
     assert np.isfinite(m.predict_latents(NEW)[1]).all()
+    monkeypatch.setattr(widening, "response", lambda problem: None)
+    m._widen()
+    assert m._widening is None
 
 
 def test_the_bound_is_known_after_a_fit():
@@ -286,3 +293,53 @@ def test_estimators_widen_too():
     wide = estimator.model_.predict_latents(NEW)[1]
     estimator.model_.hyperparameters = "fixed"
     assert (wide > estimator.model_.predict_latents(NEW)[1]).any()
+
+
+# ---- what targets see ----
+
+
+@pytest.fixture(scope="module")
+def rates():
+    """Counts of two rates: one may make up for the other, and neither is known."""
+    counts = RNG.poisson(np.exp(1.0 + np.sin(2.0 * X[:, 0])) + 4.0).astype(float)
+    m = cgp.ChainedGP(X, counts, L.AdditivePoisson(), num_threads=1, num_inducing=12)
+    m.optimize(messages=False)
+    return m
+
+
+def test_targets_of_a_bent_posterior_are_predicted_by_q(rates, tmp_path):
+    """Bands of rates stay wide; a file, a copy and blocks of rows keep both."""
+    da = pytest.importorskip("dask.array")
+    m = rates.copy()
+    assert not m._widening.of_targets and "predicted by q" in m.summary().title["Targets"]
+    m.save(tmp_path / "model.cgp")
+    variance, density = m.predict_latents(NEW)[1], m.predictive(NEW).pdf(np.arange(9.0))
+    bands = m.predictive(NEW).parameters((5, 95))["rate_1"]
+    for other in (cgp.load(tmp_path / "model.cgp"), m.copy(), pickle.loads(pickle.dumps(m))):
+        np.testing.assert_allclose(other.predict_latents(NEW)[1], variance, rtol=1e-12)
+        np.testing.assert_allclose(other.predictive(NEW).pdf(np.arange(9.0)), density, rtol=1e-9)
+    blocks = m.predict(da.from_array(NEW, chunks=(4, 1)))[1]
+    np.testing.assert_allclose(np.asarray(blocks), m.predict(NEW)[1], rtol=1e-9)
+    m.hyperparameters = "fixed"
+    assert (m.predict_latents(NEW)[1] < variance).all()
+    np.testing.assert_array_equal(m.predictive(NEW).pdf(np.arange(9.0)), density)
+    own = m.predictive(NEW).parameters((5, 95))["rate_1"]
+    assert (bands[:, 1] - bands[:, 0] > own[:, 1] - own[:, 0]).all()
+
+
+def test_wide_latents_suit_targets_where_a_gaussian_does(fitted, joint, rates):
+    """Noise and shares lose by width what a Gaussian posterior would; added rates much more."""
+    for m, of_targets in ((fitted, True), (joint, True), (rates, False)):
+        roots = m._widening.roots
+        assert widening.suits_targets(m.problem, roots) is of_targets
+        assert widening.suits_targets(m.problem, [1e-3 * root for root in roots])
+    exact = cgp.ChainedGP(X, Y, L.Gaussian(), num_threads=1, num_inducing=8)
+    exact.optimize(messages=False)
+    assert widening.suits_targets(exact.problem, [10.0 * np.eye(8)])  # E log p is linear in V
+
+
+def test_targets_of_a_bent_posterior_would_be_worse_by_the_wider_one(rates):
+    m = rates.copy()
+    plain = m.log_predictive_density(X, m.Y).mean()
+    m._widening = widening.Widening.at(m._parts, m._widening.roots)
+    assert m.log_predictive_density(X, m.Y).mean() < plain - 0.005

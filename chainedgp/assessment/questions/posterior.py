@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...linalg import Array
 from ...sampling.density import LogJoint, whitened_q
 from ...sampling.pareto import smoothed_weights
+from ...sampling.response import response
 from ...sampling.tempering import tempered_draws
+from ...sampling.widening import wider
 from .evidence import Evidence, Finding, graded, worst
 
 # Importance weights of draws from q give posterior standard deviations to some percent if their
@@ -22,6 +26,9 @@ MOST_DRAWS, FEWEST, PAIRS = 4000, 100, 2_000_000
 # TEMPERED_PAIRS evaluations of log p at a row, and q has at most this many dimensions.
 TEMPERED, TEMPERED_FEWEST, MOVES, TEMPERED_PAIRS, DIMENSIONS = 300, 60, 250, 10_000_000, 600
 STORED = 10_000_000  # The question is not asked if rows times all inducing inputs exceed this.
+RESPONDING = (
+    3000  # With more rows the response of q is not found: it would take over a second or two.
+)
 SOME_ROWS = 200  # q is compared with the posterior at this many rows at most.
 
 
@@ -45,11 +52,22 @@ def posterior(e: Evidence) -> Finding:
     if not k <= GOOD_K:
         found = _tempered(e, density, root @ root.T)
         if found is None and not k <= HIGH_K:
-            return _unknown(e, k)
+            return _unknown(e, k, _responding(e, density, rows))
         if found is not None:
             how = "tempered draws, led from the prior to the posterior"
             V, weights = found, np.full(found.shape[1], 1.0 / found.shape[1])
-    return _compared(e, rows, _moments(density, V, weights, rows), how, k)
+    moments = _moments(density, V, weights, rows)
+    return _compared(e, rows, moments, how, k, _responding(e, density, rows))
+
+
+def _responding(e: Evidence, density: LogJoint, rows: np.ndarray) -> Array | None:
+    """Standard deviations (b, n) of the latents at some rows by the linear response of q."""
+    problem = e.problem
+    roots = response(problem) if e.N <= RESPONDING else None
+    if roots is None:
+        return None
+    V = problem.parts.family.marginals(density.chunks, wider(problem.parts.q(), roots)).V
+    return np.sqrt((V if V.ndim == 2 else np.einsum("jjn->jn", V))[:, rows])
 
 
 def _tempered(e: Evidence, density: LogJoint, S: Array) -> Array | None:
@@ -69,7 +87,12 @@ def _moments(density: LogJoint, V: Array, weights: Array, rows: np.ndarray) -> t
 
 
 def _compared(
-    e: Evidence, rows: np.ndarray, moments: tuple[Array, Array], how: str, k: float
+    e: Evidence,
+    rows: np.ndarray,
+    moments: tuple[Array, Array],
+    how: str,
+    k: float,
+    responding: Array | None,
 ) -> Finding:
     """Compare means and sds (b, n) of the exact posterior with those of q, and say it in words."""
     mean, sd = moments
@@ -90,26 +113,44 @@ def _compared(
         f"comparison used {how}; the weights that correct q have a Pareto k of {k:.2f}"
         f"{', too high to be used' if k > HIGH_K else ''}."
     )
+    if responding is not None:
+        values["response_sd"] = responding.T
+        wide = responding[j] / sd[j]
+        message += (
+            f" By the linear response of q, which default bands include, the ratio is "
+            f"{np.median(wide):.2f} (least {wide.min():.2f})."
+        )
     off = abs(float(np.log(ratios[j])))
     level = worst([graded(off, np.log(1.3), np.log(2.0)), graded(error, 0.3, 1.0)])
     sure = "Bands of latents are too narrow" if ratios[j] < 1.0 else "Bands of latents are too wide"
     return Finding("posterior", level, message, f"{sure}. {_cause(e)}", _remedy(e), values)
 
 
-def _unknown(e: Evidence, k: float) -> Finding:
+def _unknown(e: Evidence, k: float, responding: Array | None) -> Finding:
     """Report that q is not the posterior where finding out how far it is would cost too much."""
     e.capped.append(
         f"posterior: {e.N} rows are too many to find the standard deviations that q should have"
     )
+    values: dict[str, Any] = {"pareto_k": k}
+    words = ""
+    if responding is not None:
+        values["response_sd"] = responding.T
+        V = e.left.variances[e.rows[:: -(-len(e.rows) // SOME_ROWS)]].T
+        ratios = np.median(np.sqrt(V if V.ndim == 2 else np.einsum("jjn->jn", V)) / responding, 1)
+        name = e.likelihood.latents[int(np.argmin(ratios))]
+        words = (
+            f" By the linear response of q, which default bands include, the median standard "
+            f"deviation of {name} under q is {ratios.min():.2f} times what it should be."
+        )
     return Finding(
         "posterior",
         "look",
         f"The approximation q differs from the exact posterior: the weights that would correct it "
         f"have a Pareto k of {k:.2f}. With many rows that may be harmless, because many small "
-        "differences add up.",
+        f"differences add up.{words}",
         _cause(e),
         _remedy(e),
-        {"pareto_k": k},
+        values,
     )
 
 
@@ -129,7 +170,8 @@ def _remedy(e: Evidence) -> str:
         'Build the model with posterior="joint", or draw' if len(family.groups(b)) > 1 else "Draw"
     )
     return (
-        f"{joint} from the posterior: m.sample(hyperparameters=False). The values of this finding "
+        f"{joint} from the posterior: m.sample(hyperparameters=False). Models with "
+        'hyperparameters="uncertain", as by default, have wider bands. The values of this finding '
         "have corrected means and standard deviations, where they could be computed. Predictions "
         "of targets are affected less than bands of single latents."
     )

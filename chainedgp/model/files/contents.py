@@ -58,8 +58,9 @@ class Contents:
     posterior : the family of q.
     ties : whether targets that several rows share are spread over an interval.
     hyperparameters : whether predictions count the hyperparameters as uncertain.
-    widening : roots of the covariance that uncertain hyperparameters add to q of each group, where
-        it was found; see `sampling.widening`.
+    widening : roots of the covariance that bands add to q of each group, where it was found; see
+        `sampling.widening`.
+    of_targets : whether targets, too, are predicted by the wider q.
     constants : how the likelihood's own constants are uncertain, where that was found.
     open_inducing : whether a fit may add inducing inputs, since nobody said how many there are.
     told : names of the metadata that the rows had, where these are not stored.
@@ -79,6 +80,7 @@ class Contents:
     ties: bool
     hyperparameters: str
     widening: Sequence[Array] | None
+    of_targets: bool
     constants: Constants | None
     open_inducing: bool
     likelihood: Likelihood

@@ -91,6 +91,7 @@ class Reader:
             ties=_of_type(header.get("ties", False), bool, "ties"),
             hyperparameters=_hyperparameters(header.get("hyperparameters", "fixed")),
             widening=self._widening(header.get("widening"), totals),
+            of_targets=_of_type(header.get("of_targets", True), bool, "of_targets"),
             constants=self._constants(header.get("constants"), likelihood, sizes),
             open_inducing=_of_type(header.get("open_inducing", False), bool, "open_inducing"),
             likelihood=likelihood,
@@ -115,7 +116,7 @@ class Reader:
         return names
 
     def _widening(self, stored: Any, totals: list[int]) -> list[Array] | None:
-        """What uncertain hyperparameters add to q of each group, read from a file.
+        """Roots of what bands add to the covariance of q of each group, read from a file.
 
         totals : the number of inducing values of each group.
         """
@@ -123,7 +124,7 @@ class Reader:
             return None
         roots = [self._array(reference) for reference in stored]
         for root, M in zip(roots, totals, strict=True):
-            shaped = root.ndim == 2 and root.shape == (M, roots[0].shape[1])
+            shaped = root.ndim == 2 and len(root) == M
             # The comparison is false for NaN.
             if not shaped or not (np.abs(root) <= LARGEST_VALUE).all():
                 raise FileFormatError("the widening of q is not of q's size, or not finite.")

@@ -128,6 +128,7 @@ class Writer:
             uncertain["hyperparameters"] = model.hyperparameters
         if model.widening is not None:
             uncertain["widening"] = [self._put(root) for root in model.widening]
+            uncertain["of_targets"] = model.of_targets
         if (known := model.constants) is not None:
             uncertain["constants"] = {
                 "values": {key: self._put(values) for key, values in known.values.items()},
