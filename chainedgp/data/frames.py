@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..linalg import Array, Indices
-from .reading import is_missing, reads_as_number, since, unit_of
+from .reading import WITHOUT_SIGNS, has_signs, is_missing, reads_as_number, since, unit_of
 from .types import Data, Frame
 
 COLUMNS = (
@@ -165,6 +165,12 @@ def check_words(column: object, owner: str, it: str, limits: bool) -> None:
     held = np.asarray(column, dtype=object).ravel().tolist()
     entries = [str(entry).strip() for entry in held if not is_missing(entry)]
     odd = [entry for entry in entries if not reads_as_number(entry)]
+    signed = [entry for entry in odd if has_signs(entry)]
+    if signed and 2 * (len(odd) - len(signed)) <= len(entries):
+        raise InputError(
+            f"{owner} is text, of numbers for people such as {signed[0]!r}: "
+            f"{WITHOUT_SIGNS.format(it=it)}."
+        )
     if not odd or 2 * len(odd) > len(entries):
         return
     words = list(dict.fromkeys(odd))

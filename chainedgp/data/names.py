@@ -147,12 +147,28 @@ def checks_names(function: Function) -> Function:
     def checked(*args: Any, **kw: Any) -> Any:
         for name in kw:
             if name not in known:
-                init = function.__name__ == "__init__"
-                owner = type(args[0]).__name__ if init else function.__name__
-                raise ArgumentError(_message(owner, name, known))
-        return function(*args, **kw)
+                raise ArgumentError(_message(_owner(function, args), name, known))
+        try:
+            return function(*args, **kw)
+        except TypeError as error:
+            try:
+                signature.bind(*args, **kw)
+            except TypeError as wrong:
+                raise ArgumentError(_call(_owner(function, args), str(wrong), known)) from None
+            raise error
 
     return checked  # type: ignore[return-value]
+
+
+def _owner(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """What a user calls a function or constructor."""
+    return type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
+
+
+def _call(owner: str, wrong: str, known: list[str]) -> str:
+    """What to write where arguments are missing, or are too many."""
+    way = " A predictive is m.predictive(Xnew, Y_metadata)." if "predictive" in known else ""
+    return f"{owner} cannot be called so: {wrong}. It takes {', '.join(known)}.{way}"
 
 
 def _message(owner: str, name: str, known: list[str]) -> str:
