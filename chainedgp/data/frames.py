@@ -255,7 +255,7 @@ def frame_rows(X: Data, rows: Array | Indices) -> Data:
     return table.iloc[rows] if hasattr(table, "iloc") else table[rows]
 
 
-def columns_of(X: object, names: Iterable[str]) -> list[Any]:
+def columns_of(X: object, names: Iterable[str]) -> list[np.ndarray]:
     """Columns of a frame as they are, with their own types."""
     frame: Any = X
     return [getattr(frame[name], "array", frame[name]) for name in names]
