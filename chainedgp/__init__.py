@@ -1,12 +1,14 @@
 """Chained Gaussian processes: likelihoods with several parameters, each driven by its own GP."""
 
 import sys
+from typing import TYPE_CHECKING
 
 from . import datasets, errors, kernels, likelihoods, means, plotting, survival, testing
 from ._version import __version__
 from .assessment import metrics
 from .assessment.cross_validation import cross_validate
 from .assessment.loo import compare
+from .data.names import OF_PACKAGE, unknown_in
 from .likelihoods import Likelihood
 from .model import ChainedGP, baselines, persistence
 from .model.persistence import load
@@ -39,6 +41,13 @@ sys.modules[f"{__name__}.baselines"] = baselines
 sys.modules[f"{__name__}.metrics"] = metrics
 sys.modules[f"{__name__}.priors"] = priors
 sys.modules[f"{__name__}.persistence"] = persistence
+
+
+if not TYPE_CHECKING:  # A checker of types would take any name for one that it has.
+
+    def __getattr__(name: str) -> object:
+        """Names of other libraries are an error with ours."""
+        raise AttributeError(unknown_in(__name__, name, OF_PACKAGE, __all__))
 
 
 def __dir__() -> list[str]:

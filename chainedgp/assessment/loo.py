@@ -24,6 +24,7 @@ from typing import Protocol, TypedDict, Unpack
 import numpy as np
 
 from ..data.arguments import as_generator, positive_int
+from ..data.names import checks_names
 from ..data.tables import Table
 from ..data.types import Seed
 from ..errors import ChainedGPWarning, ConvergenceWarning, InputError, NumericalError, warn
@@ -291,6 +292,7 @@ def influence(left: LeftOut, chosen: np.ndarray, rng: np.random.Generator, size:
     return k
 
 
+@checks_names
 def compare(models: Mapping[str, Compared | LOO], **options: Unpack[Options]) -> Table:
     """Rank models of the same rows, the best first, by their leave-one-out densities.
 

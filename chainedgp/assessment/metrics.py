@@ -16,6 +16,7 @@ from scipy.special import chdtrc, ndtri
 
 from ..data.arguments import as_generator, fraction
 from ..data.labels import coded
+from ..data.names import checks_names
 from ..data.rows import as_targets
 from ..data.types import Data, Seed
 from ..data.unsaid import unsaid, warn_of_unsaid
@@ -53,6 +54,7 @@ RISKS = "a number for each row, higher for earlier events, such as -predictive.p
 # ---- distributions -------------------------------------------------------------------------------
 
 
+@checks_names
 def nlpd(predictive: Predictive, y: Data) -> float:
     """Negative log predictive density, −mean_i log p(y_i): lower is better.
 
@@ -62,6 +64,7 @@ def nlpd(predictive: Predictive, y: Data) -> float:
     return float(-np.mean(predictive.logpdf(y[:, None])))
 
 
+@checks_names
 def crps(
     predictive: Predictive, y: Data, train: Train | None = None, tau: float | None = None
 ) -> Array:
@@ -90,6 +93,7 @@ def crps(
     return known.weights * ranked_probability_score(predictive, known.y, known.horizon)
 
 
+@checks_names
 def interval_coverage(predictive: Predictive, y: Data, level: float = 0.95) -> float:
     """Fraction of targets inside the central interval: mean_i [l_i ≤ y_i ≤ u_i], nominally `level`.
 
@@ -114,12 +118,14 @@ def inside_interval(predictive: Predictive, y: Array, level: float) -> Array:
     return np.divide(shared, upper - lower, out=inside, where=wide)
 
 
+@checks_names
 def interval_width(predictive: Predictive, level: float = 0.95) -> float:
     """Mean width of the central predictive interval, mean_i (u_i − l_i)."""
     lower, upper = predictive.interval(level)
     return float(np.mean(upper - lower))
 
 
+@checks_names
 def pit(predictive: Predictive, y: Data, rng: Seed = 0) -> Array:
     """Probability integral transform of each row, (n,): uniform on (0, 1) if the model is right.
 
@@ -133,6 +139,7 @@ def pit(predictive: Predictive, y: Data, rng: Seed = 0) -> Array:
     return lower + as_generator(rng).uniform(size=len(y)) * np.maximum(upper - lower, 0.0)
 
 
+@checks_names
 def quantile_residuals(predictive: Predictive, y: Data, rng: Seed = 0) -> Array:
     """Quantile residuals, or z-scores, r_i = Φ⁻¹(u_i) of the `pit` u_i, (n,).
 
@@ -143,6 +150,7 @@ def quantile_residuals(predictive: Predictive, y: Data, rng: Seed = 0) -> Array:
     return ndtri(np.clip(pit(predictive, y, rng), np.finfo(float).tiny, 1.0 - 2.0**-53))
 
 
+@checks_names
 def mae(prediction: Data, y: Data, train: Train | None = None, tau: float | None = None) -> float:
     """Mean absolute error, mean_i |ŷ_i − y_i|; ŷ (n,) or (n, 1), or a predictive's median.
 
@@ -152,6 +160,7 @@ def mae(prediction: Data, y: Data, train: Train | None = None, tau: float | None
     return _mean_error(prediction, y, "mae", train, tau)
 
 
+@checks_names
 def rmse(prediction: Data, y: Data, train: Train | None = None, tau: float | None = None) -> float:
     """Root mean squared error, sqrt(mean_i (ŷ_i − y_i)²); ŷ (n,), (n, 1) or a predictive's mean.
 
@@ -198,6 +207,7 @@ def mean_of(predictive: Predictive, known: Known) -> Array:
 # ---- survival ------------------------------------------------------------------------------------
 
 
+@checks_names
 def concordance_harrell(risk: Data, y: Data, censored: Data) -> float:
     """Harrell's concordance: the fraction of comparable pairs that the risk puts in order.
 
@@ -214,6 +224,7 @@ def concordance_harrell(risk: Data, y: Data, censored: Data) -> float:
     return _concordance(risk, y, censored, np.ones(len(y)))
 
 
+@checks_names
 def concordance_uno(
     risk: Data,
     y: Data,
@@ -245,6 +256,7 @@ def concordance_uno(
     return _concordance(risk, y, censored, weights)
 
 
+@checks_names
 def brier_score(
     survival: Data, times: Data, y: Data, censored: Data, train: Train | None = None
 ) -> Array:
@@ -293,6 +305,7 @@ def brier_score(
     return np.mean(score if entry is None else G(entry)[:, None] * score, axis=0)
 
 
+@checks_names
 def integrated_brier_score(
     survival: Data, times: Data, y: Data, censored: Data, train: Train | None = None
 ) -> float:
@@ -312,6 +325,7 @@ class DCalibration(NamedTuple):
     counts: Array
 
 
+@checks_names
 def d_calibration(
     survival: Data, y: Data, censored: Data | None = None, bins: int = 10
 ) -> DCalibration:

@@ -28,8 +28,10 @@ from .kinds import (
 )
 from .labels import labels_of
 from .reading import (
+    WITHOUT_SIGNS,
     dates_in,
     durations_in,
+    has_signs,
     is_missing,
     kind_of,
     reads_as_number,
@@ -41,6 +43,8 @@ from .types import Data
 
 # Text is refused as a category if it has more levels than this, and more than half the rows.
 FEW_LEVELS = 20
+DATE = r"\d{4}[-/.]\d\d?[-/.]\d\d?([T ].*)?|\d\d?[-/.]\d\d?[-/.]\d{4}( .*)?"
+"""How dates look: 2024-12-31, 31.12.2024, 12/31/2024."""
 
 
 @dataclass(frozen=True)
@@ -189,12 +193,27 @@ def _check_text(key: str, column: Any, seen: list[str], rows: int, name: str) ->
     it = f"{name}[{key!r}]"
     levels = f'or make it a category if levels are meant: {it}.astype("category").'
     dates = f"pandas.to_datetime({it}), {it}.str.to_datetime() in polars"
+    if any(re.match(r"\d{1,2}\D", value) for value in seen):
+        dates = (
+            f"pandas.to_datetime({it}, dayfirst=True), without dayfirst where the month comes "
+            f'first; {it}.str.to_datetime("%d.%m.%Y") in polars'
+        )
     numbers = f"{it}.astype(float), {it}.cast(float) in polars"
     lax = {
         dates: f'pandas.to_datetime({it}, errors="coerce"), {it}.str.to_datetime(strict=False)',
         numbers: f'pandas.to_numeric({it}, errors="coerce"), {it}.cast(float, strict=False)',
     }
-    for meant, like, way in (("dates", _is_date, dates), ("numbers", reads_as_number, numbers)):
+    like_number = reads_as_number
+    if any(map(has_signs, seen)):
+        numbers = WITHOUT_SIGNS.format(it=it)
+        lax[numbers] = (
+            f'{numbers}; then pandas.to_numeric(…, errors="coerce"), .cast(float, strict=False)'
+        )
+
+        def like_number(value: str) -> bool:
+            return reads_as_number(value) or has_signs(value)
+
+    for meant, like, way in (("dates", _is_date, dates), ("numbers", like_number, numbers)):
         others = [value for value in seen if not like(value)]
         if not others:
             raise InputError(
@@ -222,5 +241,5 @@ def _mostly(column: Any, like: Callable[[str], bool]) -> bool:
 
 
 def _is_date(value: str) -> bool:
-    """Whether a text in a data column reads like a date."""
-    return re.fullmatch(r"\d{4}-\d\d-\d\d([T ].*)?", value) is not None
+    """Whether a text is a date."""
+    return re.fullmatch(DATE, value) is not None

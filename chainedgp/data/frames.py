@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..linalg import Array, Indices
-from .reading import is_missing, reads_as_number, since, unit_of
+from .reading import WITHOUT_SIGNS, has_signs, is_missing, reads_as_number, since, unit_of
 from .types import Data, Frame
 
 COLUMNS = (
@@ -164,6 +164,12 @@ def check_words(column: object, owner: str, it: str, limits: bool) -> None:
     held = np.asarray(column, dtype=object).ravel().tolist()
     entries = [str(entry).strip() for entry in held if not is_missing(entry)]
     odd = [entry for entry in entries if not reads_as_number(entry)]
+    signed = [entry for entry in odd if has_signs(entry)]
+    if signed and 2 * (len(odd) - len(signed)) <= len(entries):
+        raise InputError(
+            f"{owner} is text, of numbers for people such as {signed[0]!r}: "
+            f"{WITHOUT_SIGNS.format(it=it)}."
+        )
     if not odd or 2 * len(odd) > len(entries):
         return
     words = list(dict.fromkeys(odd))
@@ -248,7 +254,7 @@ def frame_rows(X: Data, rows: Array | Indices) -> Data:
     return table.iloc[rows] if hasattr(table, "iloc") else table[rows]
 
 
-def columns_of(X: object, names: Iterable[str]) -> list[Any]:
+def columns_of(X: object, names: Iterable[str]) -> list[np.ndarray]:
     """Columns of a frame as they are, with their own types."""
     frame: Any = X
     return [getattr(frame[name], "array", frame[name]) for name in names]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from functools import wraps
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ SYNONYMS = {
     "df": ("nu",),
     "dof": ("nu",),
     "exposure": ("Y_metadata",),
+    "fixed_inputs": ("at",),
     "inducing": ("Z",),
     "inducing_points": ("Z",),
     "inducing_variable": ("Z",),
@@ -52,6 +53,7 @@ SYNONYMS = {
     "seed": ("rng",),
     "tol": ("tolerance",),
     "verbose": ("messages",),
+    "visible_dims": ("input", "inputs"),
     "weights": ("Y_metadata",),
     "x": ("X", "Xnew"),
     "x_test": ("Xnew",),
@@ -72,20 +74,49 @@ OF_MODELS = {
     "log_marginal_likelihood": "log_likelihood(), the bound on it,",
     "mean_function": "mean_functions, which has one for each latent,",
     "num_inducing": "len(m.Z)",
+    "input_sensitivity": "effects(), with its figure plot_effects(),",
+    "plot_data": "plot()",
     "plot_f": "plot_latents()",
     "plot_mean": "plot_effects(input)",
+    "predictive_gradients": "effects(input), the curve along an input,",
     "predict_f": "predict_latents(Xnew)",
     "predict_log_density": "log_predictive_density(Xnew, Ynew)",
     "predict_noiseless": "predict_latents(Xnew)",
     "predict_y": "predict(Xnew)",
     "sample_y": "posterior_samples(Xnew)",
     "score": "log_predictive_density(Xnew, Ynew).mean()",
+    "set_XY": "set_data(X, Y)",
     "save_model": "save(path)",
     "to_dict": "save(path)",
     "training_loss": "objective_function()",
     "trainable_parameters": "summary()",
 }
-"""Names that other libraries have for attributes and methods of a model, with those of here."""
+"""What other libraries call what a model has under another name."""
+OF_PACKAGE = {
+    "GPModel": "ChainedGP(X, Y, likelihood)",
+    "GPR": "ChainedGP(X, Y, likelihoods.Gaussian())",
+    "GPRegression": "ChainedGP(X, Y, likelihoods.Gaussian())",
+    "SVGP": "ChainedGP(X, Y, likelihood)",
+    "VGP": "ChainedGP(X, Y, likelihood)",
+    "kern": "kernels",
+    "mean_functions": "means",
+    "models": "ChainedGP(X, Y, likelihood)",
+    "read": "load(path)",
+}
+OF_KERNELS = {
+    "Constant": "Bias",
+    "ConstantKernel": "Bias",
+    "DotProduct": "Linear",
+    "ExpQuad": "RBF",
+    "Exponential": "Matern12",
+    "Matern": "Matern12, Matern32 or Matern52",
+    "RatQuad": "RationalQuadratic",
+    "RBFKernel": "RBF",
+    "SquaredExponential": "RBF",
+    "StdPeriodic": "Periodic",
+    "WhiteKernel": "White",
+}
+"""What other libraries call what this package and its kernels have under another name."""
 OF_PREDICTIVES = {
     "density": "pdf(y)",
     "draw": "sample(size)",
@@ -131,6 +162,13 @@ IN_METADATA = ("censored", "censoring", "exposure", "sample_weight", "weights")
 KEYS = {"censoring": "censored", "sample_weight": "weights"}
 
 
+def unknown_in(module: str, name: str, others: Mapping[str, str], known: Collection[str]) -> str:
+    """What to say of a name that a module does not have."""
+    words = f"module {module!r} has no attribute {name!r}"
+    found = others.get(name) or (None if name[0] == "_" else meant(name, known))
+    return words if found is None else f"{words}: it is {found} here"
+
+
 def meant(name: str, known: Collection[str]) -> str | None:
     """The known argument name that a wrong name stands for; None if no name is near."""
     same = [own for own in known if own.lower() == name.lower()]
@@ -148,12 +186,28 @@ def checks_names(function: Function) -> Function:
     def checked(*args: Any, **kw: Any) -> Any:
         for name in kw:
             if name not in known:
-                init = function.__name__ == "__init__"
-                owner = type(args[0]).__name__ if init else function.__name__
-                raise ArgumentError(_message(owner, name, known))
-        return function(*args, **kw)
+                raise ArgumentError(_message(_owner(function, args), name, known))
+        try:
+            return function(*args, **kw)
+        except TypeError as error:
+            try:
+                signature.bind(*args, **kw)
+            except TypeError as wrong:
+                raise ArgumentError(_call(_owner(function, args), str(wrong), known)) from None
+            raise error
 
     return checked  # type: ignore[return-value]
+
+
+def _owner(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """What a user calls a function or constructor."""
+    return type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
+
+
+def _call(owner: str, wrong: str, known: list[str]) -> str:
+    """What to write where arguments are missing, or are too many."""
+    way = " A predictive is m.predictive(Xnew, Y_metadata)." if "predictive" in known else ""
+    return f"{owner} cannot be called so: {wrong}. It takes {', '.join(known)}.{way}"
 
 
 def _message(owner: str, name: str, known: list[str]) -> str:

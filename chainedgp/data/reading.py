@@ -15,8 +15,15 @@ from ..linalg import Array
 from .types import Data
 
 SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
-"""Units in which dates and durations are read, in seconds."""
-UNITS_SPANNED = 3.0  # Dates are read in the largest unit of which the data span at least this many.
+"""Units of dates and durations."""
+SIGNED = r"[-+]?[€$£¥]? ?\d+([ ,.'’]\d{3})*([.,]\d+)? ?[%€$£¥]?"
+"""How people write numbers: 1,5 and 1.234,50 and $ 12 and 7 %."""
+WITHOUT_SIGNS = (
+    "{it}.str.replace(',', '.').astype(float) where commas are decimal, in polars "
+    "{it}.str.replace(',', '.').cast(float); commas between thousands, %, $ and the like are "
+    "replaced by ''"
+)
+UNITS_SPANNED = 3.0  # The data span so many units at least; smaller ones are taken for less.
 
 
 def kind_of(column: Data) -> str:
@@ -69,6 +76,11 @@ def reads_as_number(value: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def has_signs(value: str) -> bool:
+    """Whether a text is a number for people alone: with commas, a currency, or per cent."""
+    return not reads_as_number(value) and re.fullmatch(SIGNED, value.strip()) is not None
 
 
 def is_missing(entry: object) -> bool:

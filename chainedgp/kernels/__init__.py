@@ -1,5 +1,8 @@
 """Kernels: covariance functions, with GPy's names and arguments."""
 
+from typing import TYPE_CHECKING
+
+from ..data.names import OF_KERNELS, unknown_in
 from .adapter import GPyKernel, as_kernel
 from .base import Kernel
 from .categorical import Categorical, Mixed, RandomEffects
@@ -31,3 +34,10 @@ __all__ = [
     "White",
     "as_kernel",
 ]
+
+
+if not TYPE_CHECKING:  # A checker of types would take any name for one that it has.
+
+    def __getattr__(name: str) -> object:
+        """Names of other libraries are an error with ours."""
+        raise AttributeError(unknown_in(__name__, name, OF_KERNELS, __all__))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,7 @@ LISTS = {
 }
 
 
-def check_declarations(cls: type, body: Mapping[str, Any]) -> None:
+def check_declarations(cls: type, body: Mapping[str, object]) -> None:
     """Raise InputError for what the body of a class declares in the wrong form."""
     for name, (example, kind) in {
         **{name: (example, Mapping) for name, example in DICTS.items()},
@@ -88,14 +87,16 @@ def no_density(cls: type) -> InputError:
     )
 
 
-def check_signatures(likelihood: Any, y: Array, latents: Sequence[Array], kw: Keywords) -> None:
+def check_signatures(
+    likelihood: object, names: Sequence[str], y: Array, latents: Sequence[Array], kw: Keywords
+) -> None:
     """Raise InputError where a method cannot take what it will be called with."""
     for name, first in CALLED_WITH.items():
         method = getattr(likelihood, name)
         try:
             inspect.signature(method).bind(*([y] if first else []), *latents, **kw)
         except TypeError as error:
-            given = ", ".join(filter(None, [first, *likelihood.latents, *(f"{k}=…" for k in kw)]))
+            given = ", ".join(filter(None, [first, *names, *(f"{k}=…" for k in kw)]))
             raise InputError(
                 f"{type(likelihood).__name__}.{name} is called as {name}({given}), and cannot be: "
                 f"{error}. Write def {name}(self{', ' * bool(given)}{given.replace('=…', '')})."

@@ -116,7 +116,7 @@ def check_density(likelihood: Likelihood, rows: Rows) -> None:
     steps = [np.array([-0.1, 0.1]).reshape((1,) * j + (2,) + (1,) * (b - j)) for j in range(b)]
     latents = [step + np.zeros(n) for step in steps]  # shapes as on a quadrature grid: (2, 1, n), …
     shape = np.broadcast_shapes(*(f.shape for f in latents))
-    check_signatures(likelihood, y, latents, of_event(kw))
+    check_signatures(likelihood, likelihood.latents, y, latents, of_event(kw))
     methods: tuple[tuple[Callable[..., Any], int], ...] = (
         (likelihood.log_density, 0),
         (likelihood.dlog_density, b),

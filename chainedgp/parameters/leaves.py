@@ -135,6 +135,10 @@ class Selection(ParamConcatenation):
     def __repr__(self) -> str:
         return str(self)
 
+    def set_prior(self, *args: object, **kw: object) -> None:
+        """As in GPy, which has priors at its parameters: here the model has them."""
+        raise InputError("priors belong to the model: m.set_prior(pattern, prior).")
+
 
 class Searchable(Parameterized):
     """A parameterised object that gives a `Selection` where a search finds several parameters."""

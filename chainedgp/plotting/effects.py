@@ -217,7 +217,12 @@ def plot_variance(
 
 
 def _bars_of(scene: Scene) -> list[str]:
-    """What bars of importance show by default: mean and width, else all that `m.effects()` has."""
+    """What bars are of by default: the mean and the width, else all that `m.effects()` has.
+
+    Of two classes it is the probability of the second: that of the first tells the same.
+    """
+    if scene.model.likelihood.target_support.num_classes == 2:
+        return scene.central()
     listed = [quantity.name for quantity in scene.listed(None)]
     return listed if "width" not in listed else [*scene.central(), "width"]
 

@@ -82,8 +82,8 @@ def named_likelihood(likelihood: str | Likelihood, num_classes: int | None = Non
 
 
 def _snake(name: str) -> str:
-    """The name of a likelihood for an estimator: HetStudentT as het_student_t."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+    """HetStudentT as het_student_t, GEVShape as gev_shape."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 @dataclass(eq=False, repr=False)

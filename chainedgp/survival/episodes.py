@@ -33,6 +33,10 @@ class Episodes(NamedTuple):
     Y_metadata: dict[str, Array]
     rows: Indices
 
+    def __repr__(self) -> str:
+        count = len(np.unique(self.rows))
+        return f"<{len(self.rows)} episodes of {count} rows: X, Y, Y_metadata, rows, start>"
+
     @property
     def start(self) -> Array:
         """Times (m,) at which the episodes of rows begin."""

@@ -1,6 +1,7 @@
 """Tables as they are: categories, text, truth values, dates and gaps among the inputs."""
 
 import datetime
+import re
 
 import numpy as np
 import pandas as pd
@@ -467,3 +468,31 @@ def test_inputs_beside_predictions_are_those_of_the_frame(library):
     assert list(m.predict_frame(elsewhere, inputs=True)["town"]) == ["Rome", "Ely", "Oslo"]
     doubled = pd.concat([elsewhere, elsewhere])  # An index may have the same label twice.
     assert len(m.predict_frame(doubled, inputs=True)) == 6
+
+
+PEOPLE = {
+    "decimal commas": (["1,5", "2,25", "3"], r"reads like numbers: .*replace\(',', '\.'\)"),
+    "thousands": (["1,200", "12.500,00", "900"], "reads like numbers: .*between thousands"),
+    "prices": (["$ 5", "$1,200", "7 €"], "reads like numbers: .*replaced by ''"),
+    "shares": (["5 %", "10%", "12,5 %"], "reads like numbers"),
+    "prices with gaps": (["$ 5", "$ 7", "n/a"], "numbers, but for 'n/a'.*to_numeric"),
+    "days first": (["31.12.2024", "1.1.2025"], "reads like dates: .*dayfirst=True"),
+    "months first": (["12/31/2024", "01/01/2025"], "reads like dates: .*dayfirst=True"),
+}
+
+
+@pytest.mark.parametrize("kind", PEOPLE)
+def test_numbers_and_dates_as_people_write_them_are_no_levels(kind):
+    texts, words = PEOPLE[kind]
+    frame = pd.DataFrame({"x": np.resize(texts, 12)})
+    with pytest.raises(InputError, match=words) as told:
+        Columns.of(frame)
+    way = re.search(r"numbers: (X\['x'\]\.str\S+(?: \S+)?\.astype\(float\))", str(told.value))
+    if kind == "decimal commas":
+        assert eval(way[1], {"X": frame}).tolist()[:3] == [1.5, 2.25, 3.0]
+    assert Columns.of(frame.astype("category"))[0].level_names == tuple(sorted(texts))
+
+
+def test_codes_with_points_and_commas_are_levels():
+    for texts in (["A-1", "B,2", "1.2.3"], ["x,5", "10-12"], ["a", "$ b"]):
+        assert Columns.of(pd.DataFrame({"x": texts}))[0].level_names == tuple(sorted(texts))

@@ -395,3 +395,9 @@ def test_other_words_among_numbers_are_missing(frame):
     labels = pd.Series(words_in(*["yes", "no"] * 10))  # Most entries are words: classes are meant.
     with pytest.raises(InputError, match="Code two classes as 0 and 1"):
         cgp.ChainedGP(X, labels, cgp.likelihoods.HetGamma())
+
+
+def test_targets_with_commas_are_answered(frame):
+    X, y = frame.reset_index(drop=True), pd.Series(["1,5", "2,5", "-", "3"] * 5)
+    with pytest.raises(InputError, match=r"numbers for people such as '1,5': Y\.str\.replace"):
+        cgp.ChainedGP(X, y, cgp.likelihoods.HetGamma())

@@ -102,3 +102,34 @@ def test_randomize(model):
     model.randomize(np.random.default_rng(0).normal, 0.0, 0.1)
     np.testing.assert_array_equal(model.optimizer_array, again)
     model.randomize()
+
+
+NAMES = {
+    "a function of GPy": (
+        lambda m: cgp.GPRegression,
+        r"Y, likelihoods\.Gaussian\(\)\)",
+    ),
+    "a module of GPy": (lambda m: cgp.kern, "it is kernels here"),
+    "a kernel of GPy": (lambda m: cgp.kernels.Exponential, "it is Matern12 here"),
+    "a kernel of GPflow": (lambda m: cgp.kernels.SquaredExponential, "it is RBF here"),
+    "a slip": (
+        lambda m: cgp.kernels.Matern25,
+        "it is Matern.2 here",
+    ),
+    "nothing like it": (lambda m: cgp.kernels.Zebra, "no attribute 'Zebra'$"),
+    "sensitivity": (lambda m: m.input_sensitivity, r"effects\(\)"),
+    "new rows": (lambda m: m.set_XY, r"set_data\(X, Y\)"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_other_libraries_are_answered(name):
+    ask, words = NAMES[name]
+    m = cgp.ChainedGP(np.arange(6.0), np.arange(6.0), cgp.likelihoods.HetGaussian(), num_inducing=3)
+    with pytest.raises(AttributeError, match=words):
+        ask(m)
+    with pytest.raises(cgp.errors.InputError, match=r"m\.set_prior\(pattern, prior\)"):
+        m[".*lengthscale"].set_prior(cgp.priors.Gamma(2.0, 1.0))
+    with pytest.raises(cgp.errors.ArgumentError, match="write at="):
+        m.plot(fixed_inputs=[(0, 1.0)])
+    assert not hasattr(cgp, "kern") and not hasattr(cgp.kernels, "__wrapped__")

@@ -224,3 +224,31 @@ def test_a_name_that_no_library_has_is_python_s_own_error():
         m.foo  # noqa: B018
     with pytest.raises(AttributeError, match="plot_latents"):
         m.plot_f  # noqa: B018
+
+
+CALLS = {
+    "a score of a model": (lambda m: cgp.metrics.nlpd(m, X, Y), r"too many.*m\.predictive\(Xnew"),
+    "a score of a model by name": (lambda m: cgp.metrics.crps(m, Y), r"m\.predictive\(Xnew\)"),
+    "two models to compare": (lambda m: cgp.compare(m, m), "compare cannot be called so: .*models"),
+    "no likelihood": (lambda m: cgp.ChainedGP(X, Y), "missing a required argument: 'likelihood'"),
+    "no rows": (lambda m: m.predict(), "predict cannot be called so: .*'Xnew'"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_with_too_few_or_too_many_arguments_is_answered(call):
+    function, words = CALLS[call]
+    with pytest.raises(InputError, match=words):
+        function(make())
+
+
+def test_errors_inside_a_call_stay_what_they_are():
+    from chainedgp.data.names import checks_names
+
+    @checks_names
+    def inner(x):
+        return x + "text"
+
+    with pytest.raises(TypeError, match="unsupported operand") as found:
+        inner(1)
+    assert not isinstance(found.value, ArgumentError)

@@ -1131,3 +1131,11 @@ def test_a_level_that_the_data_do_not_have_is_named_as_it_was_given(table_model)
         assert "town = code 3" in ax.get_xlabel()
     finally:
         table_model.unseen = "raise"
+
+
+def test_bars_of_two_classes_are_those_of_the_second():
+    x = np.random.default_rng(0).uniform(size=(30, 2))
+    m = cgp.ChainedGP(x, np.where(x[:, 0] > 0.4, "yes", "no"), L.Bernoulli(), num_inducing=4)
+    ax = m.plot_effects(rows=10)
+    assert len(ax.patches) == 2  # one bar for each input
+    assert "P(no)" in m.effects(rows=10).columns

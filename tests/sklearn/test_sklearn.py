@@ -479,3 +479,12 @@ def test_lazy_frames_have_one_error():
     estimator = ChainedGPRegressor(**QUICK).fit(frame, y)
     with pytest.raises(InputError, match="X is a LazyFrame, not read yet"):
         estimator.predict(pl.DataFrame({"a": y}).lazy())
+
+
+def test_names_of_likelihoods_are_words():
+    with pytest.raises(InputError, match=r"Names: .*\bgev, .*\bgev_shape\b") as told:
+        ChainedGPRegressor("negbin").fit(np.arange(6.0)[:, None], np.arange(6.0))
+    assert "g_e_v" not in str(told.value) and "shash" in str(told.value)
+    assert "het_student_t_nu" in str(told.value) and "box_cox_t" in str(told.value)
+    for name in ("gev", "GEV", "g_e_v"):
+        assert type(named_likelihood(name)).__name__ == "GEV"

@@ -146,3 +146,8 @@ def test_what_cannot_be_cut_is_told():
         split_episodes([[1.0], [1.0]], [5.0, 1.0], {"entry": [0.0, 2.0]}, times=[2.0])
     with pytest.raises(InputError, match="must be numbers"):
         split_episodes([[1.0], [1.0]], [5.0, 1.0], times=[np.nan])
+
+
+def test_episodes_are_printed_in_a_line():
+    found = split_episodes(np.arange(3.0)[:, None], [1.0, 2.0, 3.0], times=[1.5])
+    assert repr(found) == "<5 episodes of 3 rows: X, Y, Y_metadata, rows, start>"
