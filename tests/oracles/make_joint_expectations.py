@@ -2,10 +2,11 @@
 
 The log-densities are written here from their textbook forms and integrated by mpmath over rotated
 coordinates, f_j = m_j + Σ_k R_jk x_k with the Cholesky factor R of V. The sums are trapezoidal
-with 30 digits, and converge geometrically because everything is analytic; the step is
-halved until two sums agree to 1e-10. The Laplace density has a kink in its location, over which
-E|y − f| given the scale is closed. Of three latents one is left out where that is exact: classes see
-two differences of logits, and a normal target is quadratic in its signal. Correlations reach ±0.999, variances from 1e-4 to 2. Run
+with 30 digits, and converge geometrically because everything is analytic; the step is halved until
+two sums agree to 1e-10. The Laplace density has a kink in its location, over which E|y − f| given
+the scale is closed. Of three latents one is left out where that is exact: classes see differences
+of logits, and a normal target is quadratic in its signal. Correlations reach ±0.999, variances from
+1e-4 to 2. Run
 
     python tests/oracles/make_joint_expectations.py [CASE …]
 
