@@ -7,10 +7,9 @@ the rows; see `mcmc_reference.py`) the package finds q in both families. Prints 
 docs/inference_truth.md, for both and for the joint q with the bands that default models have at
 known hyperparameters ("joint, widened", `sampling.response`): the bound; the largest error of a
 posterior mean, in posterior standard deviations; ratios of q's standard deviations to the
-posterior's, least and median; over all rows
-and latents. Latents are called coupled where the joint q is nearer to the posterior by more than
-0.1, in the median sd ratio of a latent or in the largest error of a mean; `coupled` of a likelihood
-says so.
+posterior's, least and median; over all rows and latents. Latents are called coupled where the joint
+q is nearer to the posterior by more than 0.1, in the median sd ratio of a latent or in the largest
+error of a mean; `coupled` of a likelihood says so.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..errors import NumericalError
 from ..inference.problem import Problem
 from ..linalg import Array, Indices, one_blas_thread
 from .density import LogJoint, whitened_q
@@ -62,17 +63,18 @@ def response(problem: Problem) -> tuple[Array, ...] | None:
 
     None where it cannot be evaluated, or where q is not at an optimum.
     """
-    with one_blas_thread(), np.errstate(all="ignore"):
-        density, (mu, R) = LogJoint(problem), whitened_q(problem)
-        groups = _entries_of(problem)
-        scales = np.asarray(problem.starts.scales, dtype=float)
-        R, U, seen = _turned(density, R, groups, scales)
-        entries = _entries_of_V(problem)
-        rows = _second_derivatives(problem, density, mu, U, entries)
-        pairs = _pairs(seen, groups)
-        if not all(np.isfinite(part).all() for part in rows):
-            return None
-        return _roots(rows, R, entries, pairs, groups)
+    try:
+        with one_blas_thread(), np.errstate(all="ignore"):
+            density, (mu, R) = LogJoint(problem), whitened_q(problem)
+            groups = _entries_of(problem)
+            R, U, seen = _turned(density, R, groups)
+            entries = _entries_of_V(problem)
+            rows = _second_derivatives(problem, density, mu, U, entries)
+            if not all(np.isfinite(part).all() for part in rows):
+                return None
+            return _roots(rows, R, entries, _pairs(seen, groups), groups)
+    except (NumericalError, np.linalg.LinAlgError):
+        return None
 
 
 def _entries_of(problem: Problem) -> list[Indices]:

@@ -76,6 +76,9 @@ def test_the_joint_q_is_near_the_posterior(families, name):
     assert min(found["least"]) >= least
     assert found["bound"] == pytest.approx(FAMILIES[name]["joint"]["bound"], abs=2e-3)
     assert found["bound"] >= FAMILIES[name]["mean_field"]["bound"]  # the family is larger
+    wide = families.distance(name, TRUTH[name], "widened")
+    for key in ("least", "median"):
+        np.testing.assert_allclose(wide[key], FAMILIES[name]["widened"][key], atol=0.01)
 
 
 def fitted(name, latents, x, y, censored, likelihood=None, posterior="mean_field"):
