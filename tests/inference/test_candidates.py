@@ -6,7 +6,10 @@ from scipy.stats import multivariate_normal
 
 import chainedgp as cgp
 from chainedgp import kernels, likelihoods
+from chainedgp.errors import NumericalError
 from chainedgp.inference import candidates, screen
+from chainedgp.inference.monitor import Monitor
+from chainedgp.inference.profile import _fit_roughly
 from chainedgp.inference.screen import (
     LENGTHSCALES,
     NOISE_SHARES,
@@ -338,3 +341,27 @@ def test_weights_that_are_no_counts():
     expected = [mean, np.log(np.average((y - mean) ** 2, weights=weights))]
     np.testing.assert_allclose(m.problem.starts.constants, expected, atol=0.02)
     assert abs(m.problem.starts.constants[0] - y.mean()) > 0.05
+
+
+def test_a_fit_goes_on_from_the_posterior_of_its_best_start():
+    """Sites of a Gaussian are exact at any q: those of the rough fit make the best q there is."""
+    X, y = waves(60, D=1)
+    m = cgp.ChainedGP(X, y, likelihoods.Gaussian(), num_inducing=15, num_threads=1)
+    with Monitor("start") as monitor:
+        candidates.choose_start(m.problem, monitor, 1000, _fit_roughly)
+    assert not m._parts.q_is_prior()
+    before = m.log_likelihood()
+    m.optimize(only="variational", messages=False)
+    assert m.log_likelihood() == pytest.approx(before, abs=1e-6)
+
+
+def test_rows_that_make_no_gaussian_leave_the_prior(monkeypatch):
+    def refused(*args):
+        raise NumericalError("not a Gaussian")
+
+    X, y = waves(60, D=1)
+    m = cgp.ChainedGP(X, y, likelihoods.Gaussian(), num_inducing=15, num_threads=1)
+    small = m.problem.smaller(np.arange(60), 10)
+    monkeypatch.setattr(candidates.Evaluator, "gaussians", refused)
+    candidates._take_q(m.problem, small)
+    assert m._parts.q_is_prior()
