@@ -46,15 +46,18 @@ from ..predictive.distribution import Predictive
 from ..predictive.mixtures import GaussianLatents
 from ..sampling.pareto import tail_shape
 
-BLOCK = 128  # The Pareto k of this many rows are found at once, by (BLOCK, size) draws a latent.
-REFIT = 200  # By default q is found anew without each of at most this many rows.
-# The q without a row is first sought by at most FEW_PASSES passes over the rows. The first step may
-# move q by FIRST_STEP nats, every other by at most the share SHRINKS of the step before it.
-FEW_PASSES, FIRST_STEP, SHRINKS = 6, 1.0, 0.3
-# A step that moves q by at most CLOSE nats is the last; CLOSE_BY_NODES where E[log p] takes
-# quadrature: log-densities are then right to about 1e-4, of rows far out to 1e-4 of themselves.
-CLOSE, CLOSE_BY_NODES = 1e-9, 1e-5
-# If the steps do not shrink, a longer search finds q to within this many nats of its best bound.
+BLOCK = 128  # The Pareto k of so many rows are found at once, by (BLOCK, size) draws a latent.
+REFIT = 200  # By default q is found anew without each of at most so many rows.
+# First by at most so many accelerated steps. The first may be of so many nats; later ones may be at
+# most GROWTH times the smallest before.
+FEW_PASSES, FIRST_STEP, GROWTH = 10, 1.0, 10.0
+# Where a full step overshot for one row, others begin with a step of this length.
+DAMPED = 0.5
+# A step of so few nats is the last. Where a pass takes many nodes it may be larger: log-densities
+# are then right to about 1e-4, of rows far out to 1e-4 of themselves. Where steps overshoot and are
+# many it may be a little larger: log-densities are right to about 1e-5.
+CLOSE, CLOSE_BY_NODES, CLOSE_DAMPED = 1e-9, 1e-5, 1e-7
+# Where steps do not shrink, a search finds q to within so many nats.
 TOLERANCE = 1e-9
 # A q whose bound is more than FAR + FAR_PER_ROW N nats below its best does not count as fitted.
 FAR, FAR_PER_ROW = 1.0, 1e-3
@@ -217,6 +220,7 @@ class LeftOut:
         self.sites = self.shard.sites.current.copy()  # (2, b, N)
         self.means, self.variances = self.evaluator.marginals(self.q)
         self.evaluator.freeze_nodes(True)  # Without one row q is nearly the same.
+        self.first_step = 1.0
 
     @property
     def gap(self) -> float:
@@ -254,24 +258,32 @@ class LeftOut:
         """Find the q without a row by a few accelerated steps; None if the steps do not shrink.
 
         Without one row q is nearly the same: two passes over the rows are mostly enough, since the
-        step that the last of them proposes needs no pass itself.
+        step that the last of them proposes needs no pass itself. Where steps overshoot, as of
+        classes without noise, the second is larger than the first and those after it shrink.
         """
-        evaluator, most = self.evaluator, FIRST_STEP
+        evaluator, least = self.evaluator, FIRST_STEP
         close = CLOSE if self.likelihood.has_form(self.variances) else CLOSE_BY_NODES
         past: list[tuple[Gram, Gram]] = []
         gram = evaluator.gram()
         try:
-            for _ in range(FEW_PASSES):
+            for passes in range(FEW_PASSES):
                 q = evaluator.gaussians(gram)
                 state = evaluator.evaluate(q, gram)
                 past.append((gram, state.proposal()))
                 gap = sum(map(symmetric_kl, q, evaluator.gaussians(past[-1][1])))
-                if not gap < most:
+                if not gap < least * (GROWTH if passes else 1.0):
                     return None
-                gram = Gram.mixed(anderson_weights(state, past), [ahead for _, ahead in past])
-                if gap <= close:
+                if passes == 1 and gap > least:
+                    self.first_step = DAMPED
+                least = min(least, gap)
+                if passes == 0:
+                    weights = np.array([1.0 - self.first_step, self.first_step])
+                    gram = Gram.mixed(weights, past[0])
+                else:
+                    weights = anderson_weights(state, past)
+                    gram = Gram.mixed(weights, [ahead for _, ahead in past])
+                if gap <= max(close, CLOSE_DAMPED if self.first_step < 1.0 else 0.0):
                     return evaluator.gaussians(gram)
-                most = SHRINKS * gap
         except NumericalError:
             pass
         return None

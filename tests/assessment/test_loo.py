@@ -602,3 +602,25 @@ def test_few_passes_find_what_a_search_finds(monkeypatch, name, atol):
     search = m.loo(refit=12)
     assert sum(q is not None for q in few) >= 8  # they did not all have to be searched for
     np.testing.assert_allclose(quick.pointwise, search.pointwise, rtol=atol, atol=atol)
+
+
+@pytest.mark.filterwarnings("ignore:The Pareto k")
+def test_few_passes_serve_classes_without_noise(monkeypatch):
+    """Full steps overshoot there: the second is larger than the first, later ones shrink."""
+    x = np.linspace(0.0, 6.0, 30)
+    m = ChainedGP(x, np.floor(x / 2.001), likelihoods.Softmax(3), num_inducing=10, num_threads=1)
+    for kernel in m.kernels:
+        kernel.variance = 30.0
+    m.optimize(only="variational", messages=False)
+    few, given = [], LeftOut._by_few_passes
+
+    def passes(left):
+        few.append(given(left))
+        few.append(left.first_step)
+        return few[-2]
+
+    monkeypatch.setattr(LeftOut, "_by_few_passes", passes)
+    quick = m.loo(refit=6)
+    assert sum(q is None for q in few[::2]) <= 1 and few[-1] < 1.0
+    monkeypatch.setattr(LeftOut, "_by_few_passes", lambda left: None)
+    np.testing.assert_allclose(quick.pointwise, m.loo(refit=6).pointwise, atol=1e-4)
