@@ -67,7 +67,8 @@ def response(problem: Problem) -> tuple[Array, ...] | None:
         with one_blas_thread(), np.errstate(all="ignore"):
             density, (mu, R) = LogJoint(problem), whitened_q(problem)
             groups = _entries_of(problem)
-            R, U, seen = _turned(density, R, groups)
+            scales = np.asarray(problem.starts.scales, dtype=float)
+            R, U, seen = _turned(density, R, groups, scales)
             entries = _entries_of_V(problem)
             rows = _second_derivatives(problem, density, mu, U, entries)
             if not all(np.isfinite(part).all() for part in rows):
