@@ -1,6 +1,6 @@
 """Default fits on targets that are rounded or repeated: does a noise vanish, do intervals hold?
 
-    python benchmarks/rounded_targets.py [--seeds 2] [--json FILE]
+    python benchmarks/rounded_targets.py [--seeds 2] [--first 0] [--json FILE]
 
 Targets are a signal with noise that varies, written down to one to six decimals, as multiples of
 0.05 or 1/16, as integers, or with a share of 5 to 97 % at one value: at random rows, in a part of
@@ -134,7 +134,8 @@ def report(found):
 def main():
     """Fit, print, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=2, help="sets of each kind")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--json", help="a file for all numbers")
     parser.add_argument("--kinds", nargs="*", help="of targets; all without")
     parser.add_argument("--likelihoods", nargs="*", help="names; all without")
@@ -143,7 +144,7 @@ def main():
         measure(kind, name, seed)
         for kind in given.kinds or KINDS
         for name in given.likelihoods or LIKELIHOODS
-        for seed in range(given.seeds)
+        for seed in range(given.first, given.first + given.seeds)
     ]
     report(found)
     if given.json:

@@ -1,6 +1,8 @@
 """A default fit of this package on a task of the panel: see panel_answer.py.
 
-The method is the name of a likelihood; options are keyword arguments of `ChainedGP`.
+The method is the name of a likelihood; options are keyword arguments of `ChainedGP`, and perhaps
+`kernel_from`: the name of another likelihood, whose fit says what the kernel of the first latent is
+and stays.
 """
 
 import warnings
@@ -8,6 +10,12 @@ import warnings
 from panel_answer import Clock, answer_of, work
 
 import chainedgp as cgp
+
+
+def make(task, method, metadata, options):
+    """A model that is not fitted."""
+    likelihood = getattr(cgp.likelihoods, method)()
+    return cgp.ChainedGP(task["X"], task["y"], likelihood, Y_metadata=metadata, **options)
 
 
 def run(task, method, options):
@@ -18,8 +26,13 @@ def run(task, method, options):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         with Clock() as fit:
-            likelihood = getattr(cgp.likelihoods, method)()
-            m = cgp.ChainedGP(task["X"], task["y"], likelihood, Y_metadata=metadata, **options)
+            simpler = options.pop("kernel_from", None)
+            m = make(task, method, metadata, options)
+            if simpler is not None:
+                other = make(task, simpler, metadata, options)
+                other.optimize()
+                m.kernels[0][:] = other.kernels[0].param_array
+                m.kernels[0].fix(warning=False)
             result = m.optimize()
         seen = m.log_predictive_density(task["X_new"], task["y_new"], Y_metadata=new)
         answer = answer_of(m.predictive(task["X_new"]), task, seen[:, 0])
