@@ -180,11 +180,12 @@ def meant(name: str, known: Collection[str]) -> str | None:
 def checks_names(function: Function) -> Function:
     """Decorate a function so that an unknown keyword argument is an error with the right name."""
     signature = inspect.signature(function)
+    all_names = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
     known = [name for name in signature.parameters if name != "self"]
 
     @wraps(function)
     def checked(*args: Any, **kw: Any) -> Any:
-        for name in kw:
+        for name in () if all_names else kw:
             if name not in known:
                 raise ArgumentError(_message(_owner(function, args), name, known))
         try:
