@@ -323,8 +323,8 @@ class ChainedGP(ParamzModel, Predictions):
         self._start()
         if self._ties is not None and self._ties.advice is not None:
             warnings.warn(
-                f"In {self._sample.num_rows} rows, {self._ties.advice}. The model now treats them "
-                "as rounded, so that its noise does not become 0; ties=None treats them as exact.",
+                f"Of {self._sample.num_rows} rows {self._ties.advice}. As it is, they count as "
+                "rounded, so that no noise vanishes at them; ties=None takes them for exact.",
                 TargetWarning,
                 stacklevel=5,
             )
@@ -939,8 +939,8 @@ class ChainedGP(ParamzModel, Predictions):
         if result is None and not self._warned_unfitted and self._problem and self._problem.is_new:
             self._warned_unfitted = True
             warnings.warn(
-                "this model was never fitted: its predictions are those of the prior, around a "
-                "constant chosen from the data. Call m.optimize() first.",
+                "this model was never fitted: it predicts its prior, centred by the data. Call "
+                "m.optimize() first.",
                 UnfittedWarning,
                 stacklevel=3,
             )
@@ -950,10 +950,9 @@ class ChainedGP(ParamzModel, Predictions):
             and (result.reason == NO_LIMIT or rows_without_noise(self._problem).size)
         ):
             warnings.warn(
-                "the fitted noise is 0 in some rows, where targets are repeated or the curve "
-                "passes through them exactly, so that predictions there are far too certain. "
-                'Spread repeated targets (ties="spread"), say how they were rounded (Rounded), or '
-                "put a prior on the noise.",
+                "some noise has vanished in the fit, so that predictions are far too certain where "
+                "targets are repeated or followed exactly. Spread repeated targets (ties="
+                '"spread"), say how they were rounded (Rounded), or put a prior on the noise.',
                 NoiseWarning,
                 stacklevel=3,
             )

@@ -185,8 +185,8 @@ def log_expectation(
             if not len(todo):
                 return result
     warnings.warn(
-        f"{len(todo)} of {len(y)} predictive values are inaccurate even with {grid.size} nodes: "
-        "the posterior is over a thousand times wider than the noise, or the density has a kink.",
+        f"{len(todo)} of {len(y)} predictive values did not converge on {grid.size} nodes: q is "
+        "more than a thousand times wider than the noise, or the density has a kink.",
         QuadratureWarning,
         stacklevel=4,
     )
