@@ -313,7 +313,7 @@ def draw(results: Results, published: dict[str, dict[str, dict[str, float]]], pa
     right.set_ylim(-0.6, len(studies) - 0.1)
     right.set_xlabel("share of the Brier score explained, above Cox (right is better)")
     right.set_title("Survival, beside a published benchmark", fontsize=10)
-    right.legend(fontsize=8, loc="upper left", ncols=3, frameon=False)
+    right.legend(fontsize=8, loc="upper left", ncols=3, framealpha=1.0, edgecolor="none")
     figure.savefig(path, dpi=110)
 
 

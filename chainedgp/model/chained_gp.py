@@ -327,7 +327,7 @@ class ChainedGP(ParamzModel, Predictions):
         start_parameters(self.likelihood, self._sample)
         self._start()
         if self._ties is not None and self._ties.advice is not None:
-            warn(
+            warnings.warn(
                 f"Of {self._sample.num_rows} rows {self._ties.advice}. As it is, they count as "
                 "rounded, so that no noise vanishes at them; ties=None takes them for exact.",
                 TargetWarning,
@@ -950,7 +950,7 @@ class ChainedGP(ParamzModel, Predictions):
         result = getattr(self, "last_result", None)
         if result is None and not self._warned_unfitted and self._problem and self._problem.is_new:
             self._warned_unfitted = True
-            warn(
+            warnings.warn(
                 "this model was never fitted: it predicts its prior, centred by the data. Call "
                 "m.optimize() first.",
                 UnfittedWarning,
@@ -960,7 +960,7 @@ class ChainedGP(ParamzModel, Predictions):
             and self._problem
             and (result.reason == NO_LIMIT or rows_without_noise(self._problem).size)
         ):
-            warn(
+            warnings.warn(
                 "some noise has vanished in the fit, so that predictions are far too certain where "
                 "targets are repeated or followed exactly. Spread repeated targets (ties="
                 '"spread"), say how they were rounded (Rounded), or put a prior on the noise.',

@@ -183,7 +183,7 @@ def log_expectation(
             todo = todo[coarse]
             if not len(todo):
                 return result
-    warn(
+    warnings.warn(
         f"{len(todo)} of {len(y)} predictive values did not converge on {grid.size} nodes: q is "
         "more than a thousand times wider than the noise, or the density has a kink.",
         QuadratureWarning,

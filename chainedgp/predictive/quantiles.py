@@ -153,7 +153,7 @@ def _refined(
         todo = todo[coarse]
         if not len(todo):
             return t
-    warn(
+    warnings.warn(
         f"{len(todo)} of {len(q)} quantiles did not converge on {grid.size} nodes: q is more than "
         "a thousand times wider than the noise, or the density has a kink.",
         QuadratureWarning,
