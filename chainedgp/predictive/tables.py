@@ -39,7 +39,7 @@ SAME, SAME_SHARE = 3e-6, 1e-2
 """They are taken for a row where the densities of t that are compared differ by at most SAME of the
 highest, and by at most SAME_SHARE of themselves where this is above SAME. The error of the last
 rule, whose density is taken, is far smaller where the integrand is smooth."""
-BETWEEN = 3e-7
+BETWEEN = 1e-6
 """Interpolation from two panels fewer differs by at most this part of the highest density."""
 WIDTH = float(from_density.EDGES[1] - from_density.EDGES[0])
 """All panels are this wide in t."""
