@@ -318,9 +318,9 @@ def _warn_if_never(censored: Hashable, listed: list[Hashable], causes: list[Hash
         return
     named = ", ".join(repr(cause) for cause in causes[:MOST_NAMED])
     more = f" and {len(causes) - MOST_NAMED} more" if len(causes) > MOST_NAMED else ""
-    warnings.warn(
-        f"no cause is {censored!r}, which says censored, so that every row counts as an event: the "
-        f"causes are {named}{more}. If one of these says that nothing had happened yet, give it as "
-        "`censored`; if all rows have an event, give censored=None.",
+    warn(
+        f"no row has the cause {censored!r}, which stands for censored, so every row counts as an "
+        f"event. The causes are {named}{more}. If one of these means that no event was seen, give "
+        "it as `censored`; if all rows have an event, give censored=None.",
         CensoringWarning,
     )

@@ -327,9 +327,9 @@ class ChainedGP(ParamzModel, Predictions):
         start_parameters(self.likelihood, self._sample)
         self._start()
         if self._ties is not None and self._ties.advice is not None:
-            warnings.warn(
-                f"Of {self._sample.num_rows} rows {self._ties.advice}. As it is, they count as "
-                "rounded, so that no noise vanishes at them; ties=None takes them for exact.",
+            warn(
+                f"In {self._sample.num_rows} rows, {self._ties.advice}. The model now treats them "
+                "as rounded, so that its noise does not become 0; ties=None treats them as exact.",
                 TargetWarning,
             )
         alike = self.likelihood.symmetric, self.likelihood.trends
@@ -950,9 +950,9 @@ class ChainedGP(ParamzModel, Predictions):
         result = getattr(self, "last_result", None)
         if result is None and not self._warned_unfitted and self._problem and self._problem.is_new:
             self._warned_unfitted = True
-            warnings.warn(
-                "this model was never fitted: it predicts its prior, centred by the data. Call "
-                "m.optimize() first.",
+            warn(
+                "this model was never fitted: its predictions are those of the prior, around a "
+                "constant chosen from the data. Call m.optimize() first.",
                 UnfittedWarning,
             )
         if (
@@ -960,10 +960,11 @@ class ChainedGP(ParamzModel, Predictions):
             and self._problem
             and (result.reason == NO_LIMIT or rows_without_noise(self._problem).size)
         ):
-            warnings.warn(
-                "some noise has vanished in the fit, so that predictions are far too certain where "
-                "targets are repeated or followed exactly. Spread repeated targets (ties="
-                '"spread"), say how they were rounded (Rounded), or put a prior on the noise.',
+            warn(
+                "the fitted noise is 0 in some rows, where targets are repeated or the curve "
+                "passes through them exactly, so that predictions there are far too certain. "
+                'Spread repeated targets (ties="spread"), say how they were rounded (Rounded), or '
+                "put a prior on the noise.",
                 NoiseWarning,
             )
         theta = self._parts.theta()

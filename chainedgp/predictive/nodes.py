@@ -183,9 +183,9 @@ def log_expectation(
             todo = todo[coarse]
             if not len(todo):
                 return result
-    warnings.warn(
-        f"{len(todo)} of {len(y)} predictive values did not converge on {grid.size} nodes: q is "
-        "more than a thousand times wider than the noise, or the density has a kink.",
+    warn(
+        f"{len(todo)} of {len(y)} predictive values are inaccurate even with {grid.size} nodes: "
+        "the posterior is over a thousand times wider than the noise, or the density has a kink.",
         QuadratureWarning,
     )
     return result

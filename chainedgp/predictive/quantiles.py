@@ -153,9 +153,9 @@ def _refined(
         todo = todo[coarse]
         if not len(todo):
             return t
-    warnings.warn(
-        f"{len(todo)} of {len(q)} quantiles did not converge on {grid.size} nodes: q is more than "
-        "a thousand times wider than the noise, or the density has a kink.",
+    warn(
+        f"{len(todo)} of {len(q)} quantiles are inaccurate even with {grid.size} nodes: the "
+        "posterior is more than a thousand times wider than the noise, or the density has a kink.",
         QuadratureWarning,
     )
     return t

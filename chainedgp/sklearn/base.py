@@ -234,11 +234,11 @@ class ChainedGPEstimator(BaseEstimator):
             self.result_ = self.model_.optimize(messages=False, max_iters=self.max_iter, **options)
         own = self.model_.likelihood
         if own.event_times and "censored" in own.metadata_names and "censored" not in given:
-            warnings.warn(
-                f"{type(own).__name__} takes all times for events that were seen. Where some were "
-                "not yet, say so: fit(X, y, censored=c), 1 for a row that ended without its event, "
-                "0 for an event; censored=0 says that all were seen. ChainedGPSurvival takes "
-                "events and times together.",
+            warn(
+                f"{type(own).__name__} takes all times as times of events. If some are censored, "
+                "write fit(X, y, censored=c), where c is 1 for a row that ended without its event "
+                "and 0 for an event. censored=0 says that all events were seen. ChainedGPSurvival "
+                "takes events and times together.",
                 CensoringWarning,
             )
         if self.result_.status == "stopped":

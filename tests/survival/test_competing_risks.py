@@ -182,7 +182,7 @@ def test_what_says_censored():
         with pytest.warns(CensoringWarning, match="every row counts as an event.*'none'") as told:
             build(X, y, cause, WeibullSurvival(), **wrong, **options)
         assert told[0].filename == __file__
-    with pytest.warns(CensoringWarning, match="no cause is 9"):
+    with pytest.warns(CensoringWarning, match="no row has the cause 9"):
         AalenJohansen([1.0, 2.0], [1, 2], censored=9)
     assert AalenJohansen([1.0, 2.0], [1, 2]).causes == [1, 2]
     assert AalenJohansen([1.0, 2.0], ["a", "b"], censored=None).causes == ["a", "b"]
