@@ -356,3 +356,25 @@ def test_summary(healthy):
     assert healthy.summary().index[1] == "kernels.mean.lengthscale"
     plain = build(frame.to_numpy(), y).summary()
     assert "kernels.mean.rbf.lengthscale[1]" in plain.index and "Inputs" not in str(plain)
+
+
+HEAVIER = {
+    "HetGaussian": "HetStudentT has heavier tails.",
+    "HetGamma": "BoxCoxT has heavier tails.",
+    "WeibullSurvival": "LogLogisticSurvival has heavier tails.",
+    "LogLogisticSurvival": "see `censored` and `entry`.",
+    "Poisson": "NegativeBinomial has heavier tails.",
+    "NegativeBinomial": "",
+    "HetStudentT": "",
+    "BetaMeanPrecision": "",
+}
+
+
+@pytest.mark.parametrize("name", HEAVIER)
+def test_outliers_are_answered_with_a_likelihood_of_the_same_targets(name):
+    from chainedgp import likelihoods
+    from chainedgp.assessment.questions.rows import _heavier
+
+    words = _heavier(getattr(likelihoods, name)())
+    assert words.endswith(HEAVIER[name]) and bool(words) == bool(HEAVIER[name])
+    assert ("HetStudentT" in words) == (name == "HetGaussian")
