@@ -26,10 +26,20 @@ Draws = list[tuple[GaussianLatents, Array]]
 DRAWS = 64
 """Draws of the constants in the band of whatever depends on them."""
 
+SHARE = 8
+"""Draws of constants are asked for one by one, so that blocks of rows may be so many times larger
+at the same memory: small arrays take longer than their numbers."""
+
 
 def normal_draws(count: int) -> Array:
     """The draws (count, DRAWS) of z_t of so many constants: Sobol nodes."""
     return np.stack([x.ravel() for x in quadrature.sobol_rule(count, DRAWS).x])
+
+
+def rows_by(draws: Draws) -> int:
+    """Nodes by which rows are parted into blocks where a function is asked for at all draws."""
+    total = sum(z.shape[1] for _, z in draws)
+    return total if len(draws) == 1 else max(1, total // SHARE)
 
 
 @dataclass(frozen=True)

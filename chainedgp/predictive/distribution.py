@@ -17,7 +17,7 @@ from ..expectations import quadrature
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.observation import OBSERVATION
 from ..linalg import Array
-from .constants import ConstantsAt, Draws
+from .constants import ConstantsAt, Draws, rows_by
 from .law import BAND_NODES
 from .mixtures import (
     CorrelatedScale,
@@ -417,7 +417,7 @@ class Predictive(SurvivalCurves):
     def _sobol_quantiles(self, function: _At, levels: np.ndarray, draws: Draws) -> np.ndarray:
         """Quantiles (n, k) of any function of the latents, from draws of what is unknown."""
         result = np.empty((len(self), len(levels)))
-        for rows in _blocks(np.arange(len(self)), sum(z.shape[1] for _, z in draws)):
+        for rows in _blocks(np.arange(len(self)), rows_by(draws)):
             found = np.concatenate([function(event, rows, z) for event, z in draws])
             result[rows] = np.quantile(found, levels, axis=0).T
         return result

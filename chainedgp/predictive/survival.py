@@ -10,7 +10,7 @@ import numpy as np
 from ..data.types import Data
 from ..errors import InputError
 from ..expectations import quadrature
-from .centiles import Bands, as_band
+from .constants import rows_by
 from .law import BAND_NODES, PredictiveLaw
 from .mixtures import GaussianLatents
 from .nodes import log_expectation
@@ -136,7 +136,7 @@ class SurvivalCurves(PredictiveLaw):
         rows, columns = np.nonzero(np.ones(t.shape, dtype=bool))
         ends = np.empty((2, *t.shape))
         with np.errstate(all="ignore"):
-            for part in quadrature.row_blocks(len(rows), BAND_NODES):
+            for part in quadrature.row_blocks(len(rows), rows_by(draws)):
                 entry = rows[part], columns[part]
                 at = np.maximum(t[entry], np.finfo(float).tiny)  # S(0) = 1, h(0) its limit
                 values = [

@@ -902,6 +902,25 @@ def test_newer_format(good, tmp_path):
     refused(with_header(good, [1, 2]), tmp_path, "header")
 
 
+def test_uncertain_constants_of_a_file_are_not_trusted(tmp_path):
+    x = np.linspace(0.0, 1.0, 20)
+    m = cgp.ChainedGP(x, np.sin(9.0 * x), lik.HetStudentT(), num_inducing=4, num_threads=1)
+    m.optimize(only="variational", messages=False)
+    m._widen()
+    save(m, tmp_path / "good")
+    good = (tmp_path / "good").read_bytes()
+    known = header_of(good)["constants"]
+    (values,), (first, _) = known["values"].values(), known["links"]
+    refused(change(good, constants={**known, "values": {"mu": values}}), tmp_path, "constants")
+    refused(change(good, constants={**known, "values": {}}), tmp_path, "constants")
+    refused(change(good, constants={**known, "links": [first]}), tmp_path)
+    refused(change(good, constants={**known, "links": [first, values]}), tmp_path, "array")
+    refused(change(good, constants={**known, "values": {"nu": first}}), tmp_path, "array")
+    entries = unpacked(good)
+    name = next(key for key in entries if key.removesuffix(".npy") == values["array"])
+    refused(packed({**entries, name: npy(np.full(64, np.nan))}.items()), tmp_path, "finite")
+
+
 class Bomb:
     ran = False
 
