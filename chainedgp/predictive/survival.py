@@ -10,6 +10,7 @@ import numpy as np
 from ..data.types import Data
 from ..errors import InputError
 from ..expectations import quadrature
+from .centiles import Bands, as_band
 from .constants import rows_by
 from .law import BAND_NODES, PredictiveLaw
 from .mixtures import GaussianLatents
