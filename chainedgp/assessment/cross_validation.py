@@ -18,10 +18,10 @@ from ..data.arguments import as_generator, fraction, positive_int, thread_count
 from ..data.columns import Columns
 from ..data.frames import check_order, column_names, frame_rows
 from ..data.labels import coded, labels_of
+from ..data.missing_metadata import warn_of_unsaid
 from ..data.rows import WEIGHTS, as_inputs, as_row_values, as_targets, rows_of
 from ..data.tables import Table
 from ..data.types import Data, Metadata, Seed
-from ..data.unsaid import warn_of_unsaid
 from ..errors import InputError, MomentWarning
 from ..likelihoods.observation import EXACT, RIGHT
 from ..linalg import Array, one_blas_thread

@@ -16,10 +16,10 @@ from scipy.special import chdtrc, ndtri
 
 from ..data.arguments import as_generator, fraction
 from ..data.labels import coded
+from ..data.missing_metadata import unsaid, warn_of_unsaid
 from ..data.names import checks_names
 from ..data.rows import as_targets
 from ..data.types import Data, Seed
-from ..data.unsaid import unsaid, warn_of_unsaid
 from ..errors import InputError
 from ..likelihoods.observation import EXACT, LEFT, RIGHT
 from ..linalg import Array

@@ -20,10 +20,10 @@ import numpy as np
 
 from ..data.arguments import as_generator, as_percent, positive_float, positive_int
 from ..data.columns import Category, Column, Number
+from ..data.missing_metadata import unsaid, warn_of_unsaid
 from ..data.rows import Rows, is_dask
 from ..data.tables import Table
 from ..data.types import Data, Metadata, Seed
-from ..data.unsaid import unsaid, warn_of_unsaid
 from ..errors import InputError
 from ..expectations import quadrature
 from ..likelihoods.observation import EXACT, RIGHT, codes, of_event

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..linalg import Array
+from ..missing_metadata import telling
 from .columns import Columns
 from .frames import (
     BESIDE,
@@ -30,7 +31,6 @@ from .frames import (
 from .labels import coded
 from .row_names import WITH_GAPS, RowNames, named_rows, numbers_of_rows
 from .types import Data, Keywords, Metadata
-from .unsaid import telling
 
 WEIGHTS = "weights"
 BLOCK = 2**16  # So many rows are searched for NaN at a time: a memmap stays on disk.

@@ -19,12 +19,12 @@ from ..likelihoods.density_check import row_numbers
 from ..linalg import Array
 from ..parameters.roles import Role
 from ..posterior.evaluator import Evaluator
-from .functions import Functions, follow, found_functions
 from .lbfgs import Outcome
 from .monitor import Monitor
 from .natural_gradients import start_from_q
 from .problem import Best, Problem
 from .screen import Screen, screen_inputs, screen_targets
+from .start_functions import Functions, follow, found_functions
 from .starts import input_spread, inputs_that_count
 from .theta_and_q import leaves_below
 

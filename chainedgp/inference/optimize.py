@@ -15,7 +15,7 @@ from .growth import fit_growing, go_on, grows
 from .inducing import left_open
 from .lbfgs import TOLERANCE, Outcome
 from .monitor import Monitor
-from .plain import fit_plain
+from .plain_gradients import fit_plain
 from .problem import Problem
 from .profile import fit_profile, fit_variational
 from .rescue import begin_again_if_astray

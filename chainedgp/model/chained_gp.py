@@ -38,7 +38,6 @@ from ..errors import (
 from ..inference.default_priors import default_priors
 from ..inference.growth import FIRST
 from ..inference.inducing import select_inducing
-from ..inference.new_rows import Update, add_rows
 from ..inference.optimize import optimize, optimize_restarts
 from ..inference.problem import Problem
 from ..inference.rescue import NO_LIMIT, rows_without_noise
@@ -54,6 +53,7 @@ from ..inference.starts import (
 )
 from ..inference.stochastic import BatchArguments
 from ..inference.theta_and_q import Parts, leaves_below
+from ..inference.update import Update, add_rows
 from ..kernels import Kernel, as_kernel
 from ..likelihoods import Likelihood
 from ..likelihoods.density_check import check_density

@@ -9,9 +9,9 @@ import numpy as np
 from ..data.arguments import as_generator, one_of, positive_int
 from ..data.frames import check_order
 from ..data.labels import coded
+from ..data.missing_metadata import warn_of_unsaid
 from ..data.rows import as_metadata, as_targets
 from ..data.types import Data, Metadata, Seed
-from ..data.unsaid import warn_of_unsaid
 from ..errors import InputError
 from ..inference.result import OptimizationResult
 from ..linalg import Array

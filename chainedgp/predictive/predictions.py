@@ -14,10 +14,10 @@ import numpy as np
 from ..data.arguments import as_generator, as_percent, positive_int
 from ..data.columns import Columns
 from ..data.frames import columns_of, frame_like
+from ..data.missing_metadata import unsaid, warn_of_unsaid
 from ..data.names import checks_names
 from ..data.rows import Expected, Rows, is_dask
 from ..data.types import Data, Frame, Metadata, Seed
-from ..data.unsaid import unsaid, warn_of_unsaid
 from ..distributed import Predict
 from ..likelihoods import Likelihood
 from ..linalg import Array

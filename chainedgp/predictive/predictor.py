@@ -10,10 +10,10 @@ import numpy as np
 
 from ..data.arguments import as_generator, positive_int
 from ..data.frames import check_order
+from ..data.missing_metadata import unsaid
 from ..data.row_names import RowNames, named_rows
 from ..data.rows import Expected, as_inputs, as_metadata, is_dask
 from ..data.types import Data, Metadata, Seed
-from ..data.unsaid import unsaid
 from ..distributed import Predict, map_blocks
 from ..errors import InputError
 from ..likelihoods import Likelihood

@@ -7,7 +7,6 @@ import pytest
 
 import chainedgp as cgp
 from chainedgp.errors import InputError
-from chainedgp.inference import new_rows
 from chainedgp.likelihoods import Bernoulli, Beta, Gaussian, HetGaussian, Poisson, WeibullSurvival
 
 
@@ -96,7 +95,7 @@ def test_the_bound_beside_sites_is_exact_for_a_gaussian_noise(quiet, monkeypatch
     """Its sites do not depend on q, so that old ones are never out of date."""
     X, y = simulated(400, np.random.default_rng(4))
     m = fitted(X[:200], y[:200], Gaussian())
-    monkeypatch.setattr(new_rows, "SAMPLES", (48,))
+    monkeypatch.setattr(update, "SAMPLES", (48,))
     told = m.update(X[200:], y[200:])
     assert told.sweeps == 0 and told.gap < 1e-8
     gap = full_loop(m, X, y).log_likelihood() - m.log_likelihood()
@@ -179,7 +178,7 @@ def test_an_interrupted_update_leaves_the_model_as_it_was(quiet, monkeypatch):
 
     # By then the new rows alone have moved q.
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(new_rows, "_over_all_rows", interrupted)
+        patch.setattr(update, "_over_all_rows", interrupted)
         m.update(X[:5], y[:5] + 3.0)
     assert m.X.shape == (40, 1)
     np.testing.assert_array_equal(m.param_array, before)
@@ -201,7 +200,7 @@ def test_what_update_cannot_do_is_told(quiet, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(new_rows, "find_q", interrupted)
+        patch.setattr(update, "find_q", interrupted)
         m.update(X[:2], y[:2])
     assert m.X.shape == (40, 1) and m.log_likelihood() == bound
     np.save(tmp_path / "X.npy", X)

@@ -9,7 +9,7 @@ import pytest
 
 import chainedgp as cgp
 from chainedgp import metrics
-from chainedgp.data.unsaid import telling
+from chainedgp.data.missing_metadata import telling
 from chainedgp.errors import InputError, MetadataWarning
 
 L = cgp.likelihoods

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import chainedgp as cgp
-from chainedgp.inference.functions import Functions, follow, found_functions
+from chainedgp.inference.start_functions import Functions, follow, found_functions
 
 
 class Told(cgp.likelihoods.HetGaussian):
