@@ -14,7 +14,6 @@ import numpy as np
 
 from ..errors import InputError
 from ..linalg import Array
-from ..missing_metadata import telling
 from .columns import Columns
 from .frames import (
     BESIDE,
@@ -29,6 +28,7 @@ from .frames import (
     in_order,
 )
 from .labels import coded
+from .missing_metadata import telling
 from .row_names import WITH_GAPS, RowNames, named_rows, numbers_of_rows
 from .types import Data, Keywords, Metadata
 

@@ -7,6 +7,7 @@ import pytest
 
 import chainedgp as cgp
 from chainedgp.errors import InputError
+from chainedgp.inference import update
 from chainedgp.likelihoods import Bernoulli, Beta, Gaussian, HetGaussian, Poisson, WeibullSurvival
 
 
