@@ -272,7 +272,12 @@ def frame_like(X: object, columns: Mapping[str, np.ndarray]) -> Frame:
 
         library = pandas
     # Both libraries find out what Python objects in a list are, such as dates with a time zone.
-    columns = {k: v.tolist() if v.dtype.kind == "O" else v for k, v in columns.items()}
+    columns = {
+        name: values.tolist()
+        if isinstance(values, np.ndarray) and values.dtype.kind == "O"
+        else values
+        for name, values in columns.items()
+    }
     if index is None or callable(index):  # The index of a list is a method.
         return library.DataFrame(columns)
     return library.DataFrame(columns, index=index)

@@ -70,8 +70,9 @@ class ConstantsAt:
 
     def each(self) -> Iterator[tuple[Array, dict[str, float]]]:
         """z_t (c,) of every draw, and the constants there."""
-        for k, z in enumerate(normal_draws(len(self.values)).T):
-            yield z, {name: float(values[k]) for name, values in self.values.items()}
+        draws = normal_draws(len(self.values)).T
+        for z, constants in zip(draws, zip(*self.values.values(), strict=True), strict=True):
+            yield z, dict(zip(self.values, map(float, constants), strict=True))
 
     def events(self, event: GaussianLatents, V: Array) -> list[GaussianLatents]:
         """The latents of all rows at every draw of the constants, with the V that is left."""

@@ -206,7 +206,7 @@ def _constants(
     """The free constants of the likelihood: their values at draws, and cov(v, z)."""
     likelihood, vector = own.parts.likelihood, density.vector
     places = {key: vector.places_of(getattr(likelihood, key)) for key in likelihood.parameter_keys}
-    free = {key: int(place[0]) for key, place in places.items() if place.size}
+    free = {key: int(place.min()) for key, place in places.items() if place.size}
     if not free:
         return None
     rows = np.searchsorted(density.chosen, list(free.values()))

@@ -18,12 +18,15 @@ TOLERANCE = 1e-10  # of the largest entry of an array, or of 1
 TOLERANCES = {"loo 3": 1e-7, "quantiles": 1e-6, "cdf": 5e-10}
 # A likelihood known by its density alone now has as many nodes as a trial asks for in each row, not
 # a fixed number: bound and gradient differ by what the trial tolerates.
-TRIED = {"bound": 1e-7, "objective": 1e-7, "gradient": 2e-6}
+TRIED = {"bound": 1e-7, "objective": 1e-7, "gradient": 2e-6, "log_predictive_density": 1e-9}
+# Quantiles and cdfs of these mixtures come from rules of few nodes, which agree to 1e-6 of logit F.
+TRIED |= {"quantiles": 2e-6, "cdf": 1e-8}
+CLASSES = {"cdf": 3e-7}
 # The search for these constants ends where the likelihood is flat in the dispersion: on another
 # processor it ends up to 1e-7 away.
 FLAT = ("Inflated NegativeBinomial", "Hurdle NegativeBinomial")
 START_TOLERANCES = dict.fromkeys(FLAT, 1e-5)
-FIT_TOLERANCE = 1e-5
+FIT_TOLERANCE = 1e-3  # nats: a fit ends within so much of where it would come to rest
 
 NEWER = frozenset(
     {"AsymmetricLaplace", "BetaBinomial", "LogGaussian", "Rounded", "ZeroInflatedNegativeBinomial"}
@@ -47,10 +50,10 @@ def difference(stored, found, tolerance):
     return largest / (tolerance * scale) if np.isfinite(largest) else np.inf
 
 
-def wrong(stored, found, tried=False):
+def wrong(stored, found, own=None):
     """Quantities of a model that differ from the stored ones, and by how many tolerances."""
     assert stored.keys() == found.keys()
-    tolerances = {**TOLERANCES, **(TRIED if tried else {})}
+    tolerances = {**TOLERANCES, **(own or {})}
     each = {
         name: difference(stored[name], found[name], tolerances.get(name, TOLERANCE))
         for name in stored
@@ -69,7 +72,8 @@ def test_file_holds_the_collection():
 def test_model(name):
     case = MODELS[name]
     m = case.build()
-    assert not wrong(STORED["models"][name], measure(case, m), m.likelihood.tries_nodes)
+    own = CLASSES if name.startswith("Softmax") else TRIED if m.likelihood.tries_nodes else {}
+    assert not wrong(STORED["models"][name], measure(case, m), own)
 
 
 @pytest.mark.parametrize("name", STARTS)
@@ -80,7 +84,7 @@ def test_start(name):
 
 @pytest.mark.parametrize("name", FITS)
 def test_fit(name):
-    assert FITS[name]() == pytest.approx(STORED["fits"][name], rel=FIT_TOLERANCE)
+    assert FITS[name]() == pytest.approx(STORED["fits"][name], rel=0.0, abs=FIT_TOLERANCE)
 
 
 def test_threads_do_not_matter():
