@@ -52,10 +52,10 @@ WORDS = {"log_scale2": "squared scale", "log_nu": "degrees of freedom ν"}
 
 HEAD = """# Which likelihood?
 
-A likelihood is the distribution of the target y, given the inputs. Each of its parameters, such as
-a mean or a scale, follows a latent function of the inputs, which the model learns. Choose by the
-kind of target. Each picture shows simulated data and a fit; its title leads to a page with the
-density, its parameters and code.
+A likelihood is the distribution of the target y, given the inputs. One or more of its parameters,
+such as a mean or a scale, follow latent functions of the inputs, which the model learns; others are
+constants. Choose by the kind of target. Each picture shows simulated data and a fit; its title
+leads to a page with the density, its parameters and code.
 
 | your target | begin with | and if that does not fit |
 |---|---|---|
@@ -77,7 +77,7 @@ CHOICES = {
         "WeibullSurvival, LogNormalSurvival",
     ),
     "a quantile, whatever the noise": ("AsymmetricLaplace", ""),
-    "any of these, rounded to few digits": ("Rounded", ""),
+    "numbers that are no counts, rounded to few digits": ("Rounded", ""),
     "none of these": ("[a likelihood of your own](../writing_a_likelihood.md)", "ScipyLikelihood"),
 }
 
@@ -274,7 +274,18 @@ def expectation(likelihood):
         return "closed form"
     if likelihood.quadrature_latent:
         return f"analytic, except over `{likelihood.quadrature_latent}`, which uses quadrature"
+    if likelihood.own_expectation and not isinstance(likelihood, L.Rounded):
+        return "partly analytic, the rest by quadrature"
     return "quadrature" if len(likelihood.latents) > 1 else "quadrature in one dimension"
+
+
+def parameters(name, likelihood):
+    """The parameters and their starts: those that were left open start where the data say."""
+    _, y, metadata = simulate(name, likelihood)
+    found = likelihood.initial_parameters(y, **keywords(name, likelihood) | (metadata or {}))
+    values = likelihood.parameter_values().items()
+    shown = [f"`{key}`" if key in found else f"`{key}` (starts at {v:g})" for key, v in values]
+    return ", ".join(shown) + (" (the start is chosen from the data)" if found else "")
 
 
 def page(name):
@@ -288,10 +299,8 @@ def page(name):
         f"Targets\n: {targets(likelihood)}",
         f"Expected log-density\n: {expectation(likelihood)}",
     ]
-    values = likelihood.parameter_values()
-    if values:
-        shown = ", ".join(f"`{key}` (starts at {value:g})" for key, value in values.items())
-        facts.insert(1, f"Parameters\n: {shown}")
+    if likelihood.parameter_keys:
+        facts.insert(1, f"Parameters\n: {parameters(name, likelihood)}")
     for key in likelihood.metadata_names:
         facts.append(f'`Y_metadata["{key}"]`\n: {METADATA[key]}')
     if "scipy" in entry:

@@ -92,7 +92,7 @@ class Likelihood(Part, Expected):
     expected_log_density: E[log p] under q with its gradients; else quadrature.
     exact_expectation: True if it needs no nodes. quadrature_latent: the one latent it has nodes in.
     joint_expected_log_density: the same where q has correlations between latents; else quadrature.
-    node_limits, node_score, joint_node_score: how many nodes a row needs; else up to 20.
+    node_limits, node_score, joint_node_score: how many nodes a row needs; else trials, or 20.
     coupled: False if q needs no correlations between latents, True if it does.
 
     What makes predictions faster or more exact

@@ -12,9 +12,11 @@ class Role(Enum):
     gets none of the help that stands here.
     """
 
-    #: A covariance is proportional to it. A fit that begins with far too large ones shrinks them.
+    #: A covariance is proportional to it. A fit that ends below constant latents makes them small
+    #: and begins again.
     VARIANCE = "variance"
-    #: Correlations grow with it. The fit of a new model tries several.
+    #: Correlations grow with it. The fit of a new model tries several, of default kernels and where
+    #: the latents play the same role.
     LENGTHSCALE = "lengthscale"
     #: A distance in X after which the function comes again. The more periods the data span, the
     #: smaller are the steps in its logarithm.

@@ -325,9 +325,10 @@ def message(call):
 HEAD = """# Error messages
 
 Arguments that cannot be used are refused before any work is done, by an `InputError` (a
-`ValueError`) that names the argument, what was expected, what was given, and what to do. The model
-stays as it was. These are the exact messages for {count} bad inputs, in a model of 20 rows, two
-inputs and the latents `mean` and `log_variance`; the tests provoke each of them.
+`ValueError`). Its message says what is wrong with which argument and, where that helps, what was
+expected, what was given and what to do. The model stays as it was. These are the exact messages
+for {count} bad inputs, in a model of 20 rows, two inputs and the latents `mean` and
+`log_variance`; the tests provoke each of them.
 """
 
 
