@@ -409,7 +409,10 @@ class ChainedGP(ParamzModel, Predictions):
     def _may_be_set(self, attribute: str) -> bool:
         """Whether a model has an attribute, or it is private; all may be set while it is built."""
         building = self.__dict__.get("_in_init_", True)
-        known = attribute in self.__dict__ or hasattr(type(self), attribute)
+        own = getattr(type(self), attribute, None)
+        if isinstance(own, property) and own.fset is None:
+            return False
+        known = attribute in self.__dict__ or own is not None
         return building or known or attribute.startswith("_") or attribute in SET_LATER
 
     def _not_to_be_set(self, attribute: str) -> str:
@@ -418,11 +421,17 @@ class ChainedGP(ParamzModel, Predictions):
         public = [name for name in (*vars(self), *dir(type(self))) if name[0] != "_"]
         found = meant(attribute, [*arguments, *public])
         words = f"a model has no attribute {attribute!r} to be set"
+        if attribute in ("X", "Y"):
+            return (
+                f"m.{attribute} cannot be set: m.set_data(X, Y) replaces rows, m.update(X, Y) adds."
+            )
         if attribute in arguments:
             return (
                 f"{words}: it is an argument of the constructor. Build a new model, "
                 f"ChainedGP(X, Y, …, {attribute}=…)."
             )
+        if hasattr(type(self), attribute):
+            return f"m.{attribute} cannot be set: it follows from the model's other parts."
         hint = "" if found is None else f" Did you mean {found!r}?"
         return f"{words}.{hint} Names that begin with _ are free for values of your own."
 
