@@ -30,14 +30,15 @@ DEFAULT = 20
 
 TEXT = r"""# Quadrature errors
 
-A fit needs the expected log-density $\mathrm{E}[\log p(y \mid f, g)]$ of every row, under
-Gaussian marginals $f \sim N(m_f, v_f)$ and $g \sim N(m_g, v_g)$. How accurate is it? The table
-gives the largest absolute error, in nats for a row, of three ways to compute it:
+A fit needs the expected log-density $\mathrm{E}[\log p(y \mid f, g)]$ of every row, here under
+independent Gaussian marginals $f \sim N(m_f, v_f)$ and $g \sim N(m_g, v_g)$. How accurate is it?
+The table gives the largest absolute error, in nats for a row, of three ways to compute it:
 
-- **plain 20 × 20**: the Gauss–Hermite grid that a likelihood given by its density alone uses;
+- **plain 20 × 20**: a Gauss–Hermite grid in both latents, without any analytical integral, for
+  comparison;
 - **20 nodes**: `expected_log_density` of the class with the default `nodes=20`;
 - **chosen**: the same with as many nodes as `required_nodes` chooses for an error of about 1e-6
-  (the number in brackets); this is what a model uses.
+  (the number in brackets); this is what a mean-field fit uses.
 
 In the table, $v$ is the variance $v_g$ of $g$, and κ compares the variance of $f$ with the scale
 of the density: $\kappa = v_f\, e^{-m_g}$ for HetGaussian and HetStudentT, and $\kappa = v_f\,
@@ -51,6 +52,9 @@ has no meaning, and $v_f = v_g = v$.
 - LogLogisticSurvival: the expectation of $\log(1 + e^a)$ comes from a mixture of normal
   distributions (12 terms, error 3e-10); only $g$ needs nodes.
 - Beta: Stirling's part of the gamma functions has a closed form; its small remainder needs nodes.
+
+By default a model of `AdditivePoisson` or `Beta` has correlated latents. Their expectations are not
+in this table.
 
 The targets $y$ of the rows are:
 
