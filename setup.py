@@ -11,7 +11,7 @@ VERSION = re.search(r'__version__ = "(.+)"', (HERE / "chainedgp/_version.py").re
 setup(
     name="chainedgp",
     version=VERSION[1],
-    description="Likelihoods with several parameters, each a function with its own Gaussian process",
+    description="Likelihoods whose parameters are functions, each with its own Gaussian process",
     long_description=(HERE / "README.md").read_text("utf-8"),
     long_description_content_type="text/markdown",
     author="chainedgp contributors",
