@@ -219,8 +219,8 @@ def _check_end(problem: Problem, monitor: Monitor) -> None:
         text = (
             f"the integrals of {unmet} of {problem.num_rows} rows may be off by more than 1e-6 "
             "(1e-4 on average for densities of your own and extremes), even with the largest "
-            "number of quadrature nodes, because the posterior is very wide at these rows or the density has "
-            "a kink. Add inducing inputs or data near them, or accept a rougher bound; "
+            "number of quadrature nodes, because the posterior is very wide at these rows or the "
+            "density has a kink. Add inducing inputs or data near them, or accept a rougher bound; "
             "`num_nodes=` sets the number by hand."
         )
         monitor.note(text)
