@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..data.arguments import as_generator, positive_int
@@ -47,6 +47,12 @@ class Check:
     findings: tuple[Finding, ...]
     capped: tuple[str, ...]
     name: str
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
 
     def __getitem__(self, name: str) -> Finding:
         return {finding.name: finding for finding in self.findings}[name]

@@ -225,7 +225,7 @@ def plot_restricted_mean(
             ax.fill_between(drawn, ends[0], ends[1], color=colour, alpha=0.2, lw=0)
         ax.plot(drawn, mean, color=colour, lw=1.6)
         grids.dress_axis(ax, model, column, x)
-    label = f"mean {grids.target_name(model)} up to {horizon:g}"
+    label = f"mean {grids.target_name(model)}\nup to {horizon:g}"
     if bands is not None:
         label += f"\n({band_label(bands)})"
     return style.tidy(ax, grids.axis_name(model, [column], at), label)

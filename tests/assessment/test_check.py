@@ -71,6 +71,11 @@ def test_a_healthy_model_trips_nothing(healthy):
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_findings_are_gone_through_in_their_order(healthy):
+    check = healthy.check()
+    assert list(check) == list(check.findings) and len(check) == len(check.findings) > 5
+
+
 def test_a_model_that_was_not_fitted_is_told_so():
     check = build(*wave()).check()
     assert [found.name for found in check.findings] == ["convergence", "scaling"]
