@@ -194,6 +194,7 @@ class ChainedGP(ParamzModel, Predictions):
     _widening: Widening | None = None  # What they add to q, at hyperparameters of the last fit.
     _left_out: int = 0  # Rows with gaps, which missing="drop" leaves out.
     _told_once: tuple[str, ...] = ()  # Metadata of the rows, where a file has none of these.
+    _fitted_at: tuple[Array, Array] | None = None  # Hyperparameters, and means of q, after a fit.
     _warned_unfitted: bool = False  # Each of these warnings comes once for a model.
     _warned_censoring: bool = False
 
@@ -842,7 +843,13 @@ class ChainedGP(ParamzModel, Predictions):
         )
         if only is None and (self.last_result.converged or max_iters >= A_WHOLE_FIT):
             self._widen()
+        self._fitted_at = self._where()
         return self.last_result
+
+    def _where(self) -> tuple[Array, Array]:
+        """All hyperparameters and inducing inputs in one vector, and the means of q in another."""
+        theta = [np.ravel(leaf.values) for leaf in (*self._parts.others, *self._parts.Z)]
+        return np.concatenate(theta), np.concatenate([mu.values.ravel() for mu in self._parts.q_mu])
 
     def _widen(self) -> None:
         """Find by how much bands are wider than those of q, after a fit.
@@ -900,6 +907,7 @@ class ChainedGP(ParamzModel, Predictions):
             self.problem, num_restarts, messages=messages, max_iters=max_iters, rng=rng
         )
         self._widen()
+        self._fitted_at = self._where()
         return self.last_result
 
     # ---- predictions --------------------------------------------------------------------------
@@ -964,6 +972,16 @@ class ChainedGP(ParamzModel, Predictions):
                 "constant chosen from the data. Call m.optimize() first.",
                 UnfittedWarning,
             )
+        if self._fitted_at is not None:
+            now = self._where()
+            same_theta, same_q = map(np.array_equal, self._fitted_at, now)
+            if same_q and not same_theta:
+                self._fitted_at = None  # One warning is enough.
+                warn(
+                    "parameters were set after the fit, and the posterior q is still that of the "
+                    'earlier ones. Call m.optimize(only="variational") to find q anew.',
+                    UnfittedWarning,
+                )
         if (
             result is not None
             and self._problem

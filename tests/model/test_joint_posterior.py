@@ -9,7 +9,7 @@ import pytest
 from cases import L, inputs, problem, randomise_q, small_model
 
 import chainedgp as cgp
-from chainedgp.errors import ChainedGPWarning, ConvergenceWarning
+from chainedgp.errors import ChainedGPWarning, ConvergenceWarning, InputError
 from chainedgp.model import chained_gp as model_module
 from chainedgp.posterior.shards import Shard
 
@@ -34,7 +34,7 @@ def test_the_model_says_which_posterior_it_has():
     assert m.summary().title["Posterior"] == "joint"
     assert "mean field" in str(small_model("Beta", posterior="mean_field"))
     assert small_model("Poisson", posterior="joint").posterior == "mean_field"  # one latent
-    with pytest.raises(AttributeError):
+    with pytest.raises(InputError, match="constructor"):
         m.posterior = "mean_field"
 
 

@@ -224,6 +224,7 @@ TARGETS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:parameters were set after the fit")
 @pytest.mark.parametrize(
     "case", [pytest.param(k, marks=[pytest.mark.slow] * (k == "hurdle")) for k in TARGETS]
 )
@@ -267,6 +268,7 @@ def test_averages_are_those_of_the_models(case):
     np.testing.assert_allclose(share, want, atol=4.0 * np.sqrt(0.25 / 4000))
 
 
+@pytest.mark.filterwarnings("ignore:parameters were set after the fit")
 def test_bands_of_latents_and_natural_parameters():
     m = fitted(L.HetGaussian())
     weights = np.array([0.6, 0.4])

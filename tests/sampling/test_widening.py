@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import chainedgp as cgp
-from chainedgp.errors import InputError
+from chainedgp.errors import InputError, UnfittedWarning
 from chainedgp.sampling import widening
 from chainedgp.sampling.response import response
 
@@ -142,7 +142,8 @@ def test_many_rows_are_taken_as_telling(monkeypatch):
 def test_a_change_of_hyperparameters_takes_it_back(fitted):
     m = fitted.copy()
     m.kernels[0].lengthscale[:] = 2.0 * m.kernels[0].lengthscale
-    found = m.predict_latents(NEW)[1]
+    with pytest.warns(UnfittedWarning, match="parameters were set after the fit"):
+        found = m.predict_latents(NEW)[1]
     m.hyperparameters = "fixed"
     np.testing.assert_array_equal(found, m.predict_latents(NEW)[1])
 
