@@ -74,7 +74,7 @@ from ..predictive.predictor import Predictor
 from ..sampling.around import Around, around_the_fit
 from ..sampling.averaged import Averaged
 from ..sampling.nuts import Sampled, sample
-from ..sampling.widening import Widening, widening_of
+from ..sampling.widening import Widening, theta_of, widening_of
 from .arguments import (
     Kernels,
     Means,
@@ -848,8 +848,8 @@ class ChainedGP(ParamzModel, Predictions):
 
     def _where(self) -> tuple[Array, Array]:
         """All hyperparameters and inducing inputs in one vector, and the means of q in another."""
-        theta = [np.ravel(leaf.values) for leaf in (*self._parts.others, *self._parts.Z)]
-        return np.concatenate(theta), np.concatenate([mu.values.ravel() for mu in self._parts.q_mu])
+        means = np.concatenate([mu.values.ravel() for mu in self._parts.q_mu])
+        return theta_of(self._parts), means
 
     def _widen(self) -> None:
         """Find by how much bands are wider than those of q, after a fit.

@@ -84,11 +84,11 @@ class Widening:
         constants: Constants | None = None,
     ) -> Widening:
         """A widening at the current hyperparameters."""
-        return cls(tuple(roots), _theta(parts), of_targets, constants)
+        return cls(tuple(roots), theta_of(parts), of_targets, constants)
 
     def holds_for(self, parts: Parts) -> bool:
         """Whether the hyperparameters are still those at which the widening was found."""
-        return np.array_equal(self.theta, _theta(parts))
+        return np.array_equal(self.theta, theta_of(parts))
 
     def widened(self, q: Sequence[Gaussian]) -> tuple[Gaussian, ...]:
         """The widened q̃ with covariances S + D Dᵀ, of each group."""
@@ -100,7 +100,7 @@ def wider(q: Sequence[Gaussian], roots: Sequence[Array]) -> tuple[Gaussian, ...]
     return tuple(_wider(part, root) for part, root in zip(q, roots, strict=True))
 
 
-def _theta(parts: Parts) -> Array:
+def theta_of(parts: Parts) -> Array:
     """All hyperparameters and inducing inputs, for which alone a widening holds, in one vector."""
     return np.concatenate([np.ravel(leaf.values) for leaf in (*parts.others, *parts.Z)])
 

@@ -258,3 +258,18 @@ def test_errors_inside_a_call_stay_what_they_are():
     with pytest.raises(TypeError, match="unsupported operand") as found:
         inner(1)
     assert not isinstance(found.value, ArgumentError)
+
+
+def test_a_parameter_set_after_the_fit_is_told_once_until_q_is_found_anew():
+    m = make()
+    m.optimize(messages=False)
+    m.kernels[0].variance[:] = 3.0
+    with pytest.warns(UnfittedWarning, match="set after the fit.*only=.variational"):
+        m.predict(m.X)
+    m.predict(m.X)  # Warnings are errors here: the second prediction gives none.
+    m.kernels[0].variance[:] = 2.0
+    m.optimize(messages=False, only="variational")
+    m.predict(m.X)
+    m.q_mu[:] = 0.1  # Whoever sets q as well has said what it is to be.
+    m.kernels[0].variance[:] = 3.0
+    m.predict(m.X)
