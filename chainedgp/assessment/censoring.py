@@ -86,8 +86,8 @@ def known_rows(
     predictive: Predictive,
     y: Array,
     name: str,
-    train: Train | None = None,
-    tau: float | None = None,
+    train: Train | None,
+    tau: float | None,
 ) -> Known:
     """Find the rows whose event times are known up to a horizon, and their weights for a score.
 

@@ -40,8 +40,8 @@ class RiskSets(NamedTuple):
 def risk_sets(
     y: Array,
     reason: Indices,
-    entry: Data | None = None,
-    weights: Data | None = None,
+    entry: Data | None,
+    weights: Data | None,
     num_reasons: int = 2,
 ) -> RiskSets:
     """Find the sets at risk, for Kaplan–Meier curves, at all times at which rows leave.

@@ -136,7 +136,7 @@ def check_one_row(X: object, name: str, expected: Iterable[str]) -> None:
         )
 
 
-def check_target(X: object, Y: object, names: tuple[str, str] = ("X", "Y")) -> None:
+def check_target(X: object, Y: object, names: tuple[str, str]) -> None:
     """Raise InputError if the frame of inputs has the target, by name and values, as a column.
 
     names : the user's names of X and Y, for messages.

@@ -26,7 +26,7 @@ class Labels(NamedTuple):
 
 
 def class_names_of(
-    Y: Data, num_classes: int | None, in_order: bool, owner: str, name: str = "Y"
+    Y: Data, num_classes: int | None, in_order: bool, owner: str
 ) -> tuple[str, ...] | None:
     """Names of the classes in targets, the k-th of code k; None if Y has numbers or is no class.
 
@@ -41,9 +41,9 @@ def class_names_of(
         return None
     if in_order and not labels.ordered:
         raise InputError(
-            f"{name} has labels without an order, which {owner} needs. Give the classes from the "
-            f"lowest to the highest: pandas.Categorical({name}, categories=[…], ordered=True), or "
-            f"{name}.cast(polars.Enum([…])) in polars."
+            f"Y has labels without an order, which {owner} needs. Give the classes from the "
+            "lowest to the highest: pandas.Categorical(Y, categories=[…], ordered=True), or "
+            "Y.cast(polars.Enum([…])) in polars."
         )
     seen = {value for value in labels.values if value is not None}
     names = sorted(seen) if labels.categories is None else labels.categories
@@ -51,9 +51,9 @@ def class_names_of(
         names = [label for label in names if label in seen]
     if len(names) != num_classes:
         raise InputError(
-            f"{name} has {len(names)} classes ({_listed(names)}); {owner} is of {num_classes}. "
+            f"Y has {len(names)} classes ({_listed(names)}); {owner} is of {num_classes}. "
             "Give a likelihood of as many classes, such as Softmax(K), or categories that have "
-            f"all of them: pandas.Categorical({name}, categories=[…])."
+            "all of them: pandas.Categorical(Y, categories=[…])."
         )
     return tuple(names)
 

@@ -158,8 +158,8 @@ def additive_poisson_toy(seed: Seed = 0, n: int = 350) -> Counts:
     """
     n, rng = positive_int(n, "n"), as_generator(seed)
     x = np.sort(rng.uniform(0.0, 10.0, size=n))
-    f = 5.0 + _gp_draw(x, 1.0, 3.0, rng)
-    g = 5.0 + _gp_draw(x, 1.0, 0.4, rng)
+    f = 5.0 + _gp_draw(x, 3.0, rng)
+    g = 5.0 + _gp_draw(x, 0.4, rng)
     return Counts(x[:, None], rng.poisson(np.exp(f) + np.exp(g)).astype(float), f, g)
 
 
@@ -219,9 +219,9 @@ def _standardised(values: Array) -> Array:
     return (values - values.mean(axis=0)) / values.std(axis=0)
 
 
-def _gp_draw(x: Array, variance: float, lengthscale: float, rng: np.random.Generator) -> Array:
-    """For synthetic data, a draw of a zero-mean GP with an RBF kernel at x, (n,)."""
-    K = variance * np.exp(-0.5 * ((x[:, None] - x) / lengthscale) ** 2)
+def _gp_draw(x: Array, lengthscale: float, rng: np.random.Generator) -> Array:
+    """For synthetic data, a draw of a zero-mean GP with an RBF kernel of variance 1 at x, (n,)."""
+    K = np.exp(-0.5 * ((x[:, None] - x) / lengthscale) ** 2)
     # K is singular to rounding; its root by eigenvectors needs no jitter, a Cholesky factor would.
     with one_blas_thread():
         values, vectors = np.linalg.eigh(K)

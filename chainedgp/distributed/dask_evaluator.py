@@ -18,7 +18,6 @@ from ..parameters.parts import copy_of
 from ..posterior.evaluator import Evaluator, Hyperparameters, P, R
 from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian
-from ..posterior.mean_field import MEAN_FIELD
 from ..posterior.shards import Shard
 from ..posterior.sites import Sites
 from ..posterior.sums import Request, Task
@@ -60,7 +59,7 @@ class DaskEvaluator(Evaluator):
         self,
         client: Client,
         parts: Sequence[tuple[tuple[Delayed, Delayed, Delayed], int, Reading]],
-        family: PosteriorFamily = MEAN_FIELD,
+        family: PosteriorFamily,
     ) -> None:
         super().__init__([], family)
         self.client, self._parts = client, list(parts)
@@ -274,7 +273,7 @@ class DaskEvaluator(Evaluator):
                 "the best parameters seen: start workers, then call optimize() again."
             )
 
-    def _workers(self, lost: str | None = None) -> list[str]:
+    def _workers(self, lost: str | None) -> list[str]:
         return [address for address in self.client.nthreads() if address != lost]
 
     def _place(self, k: int, lost: str | None = None) -> Any:
@@ -312,7 +311,7 @@ def distribute(
     columns: Expected,
     *,
     nodes: int | None,
-    family: PosteriorFamily = MEAN_FIELD,
+    family: PosteriorFamily,
 ) -> tuple[Rows, Rows, DaskEvaluator]:
     """Divide the rows of Dask arrays among the workers of the cluster and check them there.
 

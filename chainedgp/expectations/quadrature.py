@@ -33,7 +33,6 @@ def choose(score: np.ndarray, limits: tuple[float, ...]) -> tuple[np.ndarray, np
 def tried(
     sums: Callable[[np.ndarray, int], np.ndarray],
     rows: np.ndarray,
-    levels: tuple[int, ...] = LEVELS[1:],
 ) -> np.ndarray:
     """Choose numbers of quadrature nodes by trying: the first level whose sums agree with the next.
 
@@ -41,6 +40,7 @@ def tried(
     an array of indices. It has more than one column, because two levels may agree by chance in one.
     The fewest of `LEVELS` are accurate only for integrands known to be smooth, and are left out.
     """
+    levels = LEVELS[1:]
     nodes, todo = np.full(rows.size, levels[-1]), np.arange(rows.size)
     last, before = np.full((rows.size, 1), np.nan), levels[0]
     for level in levels:
@@ -229,7 +229,7 @@ def product_rule(dim: int, nodes: int, lightest: float = 0.0) -> Rule:
 
 
 @lru_cache(maxsize=16)
-def sobol_rule(dim: int, count: int, seed: int = 0) -> Rule:
+def sobol_rule(dim: int, count: int) -> Rule:
     """Scrambled Sobol nodes in `dim` dimensions, deterministic: `count`, or the next power of two.
 
     Every coordinate has one point in each of its equal cells; it is moved to the middle of the
@@ -239,20 +239,10 @@ def sobol_rule(dim: int, count: int, seed: int = 0) -> Rule:
     from scipy.stats import qmc  # scipy.stats is slow to import and rarely needed
 
     half = max(1, int(np.ceil(np.log2(count))) - 1)
-    uniform = qmc.Sobol(dim, scramble=True, rng=np.random.default_rng(seed)).random_base2(half)
-    return _scattered(ndtri((np.floor(uniform * len(uniform)) + 0.5) / len(uniform)))
-
-
-@lru_cache(maxsize=16)
-def monte_carlo_rule(dim: int, count: int, seed: int = 0) -> Rule:
-    """Antithetic Monte Carlo nodes from a seed: `count` rounded up to an even number."""
-    return _scattered(np.random.default_rng(seed).standard_normal(((count + 1) // 2, dim)))
-
-
-def _scattered(half: np.ndarray) -> Rule:
-    """Quadrature rule of equal weights on points (s, b) and their mirror images, whitened."""
-    nodes = np.concatenate([half, -half])
-    if len(half) > half.shape[1]:
+    uniform = qmc.Sobol(dim, scramble=True, rng=np.random.default_rng(0)).random_base2(half)
+    nodes = ndtri((np.floor(uniform * len(uniform)) + 0.5) / len(uniform))
+    nodes = np.concatenate([nodes, -nodes])
+    if len(uniform) > dim:
         nodes = np.linalg.solve(np.linalg.cholesky(nodes.T @ nodes / len(nodes)), nodes.T).T
     count = len(nodes)
     x = tuple(_frozen(column[:, None]) for column in nodes.T)
@@ -371,8 +361,8 @@ def expectation_exact_in_last(
     means: np.ndarray,
     variances: np.ndarray,
     nodes: int,
-    num_extra: int = 0,
-    lightest: float = 0.0,
+    num_extra: int,
+    lightest: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Quadrature of a function whose integral over the last latent, given the others, is exact.
 
@@ -443,7 +433,7 @@ def expectation_by_values(
     means: np.ndarray,
     variances: np.ndarray,
     rule: Rule,
-    num_extra: int = 0,
+    num_extra: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Quadrature without derivatives of log p in the latents, where the nodes resolve log p.
 

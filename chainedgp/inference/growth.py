@@ -77,7 +77,7 @@ def go_on(
     outcome: Outcome,
     max_iters: int,
     tolerance: float,
-    cold: bool = False,
+    cold: bool,
 ) -> Outcome:
     """Add inducing inputs as long as it is worth it, with a stage of the fit after each time.
 

@@ -166,10 +166,8 @@ class Stage(Monitor):
     most : number of passes over the rows of the stage after which it ends.
     """
 
-    def __init__(
-        self, whole: Monitor, method: str, scale: float = 1.0, most: float = np.inf
-    ) -> None:
-        super().__init__(method)
+    def __init__(self, whole: Monitor, scale: float, most: float = np.inf) -> None:
+        super().__init__("subset")
         self.whole, self.most = whole, most
         self.factor, self.scale = scale, scale * whole.scale
 

@@ -103,7 +103,7 @@ def begin_again_if_astray(
     return outcome
 
 
-def set_nearly_constant(problem: Problem, small: float = SMALL) -> None:
+def set_nearly_constant(problem: Problem, small: float) -> None:
     """Start a rescue from nearly constant latents: small kernel variances, constant means, q prior.
 
     What is fixed stays.

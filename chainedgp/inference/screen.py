@@ -82,7 +82,7 @@ def screen_targets(
     targets: Array,
     weights: Array,
     spread: Array,
-    unordered: Sequence[int] | np.ndarray = (),
+    unordered: Sequence[int] | np.ndarray,
 ) -> Screen:
     """Screen the inputs X (n, D), with row weights (n,), on targets (b, n) of mean 0.
 

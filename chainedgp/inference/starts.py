@@ -84,7 +84,7 @@ def inputs_that_count(rows: Rows) -> Array:
 
 
 def farthest(
-    X: Array, M: int, chosen: Sequence[int] = (), unordered: Sequence[int] | np.ndarray = ()
+    X: Array, M: int, chosen: Sequence[int], unordered: Sequence[int] | np.ndarray
 ) -> list[int]:
     """Pick M rows for inducing inputs: given or first ones, then each the farthest from all before.
 

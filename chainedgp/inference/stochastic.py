@@ -445,7 +445,7 @@ def _subset_start(batches: Batches, monitor: Monitor) -> tuple[float, tuple[Gaus
         20 if n0 < N else 100, int(SUBSET_SHARE * (settings.epochs or USUAL_EPOCHS) * N / n0)
     )
     with row_numbers(rows):
-        fit_profile(subset, Stage(monitor, "subset", N / n0, most), 1000, tolerance=0.1)
+        fit_profile(subset, Stage(monitor, N / n0, most), 1000, tolerance=0.1)
     # q itself is scaled, not the sites, which may be those of a start that was not kept.
     gram = Gram.mixed((N / n0,), (Gram.of(subset.parts.q()),))
     q = subset.evaluator.gaussians(gram)

@@ -59,7 +59,7 @@ def begin_on_subsets(problem: Problem, monitor: Monitor, max_iters: int, fit: Fi
     before, last = problem.snapshot(), 0
     for size in sizes:
         rows = np.sort(order[:size])
-        subset, stage = problem.on(rows), Stage(monitor, "subset", N / size)
+        subset, stage = problem.on(rows), Stage(monitor, N / size)
         monitor.say(f"{size} rows")
         try:
             with row_numbers(rows):

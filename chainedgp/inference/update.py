@@ -112,7 +112,7 @@ def add_rows(
     old: int,
     sites: Array | None,
     tolerance: float,
-    all_rows: bool = False,
+    all_rows: bool,
 ) -> Update:
     """Take the new rows, all but the first `old`, into q and the sites of a fitted problem.
 

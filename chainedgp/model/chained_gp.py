@@ -293,8 +293,8 @@ class ChainedGP(ParamzModel, Predictions):
         X: Data,
         Y: Data,
         Y_metadata: Metadata,
-        missing: str = "raise",
-        columns: Expected = None,
+        missing: str,
+        columns: Expected,
     ) -> Evaluator:
         """Check the model's rows and give them to an evaluator; starts are made from `_sample`."""
         given = X, Y, Y_metadata, self.likelihood

@@ -115,9 +115,7 @@ def resting_point(model: FittedModel, at: Place = None) -> Array:
     return given
 
 
-def rows_along(
-    model: FittedModel, columns: Sequence[int], values: Array, at: Place = None
-) -> Array:
+def rows_along(model: FittedModel, columns: Sequence[int], values: Array, at: Place) -> Array:
     """Rows (n, D) to draw at: `values` (n, len(columns)) in `columns`, others at rest."""
     rows = np.tile(resting_point(model, at), (len(values), 1))
     rows[:, list(columns)] = values

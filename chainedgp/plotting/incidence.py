@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def draw_incidences(
     times: Array,
     incidences: Mapping[str, Array],
-    observed: Mapping[str, Array] | None = None,
-    time_name: str = "time",
-    ax: Axes | None = None,
+    observed: Mapping[str, Array] | None,
+    time_name: str,
+    ax: Axes | None,
 ) -> Axes:
     """Draw the cumulative incidences (k,) of several events, one upon the other.
 

@@ -112,7 +112,7 @@ def _draw_classes(
     axes: tuple[Array, Array],
     p: Array,
     columns: list[int] | None,
-    levels: bool = False,
+    levels: bool,
 ) -> None:
     """Draw class probabilities (n, K) as shares Σ_k p_k colour_k; rows in their own colour."""
     from matplotlib.colors import to_rgb

@@ -16,7 +16,7 @@ R = TypeVar("R")
 class Threads:
     """A pool of `count` threads for passes, made when first used; with one, work is done here."""
 
-    def __init__(self, count: int = 1) -> None:
+    def __init__(self, count: int) -> None:
         self.count = count
         self._pool: tuple[tuple[int, int], ThreadPoolExecutor] | None = None
 

@@ -225,8 +225,8 @@ def test_three_latents_by_grid_and_by_sobol_agree():
     assert np.max(np.abs(grid - wrong)) > 1e-3
 
 
-@pytest.mark.parametrize("rule", [quad.sobol_rule(5, 1000), quad.monte_carlo_rule(3, 300)])
-def test_scattered_nodes_are_exact_to_degree_three(rule):
+@pytest.mark.parametrize("rule", [quad.sobol_rule(5, 1000), quad.sobol_rule(3, 300)])
+def test_sobol_nodes_are_exact_to_degree_three(rule):
     x = np.stack([column[:, 0] for column in rule.x])  # (b, s)
     third = np.einsum("is,js,ks->ijk", x, x, x) / x.shape[1]
     np.testing.assert_allclose(x.mean(axis=1), 0.0, atol=1e-13)
@@ -244,20 +244,8 @@ def test_sobol_is_deterministic_centred_and_scaled():
         assert abs(np.sum(rule.weights * x)) < 1e-14
         assert np.sum(rule.weights * x**2) == pytest.approx(1.0, abs=1e-13)
         assert np.sum(rule.weights * x**4) == pytest.approx(3.0, abs=0.1)
-    assert not np.array_equal(rule.x[0], quad.sobol_rule(5, 1000, seed=1).x[0])
     assert quad.rule_for(4, 12).size == 2048
     assert quad.rule_for(3, 12).weights.shape == (12, 12, 12, 1)
-
-
-def test_monte_carlo_is_within_its_error():
-    rule = quad.monte_carlo_rule(2, 20_000, seed=3)
-    means, variances = np.array([[0.3, -0.2]]), np.array([[0.5, 0.2]])
-    value = quad.expectation(
-        lambda rows, f, g: np.exp(f + g), lambda rows, f, g: (), means, variances, rule
-    )[0]
-    truth = np.exp(0.1 + 0.35)
-    error = truth * np.sqrt(np.expm1(0.7) / 20_000)
-    assert abs(value[0] - truth) < 5 * error
 
 
 def test_expectation_equals_adaptive_integration():

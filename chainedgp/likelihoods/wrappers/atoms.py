@@ -192,9 +192,7 @@ class ZeroTruncated(WithMoments):
         return np.maximum(self.rest.ppf(1.0 - share + q * share), 1.0)
 
 
-def expected_total(
-    means: Array, variances: Array, nodes: int, *, one: bool = False
-) -> tuple[Array, ...]:
+def expected_total(means: Array, variances: Array, nodes: int, *, one: bool) -> tuple[Array, ...]:
     """E log Σ e^{h_k} of the log-odds h of one atom or more, with its slopes.
 
     value (n,), d/dmeans (k, n), d/dvariances with rows last.
