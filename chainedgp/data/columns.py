@@ -16,18 +16,10 @@ import numpy as np
 from ..errors import InputError
 from ..linalg import Array
 from .frames import column_names
-from .kinds import (
-    MOST_NAMED,
-    Boolean,
-    Category,
-    Column,
-    Date,
-    Duration,
-    Number,
-    column_from,
-)
+from .kinds import MOST_NAMED, Boolean, Category, Column, Number
 from .labels import labels_of
 from .reading import (
+    SECONDS,
     WITHOUT_SIGNS,
     dates_in,
     durations_in,
@@ -39,8 +31,12 @@ from .reading import (
     unit_of,
     zone_in,
 )
+from .times import Date, Duration
 from .types import Data
 
+KINDS: dict[str, type[Column]] = {
+    cls.kind: cls for cls in (Number, Boolean, Category, Date, Duration)
+}
 # Text is refused as a category if it has more levels than this, and more than half the rows.
 FEW_LEVELS = 20
 DATE = r"\d{4}[-/.]\d\d?[-/.]\d\d?([T ].*)?|\d\d?[-/.]\d\d?[-/.]\d{4}( .*)?"
@@ -137,6 +133,28 @@ class Columns:
     def from_stored(cls, stored: Iterable[Mapping[str, object]]) -> Columns:
         """Make the columns that a file describes; ValueError or TypeError if it does not."""
         return cls(tuple(column_from(one) for one in stored))
+
+
+def column_from(stored: Mapping[str, object]) -> Column:
+    """Make the description of one column that a file holds, and check the types of its fields."""
+    known: dict[str, Any] = {**stored}
+    cls = KINDS[known.pop("kind")]
+    if "levels" in known:
+        known["levels"] = tuple(known["levels"])
+        if not known["levels"] or not all(isinstance(level, str) for level in known["levels"]):
+            raise ValueError("levels of a category are no texts")
+    column = cls(**known)
+    if getattr(column, "unit", "days") not in SECONDS:
+        raise ValueError("a unit of time is unknown")
+    if getattr(column, "unseen", "raise") not in ("raise", "prior"):
+        raise ValueError("what to do with levels that were not seen is unknown")
+    if isinstance(column, Date):
+        np.datetime64(column.start, "s")
+    flags = (getattr(column, "ordered", False), getattr(column, "zoned", False))
+    texts = (column.name, getattr(column, "zone", "UTC"))
+    if not all(isinstance(t, str) for t in texts) or not all(isinstance(f, bool) for f in flags):
+        raise TypeError("a name or a flag of a column has a wrong type")
+    return column
 
 
 def _column(key: str, column: Any, found: Mapping[str, str], name: str, unseen: str) -> Column:

@@ -1,26 +1,100 @@
-"""Kinds of columns in a data frame: numbers, truth values and categories; dates are in `times`."""
+"""Kinds of columns in a data frame: numbers, truth values, categories; dates are in `times`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..errors import InputError
 from ..linalg import Array
-from .column import Column, no_seasons
 from .labels import labels_of
-from .reading import SECONDS, floats_in, kind_of, label_of
-from .times import Date, Duration
+from .reading import floats_in, holds_nothing, is_missing, kind_of, label_of
 from .types import Data
 
 WHOLE, NUMBER = r"[-+]?\d+", r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
 """Patterns of levels, as text, that are whole numbers and numbers."""
 SET_UNSEEN = 'set m.unseen = "prior"'  # Error messages say this; estimators replace it by theirs.
 MOST_NAMED = 8  # Error messages name at most this many levels.
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one column of a data frame is read, as the float64 array that a model sees.
+
+    name : the name of the column in the frame.
+    """
+
+    name: str
+    kind: ClassVar[str] = ""
+
+    @property
+    def words(self) -> str:
+        """Say in words how the column is read."""
+        return self.kind
+
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """Names of the only values that it has, 0, 1, 2, …; none where it may have others."""
+        return ()
+
+    def read(self, column: Data, owner: str) -> Array:
+        """Read a column of a data frame as numbers (n,), NaN where a value is missing.
+
+        owner : the name of the frame in error messages.
+        """
+        if holds_nothing(column):
+            return np.full(len(np.asarray(column)), np.nan)
+        return self._read(column, owner)
+
+    def _read(self, column: Data, owner: str) -> Array:
+        """Read a column of a data frame that has at least one value, as numbers (n,)."""
+        raise NotImplementedError
+
+    def check(self, values: Array, owner: str) -> None:
+        """Raise InputError if numbers (n,) of an array cannot be values of this column."""
+
+    def number(self, value: object) -> float:
+        """Read one value of a column, as a user gives it, as the number that a model sees."""
+        if is_missing(value):
+            raise InputError(f"the value of column {self.name!r} is missing; got {value!r}.")
+        return self._number(value)
+
+    def _number(self, value: Any) -> float:
+        """Read one value of a column that is not missing as a number."""
+        column = np.empty(1, dtype=object)
+        column[0] = value
+        return float(self.read(column, "the value")[0])
+
+    def is_new(self, value: float, given: object) -> bool:
+        """Whether a number stands for a name that the data do not have."""
+        return isinstance(given, str) and bool(self.level_names) and value >= len(self.level_names)
+
+    def shown(self, value: float) -> str:
+        """Print a number that a model sees as the data frame shows that value."""
+        return f"{value:.3g}"
+
+    def back(self, values: Array) -> np.ndarray:
+        """Turn numbers (n,) that a model sees back into the values of the data frame."""
+        return values
+
+    def period(self, value: object) -> float:
+        """Read the length of a season in the unit of the column."""
+        number = value if isinstance(value, int | float | np.number) else np.nan
+        if isinstance(value, bool) or not 0.0 < float(number) < np.inf:
+            raise InputError(
+                f"periodic[{self.name!r}] must be a positive number, the season in the unit of the "
+                f"column; got {value!r}."
+            )
+        return float(number)
+
+    def stored(self) -> dict[str, object]:
+        """The fields that a file keeps of how the column is read; `column_from` reads them."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"kind": self.kind, **own}
 
 
 @dataclass(frozen=True)
@@ -87,7 +161,7 @@ class Boolean(Column):
 
     def period(self, value: object) -> float:
         """Raise InputError: a column of truth values has no seasons."""
-        raise no_seasons(self, "has truth values")
+        raise _no_seasons(self, "has truth values")
 
 
 @dataclass(frozen=True)
@@ -219,34 +293,14 @@ class Category(Column):
 
     def period(self, value: object) -> float:
         """Raise InputError: a column of categories has no seasons."""
-        raise no_seasons(self, "is a category")
+        raise _no_seasons(self, "is a category")
 
 
-KINDS: dict[str, type[Column]] = {
-    cls.kind: cls for cls in (Number, Boolean, Category, Date, Duration)
-}
-
-
-def column_from(stored: Mapping[str, object]) -> Column:
-    """Make the description of one column that a file holds, and check the types of its fields."""
-    known: dict[str, Any] = {**stored}
-    cls = KINDS[known.pop("kind")]
-    if "levels" in known:
-        known["levels"] = tuple(known["levels"])
-        if not known["levels"] or not all(isinstance(level, str) for level in known["levels"]):
-            raise ValueError("levels of a category are no texts")
-    column = cls(**known)
-    if getattr(column, "unit", "days") not in SECONDS:
-        raise ValueError("a unit of time is unknown")
-    if getattr(column, "unseen", "raise") not in ("raise", "prior"):
-        raise ValueError("what to do with levels that were not seen is unknown")
-    if isinstance(column, Date):
-        np.datetime64(column.start, "s")
-    flags = (getattr(column, "ordered", False), getattr(column, "zoned", False))
-    texts = (column.name, getattr(column, "zone", "UTC"))
-    if not all(isinstance(t, str) for t in texts) or not all(isinstance(f, bool) for f in flags):
-        raise TypeError("a name or a flag of a column has a wrong type")
-    return column
+def _no_seasons(column: Column, what: str) -> InputError:
+    """The error for a season of a data column that has no order in time."""
+    return InputError(
+        f"periodic names {column.name!r}, which {what}; expected a column of numbers or dates."
+    )
 
 
 def _short_number(level: str) -> str:

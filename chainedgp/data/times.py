@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..linalg import Array
-from .column import Column
+from .kinds import Column
 from .reading import SECONDS, dates_in, durations_in, kind_of, since
 from .types import Data
 

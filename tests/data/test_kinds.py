@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 import chainedgp as cgp
-from chainedgp.data.columns import Category, Columns, Date, Duration
-from chainedgp.data.kinds import column_from
+from chainedgp.data.columns import Category, Columns, Date, Duration, column_from
 from chainedgp.errors import InputError
 from chainedgp.likelihoods import HetGaussian
 
