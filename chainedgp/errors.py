@@ -95,6 +95,15 @@ class MomentWarning(ChainedGPWarning):
     """A predictive moment does not exist (is infinite); quantiles do exist."""
 
 
+MOST_NAMED = 8  # Messages list at most so many names.
+
+
+def quoted(names: Sequence[object]) -> str:
+    """Names in quotes, for a message: the first few of them, and how many more there are."""
+    shown = ", ".join(map(repr, names[:MOST_NAMED]))
+    return f"{shown} and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else shown
+
+
 # These modules call this one for a user, whose own line lies farther out.
 PACKAGE = __name__.partition(".")[0]
 BETWEEN = frozenset({PACKAGE, "concurrent", "functools", "joblib", "paramz", "sklearn"})

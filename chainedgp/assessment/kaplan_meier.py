@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from ..data.arguments import fraction
 from ..data.rows import as_row_values, as_targets
 from ..data.types import Data
-from ..errors import CensoringWarning, InputError, warn
+from ..errors import CensoringWarning, InputError, quoted, warn
 from ..likelihoods.observation import EXACT, RIGHT
 from ..linalg import Array, Indices
 
@@ -23,7 +23,6 @@ NOTHING = 1e-12
 """A survival probability below this is 0, but for the rounding of sums of weights."""
 MISSING = ("<NA>", "NaT")
 """Missing values of pandas are printed as one of these."""
-MOST_NAMED = 8  # A warning names this many causes of events at most.
 
 
 class RiskSets(NamedTuple):
@@ -316,11 +315,9 @@ def _warn_if_never(censored: Hashable, listed: list[Hashable], causes: list[Hash
     numbers = isinstance(causes[0], int | float)
     if censored is None or censored in listed or (numbers and censored == 0):
         return
-    named = ", ".join(repr(cause) for cause in causes[:MOST_NAMED])
-    more = f" and {len(causes) - MOST_NAMED} more" if len(causes) > MOST_NAMED else ""
     warn(
         f"no row has the cause {censored!r}, which stands for censored, so every row counts as an "
-        f"event. The causes are {named}{more}. If one of these means that no event was seen, give "
-        "it as `censored`; if all rows have an event, give censored=None.",
+        f"event. The causes are {quoted(causes)}. If one of these means that no event was seen, "
+        "give it as `censored`; if all rows have an event, give censored=None.",
         CensoringWarning,
     )

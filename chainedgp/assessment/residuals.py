@@ -14,16 +14,19 @@ from .metrics import quantile_residuals
 
 def z_scores(
     model: FittedModel,
-    X: Data | None = None,
-    Y: Data | None = None,
+    Xnew: Data | None = None,
+    Ynew: Data | None = None,
     Y_metadata: Metadata = None,
     rng: Seed = 0,
 ) -> Array:
-    """The z-score, or quantile residual, Φ⁻¹(F(y | x)) of each row under a fitted model, (n,).
+    """z-scores of new subjects, Φ⁻¹(F(y | x)), (n,): standard normal if the model is right.
 
-    Without X and Y the rows are those of the fit. For counts, atoms and censored rows F(y) is drawn
-    at random from the values that it may have, by `rng`; see `metrics.quantile_residuals`.
+    A z-score of −2 means that 2.3 % of subjects with the same inputs have a lower value. None
+    takes the data of the fit; their z-scores are the quantile residuals. For counts, atoms and
+    censored rows F(y) is drawn at random from the values that it may have, by `rng`; see
+    `metrics.quantile_residuals`.
     """
+    X, Y = Xnew, Ynew
     if (X is None) != (Y is None):
         raise InputError("give both inputs and targets, or neither for the data of the fit.")
     if not model.likelihood.target_support.ordered:

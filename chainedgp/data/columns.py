@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, quoted
 from ..linalg import Array
 from .frames import column_names
-from .kinds import MOST_NAMED, Boolean, Category, Column, Number
+from .kinds import Boolean, Category, Column, Number
 from .labels import labels_of
 from .reading import (
     SECONDS,
@@ -238,10 +238,8 @@ def _check_text(key: str, column: Any, seen: list[str], rows: int, name: str) ->
                 f"column {key!r} of {name} is text that reads like {meant}: {way}; {levels}"
             )
         if 2 * len(others) < len(seen) or _mostly(column, like):
-            shown = ", ".join(repr(value) for value in others[:MOST_NAMED])
-            more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
             raise InputError(
-                f"column {key!r} of {name} reads like {meant}, but for {shown}{more}. To take "
+                f"column {key!r} of {name} reads like {meant}, but for {quoted(others)}. To take "
                 f"these for missing: {lax[way]} in polars; {levels}"
             )
     if len(seen) > max(FEW_LEVELS, rows / 2):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, quoted
 from ..linalg import Array, Indices
 from .reading import WITHOUT_SIGNS, has_signs, is_missing, reads_as_number, since, unit_of
 from .types import Data, Frame
@@ -35,7 +35,6 @@ LIMITS = (
 )
 LIMIT = r"[<>≤≥]|below|not? det|b?lo?[dq]$|b[dq]l$|n\.?d\.?$"
 """What to do with words among numbers, in general and for the limits of a measurement."""
-MOST_NAMED = 5  # Messages name so many words at most.
 
 
 def column_names(X: object) -> tuple[str, ...] | None:
@@ -173,10 +172,9 @@ def check_words(column: object, owner: str, it: str, limits: bool) -> None:
     if not odd or 2 * len(odd) > len(entries):
         return
     words = list(dict.fromkeys(odd))
-    shown = ", ".join(map(repr, words[:MOST_NAMED])) + ", …" * (len(words) > MOST_NAMED)
     limited = limits and any(re.match(LIMIT, w.lower()) for w in words)
     raise InputError(
-        f"{owner} has numbers, but for {len(odd)} of its {len(entries)} entries: {shown}. "
+        f"{owner} has numbers, but for {len(odd)} of its {len(entries)} entries: {quoted(words)}. "
         f"{LIMITS.format() if limited else ''}To take {'others' if limited else 'these'} for "
         f"missing: {TO_NUMBERS.format(it=it)}" + (', with missing="drop".' if limits else ".")
     )

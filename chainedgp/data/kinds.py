@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import MOST_NAMED, InputError
 from ..linalg import Array
 from .labels import labels_of
 from .reading import floats_in, holds_nothing, is_missing, kind_of, label_of
@@ -18,7 +18,6 @@ from .types import Data
 WHOLE, NUMBER = r"[-+]?\d+", r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
 """Patterns of levels, as text, that are whole numbers and numbers."""
 SET_UNSEEN = 'set m.unseen = "prior"'  # Error messages say this; estimators replace it by theirs.
-MOST_NAMED = 8  # Error messages name at most this many levels.
 
 
 @dataclass(frozen=True)

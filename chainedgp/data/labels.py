@@ -6,12 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, quoted
 from ..linalg import Array
 from .reading import is_missing
 from .types import Data
-
-MOST_NAMED = 8  # Error messages name at most this many classes.
 
 
 class Labels(NamedTuple):
@@ -51,7 +49,7 @@ def class_names_of(
         names = [label for label in names if label in seen]
     if len(names) != num_classes:
         raise InputError(
-            f"Y has {len(names)} classes ({_listed(names)}); {owner} is of {num_classes}. "
+            f"Y has {len(names)} classes ({quoted(names)}); {owner} is of {num_classes}. "
             "Give a likelihood of as many classes, such as Softmax(K), or categories that have "
             "all of them: pandas.Categorical(Y, categories=[…])."
         )
@@ -70,17 +68,11 @@ def coded(Y: Data, names: tuple[str, ...] | None, name: str) -> Data:
     unknown = sorted({v for v in labels.values if v is not None and v not in codes})
     if unknown:
         raise InputError(
-            f"{name} has labels that are no class of the model: {_listed(unknown)}. The classes "
-            f"are {_listed(names)}."
+            f"{name} has labels that are no class of the model: {quoted(unknown)}. The classes "
+            f"are {quoted(names)}."
         )
     result: Array = np.array([codes.get(value, np.nan) for value in labels.values])
     return result
-
-
-def _listed(names: tuple[str, ...] | list[str]) -> str:
-    """Print the first few class names, for an error message."""
-    dots = ", …" if len(names) > MOST_NAMED else ""
-    return ", ".join(repr(label) for label in names[:MOST_NAMED]) + dots
 
 
 def labels_of(Y: Data) -> Labels | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,13 +20,12 @@ from ..data.arguments import as_name, one_of, positive_float, positive_int, thre
 from ..data.columns import Category, Columns
 from ..data.frames import as_column_names, column_names
 from ..data.labels import class_names_of
-from ..data.names import OF_MODELS, checks_names, meant
+from ..data.names import checks_names
 from ..data.rows import Expected, Rows, is_dask
 from ..data.tables import Table
 from ..data.types import Data, FilePath, Frame, Metadata, Seed
 from ..distributed import distribute
 from ..errors import (
-    ArgumentError,
     CensoringWarning,
     InputError,
     NoiseWarning,
@@ -58,16 +56,15 @@ from ..kernels import Kernel, as_kernel
 from ..likelihoods import Likelihood
 from ..likelihoods.density_check import check_density
 from ..likelihoods.ties import Ties, same_ties
-from ..linalg import Array, one_blas_thread
+from ..linalg import Array
 from ..means import MeanFunction
 from ..parameters.paramz_model import ParamzModel
 from ..parameters.parts import LatentList
-from ..plotting.grids import Limit, Place
+from ..plotting.overview import plot
 from ..posterior.choice import POSTERIORS, PosteriorName, family_of
 from ..posterior.evaluator import Evaluator
 from ..posterior.family import PosteriorFamily
 from ..posterior.shards import Shard
-from ..posterior.sparse import make_prior
 from ..predictive.distribution import Predictive
 from ..predictive.predictions import Predictions
 from ..predictive.predictor import Predictor
@@ -87,12 +84,10 @@ from .arguments import (
     kinds_of_inputs,
     one_per_latent,
 )
+from .attributes import not_there, not_to_be_set
 from .files import write_model
 from .files.contents import Contents, StoredRows, leaves_of, restore_leaves
 from .variational import fix_levels, variational_leaves
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 PRIORS = ("auto", "default")  # The argument `priors` is None or one of these.
 TIES = ("auto", "spread")  # The argument `ties`, for repeated targets, is None or one of these.
@@ -390,22 +385,13 @@ class ChainedGP(ParamzModel, Predictions):
                 f"m.{attribute} cannot be replaced: set its parameters, or build a new model."
             )
         if type(self) is ChainedGP and not self._may_be_set(attribute):
-            raise InputError(self._not_to_be_set(attribute))
+            raise InputError(not_to_be_set(self, attribute))
         super().__setattr__(attribute, value)
 
     if not TYPE_CHECKING:  # With it a type checker would accept any attribute.
 
         def __getattr__(self, name: str) -> Any:
-            """Explain an attribute that other libraries have and a model has not."""
-            words = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in OF_MODELS:
-                words = f"a model has no {name!r}: it is {OF_MODELS[name]} here."
-            kernels = self.__dict__.get("kernels", ()) if name[0] != "_" else ()
-            for latent, kernel in zip(self.latents if kernels else (), kernels, strict=False):
-                if any(part.name == name for part in (kernel, *getattr(kernel, "parts", ()))):
-                    words = f"{words}; each latent has kernels of its own: m.kernels.{latent}."
-                    break
-            raise AttributeError(words)
+            raise AttributeError(not_there(self, name))
 
     def _may_be_set(self, attribute: str) -> bool:
         """Whether a model has an attribute, or it is private; all may be set while it is built."""
@@ -415,26 +401,6 @@ class ChainedGP(ParamzModel, Predictions):
             return False
         known = attribute in self.__dict__ or own is not None
         return building or known or attribute.startswith("_") or attribute in SET_LATER
-
-    def _not_to_be_set(self, attribute: str) -> str:
-        """What a user should do in the place of setting an attribute that a model does not have."""
-        arguments = inspect.signature(ChainedGP.__init__).parameters
-        public = [name for name in (*vars(self), *dir(type(self))) if name[0] != "_"]
-        found = meant(attribute, [*arguments, *public])
-        words = f"a model has no attribute {attribute!r} to be set"
-        if attribute in ("X", "Y"):
-            return (
-                f"m.{attribute} cannot be set: m.set_data(X, Y) replaces rows, m.update(X, Y) adds."
-            )
-        if attribute in arguments:
-            return (
-                f"{words}: it is an argument of the constructor. Build a new model, "
-                f"ChainedGP(X, Y, …, {attribute}=…)."
-            )
-        if hasattr(type(self), attribute):
-            return f"m.{attribute} cannot be set: it follows from the model's other parts."
-        hint = "" if found is None else f" Did you mean {found!r}?"
-        return f"{words}.{hint} Names that begin with _ are free for values of your own."
 
     # ---- data and parts -------------------------------------------------------------------------
 
@@ -934,21 +900,6 @@ class ChainedGP(ParamzModel, Predictions):
         """The predictive distributions p(y* | x*) of the targets at Xnew, one for each row."""
         return self._predictor().distribution(Xnew, Y_metadata)
 
-    def z_scores(
-        self,
-        Xnew: Data | None = None,
-        Ynew: Data | None = None,
-        Y_metadata: Metadata = None,
-        rng: Seed = 0,
-    ) -> Array:
-        """z-scores of new subjects, Φ⁻¹(F(y | x)), (n,): standard normal if the model is right.
-
-        A z-score of −2 means that 2.3 % of subjects with the same inputs have a lower value. None
-        takes the data of the fit; their z-scores are the quantile residuals
-        (`metrics.quantile_residuals`).
-        """
-        return z_scores(self, Xnew, Ynew, Y_metadata, rng)
-
     @checks_names
     def posterior_samples_f(self, Xnew: Data, size: int = 10, rng: Seed = None) -> Array:
         """Joint draws of the latent functions at Xnew from q: (n, b, size).
@@ -994,18 +945,12 @@ class ChainedGP(ParamzModel, Predictions):
                 "put a prior on the noise.",
                 NoiseWarning,
             )
-        theta = self._parts.theta()
-        with one_blas_thread():
-            priors = [
-                make_prior(kernel, mean, Z, theta.jitter)
-                for kernel, mean, Z in zip(theta.kernels, theta.means, theta.Z, strict=True)
-            ]
         q, q_targets, constants = self._parts.q(), None, None
         if (widening := self._valid_widening()) is not None:
             q_targets = None if widening.of_targets else q
             q, constants = widening.widened(q), widening.constants
         own = self._expected, self._family, self._told, q_targets, constants
-        return Predictor(self.likelihood, tuple(priors), q, *own)
+        return Predictor(self.likelihood, self._parts.theta().priors(), q, *own)
 
     def _valid_widening(self) -> Widening | None:
         """What uncertain hyperparameters add to q, unless these were changed since the fit."""
@@ -1081,6 +1026,8 @@ class ChainedGP(ParamzModel, Predictions):
         )
 
     # ---- assessment ---------------------------------------------------------------------------
+
+    z_scores = z_scores  # The first argument of the function is the model.
 
     @checks_names
     def loo(self, refit: int | bool = REFIT, rng: Seed = 0, size: int = 4000) -> LOO:
@@ -1265,52 +1212,7 @@ class ChainedGP(ParamzModel, Predictions):
 
     # ---- figures: the functions of `chainedgp.plotting`, with the model as first argument --------
 
-    @checks_names
-    def plot(
-        self,
-        *,
-        levels: Sequence[float] | None = None,
-        input: int | str | None = None,
-        latent: int | str | None = None,
-        what: str | float | None = None,
-        inputs: tuple[int | str, int | str] | None = None,
-        at: Place = None,
-        limits: Sequence[Limit | tuple[Limit, Limit] | None] | None = None,
-        num: int | None = None,
-        data: bool | None = None,
-        legend: bool | None = None,
-        colorbar: bool | None = None,
-        Y_metadata: Metadata = None,
-        ax: Axes | None = None,
-    ) -> Axes:
-        """Plot the fit of the model: `plot_fit` for one input, `plot_map` for two, or `plot_slice`.
-
-        For classes it draws their probabilities. The arguments are those of the chosen function,
-        and None is its default; an argument that it does not take is an error.
-
-        levels, legend : with one input, or more than two. input, latent : with more than two.
-        what, inputs, colorbar : with two. at : with two or more. limits, num, data, Y_metadata,
-        ax : always; with two inputs limits are a pair for each.
-        """
-        chosen: dict[int, Callable[..., Axes]]
-        chosen = {1: plotting.plot_fit, 2: plotting.plot_map}
-        function: Any = chosen.get(self.X.shape[1], plotting.plot_slice)
-        options = {
-            "levels": levels, "input": input, "latent": latent, "what": what, "inputs": inputs,
-            "at": at, "limits": limits, "num": num, "data": data, "legend": legend,
-            "colorbar": colorbar, "Y_metadata": Y_metadata, "ax": ax,
-        }  # fmt: skip
-        given = {key: value for key, value in options.items() if value is not None}
-        known = inspect.signature(function).parameters
-        for key in given:
-            if key not in known:
-                takes = ", ".join(name for name in known if name != "model")
-                raise ArgumentError(
-                    f"plot of a model of {self.X.shape[1]} inputs is {function.__name__}, which "
-                    f"has no argument {key!r}: it has {takes}."
-                )
-        return function(self, **given)
-
+    plot = plot
     plot_fit = plotting.plot_fit
     plot_latents = plotting.plot_latents
     plot_density = plotting.plot_density

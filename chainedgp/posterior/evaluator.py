@@ -53,6 +53,12 @@ class Hyperparameters:
     jitter: float
     ties: Ties | None = None
 
+    def priors(self) -> tuple[InducingPrior, ...]:
+        """The priors of all latents at their inducing inputs."""
+        with one_blas_thread():
+            parts = zip(self.kernels, self.means, self.Z, strict=True)
+            return tuple(make_prior(*part, self.jitter) for part in parts)
+
 
 def bound(evaluation: Evaluation, q: Sequence[Gaussian]) -> float:
     """L(θ, q) = Σ_i E_q[log p(y_i | f(x_i))] − Σ_j KL(q(u_j) ‖ p(u_j)) (Saul et al. 2016, eq. 7).

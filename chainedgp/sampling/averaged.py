@@ -15,11 +15,10 @@ from ..distributed import Predict
 from ..errors import InputError
 from ..inference.problem import Problem
 from ..likelihoods import Likelihood
-from ..linalg import Array, one_blas_thread
+from ..linalg import Array
 from ..parameters.parts import copy_of
 from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian
-from ..posterior.sparse import make_prior
 from ..predictive.averages import AveragedPredictive, normal_mixture_quantiles
 from ..predictive.distribution import Predictive
 from ..predictive.latents import marginals_at
@@ -77,10 +76,7 @@ class Averaged(Predictions):
                 full[self._chosen] = point.x
                 self._vector.write(full)
             if point.x is not None or priors is None:
-                theta = parts.theta()
-                with one_blas_thread():
-                    trio = zip(theta.kernels, theta.means, theta.Z, strict=True)
-                    priors = tuple(make_prior(*part, theta.jitter) for part in trio)
+                priors = parts.theta().priors()
             yield Predictor(parts.likelihood, priors, point.q, self.columns, self.family)
 
     # ---- latents --------------------------------------------------------------------------------

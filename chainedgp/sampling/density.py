@@ -23,7 +23,7 @@ from ..inference.problem import Problem
 from ..linalg import Array, Indices, one_blas_thread
 from ..posterior.gaussian import Gaussian
 from ..posterior.mean_field import MEAN_FIELD
-from ..posterior.sparse import make_prior, project
+from ..posterior.sparse import project
 
 ENTRIES = 2**17  # So many pairs of a row and a draw are evaluated at once: memory stays bounded.
 
@@ -69,8 +69,7 @@ class LogJoint:
         theta, rows = problem.parts.theta(), problem.rows
         X, self.y = rows.inputs(slice(None)), rows.targets()
         with one_blas_thread():
-            parts = zip(theta.kernels, theta.means, theta.Z, strict=True)
-            self.chunks = [project(make_prior(*part, theta.jitter), X) for part in parts]
+            self.chunks = [project(prior, X) for prior in theta.priors()]
             nothing = [point(np.zeros(len(chunk.A))) for chunk in self.chunks]
             self.variances = MEAN_FIELD.marginals(self.chunks, nothing).V.T.copy()  # (n, b)
         self.likelihood, self.num_nodes = theta.likelihood, problem.num_nodes
