@@ -134,6 +134,11 @@ class Kernel(Part):
         self.input_dim = int(input_dim)
         self.active_dims = self._checked_dims(active_dims)
 
+    def _per_dimension(self, name: str, value: Values | None, ARD: bool) -> Leaf:
+        """A positive parameter with one value or, with ARD, one for each dimension; 1 if None."""
+        size, value = self.input_dim if ARD else 1, 1.0 if value is None else value
+        return positive(type(self).__name__, name, value, size, ARD)
+
     def _given(self) -> tuple[str, ...]:
         dims = self.active_dims
         return str(self.input_dim), *([] if dims is None else [f"active_dims={dims.tolist()}"])

@@ -82,9 +82,7 @@ class Mixed(Kernel):
         if set(self.levels) & set(self.ranks):
             raise InputError(f"{owner}: levels and ranks name a column twice: {levels}, {ranks}")
         self.variance = positive(owner, "variance", variance)
-        lengthscale = 1.0 if lengthscale is None else lengthscale
-        size = self.input_dim if ARD else 1
-        self.lengthscale = positive(owner, "lengthscale", lengthscale, size, self.ARD)
+        self.lengthscale = self._per_dimension("lengthscale", lengthscale, self.ARD)
         self.link_parameters(self.variance, self.lengthscale)
 
     def _checked_columns(self, columns: Sequence[int]) -> tuple[int, ...]:
@@ -277,9 +275,7 @@ class RandomEffects(Kernel):
         super().__init__(input_dim, name, active_dims)
         self.num_levels = self._checked_levels(num_levels)
         self.ARD = bool(ARD)
-        variances = 1.0 if variances is None else variances
-        size = self.input_dim if ARD else 1
-        self.variances = positive(type(self).__name__, "variances", variances, size, self.ARD)
+        self.variances = self._per_dimension("variances", variances, self.ARD)
         self.link_parameter(self.variances)
 
     @property

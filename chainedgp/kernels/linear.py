@@ -8,7 +8,7 @@ from ..data.names import checks_names
 from ..errors import InputError
 from ..linalg import Array
 from ..parameters.roles import Role
-from .base import Columns, Kernel, Pullback, PullbackDiag, Values, positive
+from .base import Columns, Kernel, Pullback, PullbackDiag, Values
 
 
 class Linear(Kernel):
@@ -44,9 +44,7 @@ class Linear(Kernel):
         super().__init__(input_dim, name, active_dims)
         self.centre = self._checked_centre(centre)
         self.ARD = bool(ARD)
-        variances = 1.0 if variances is None else variances
-        size = self.input_dim if ARD else 1
-        self.variances = positive(type(self).__name__, "variances", variances, size, self.ARD)
+        self.variances = self._per_dimension("variances", variances, self.ARD)
         self.link_parameter(self.variances)
 
     def _checked_centre(self, centre: Values) -> Array:

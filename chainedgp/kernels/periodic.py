@@ -54,13 +54,10 @@ class Periodic(Kernel):
         name: str = "periodic",
     ) -> None:
         super().__init__(input_dim, name, active_dims)
-        owner, D = type(self).__name__, self.input_dim
         self.ARD1, self.ARD2 = bool(ARD1), bool(ARD2)
-        self.variance = positive(owner, "variance", variance)
-        period = 1.0 if period is None else period
-        self.period = positive(owner, "period", period, D if ARD1 else 1, self.ARD1)
-        lengthscale = 1.0 if lengthscale is None else lengthscale
-        self.lengthscale = positive(owner, "lengthscale", lengthscale, D if ARD2 else 1, self.ARD2)
+        self.variance = positive(type(self).__name__, "variance", variance)
+        self.period = self._per_dimension("period", period, self.ARD1)
+        self.lengthscale = self._per_dimension("lengthscale", lengthscale, self.ARD2)
         self.link_parameters(self.variance, self.period, self.lengthscale)
 
     def _evaluate(self, X: Array, Z: Array | None) -> tuple[Array, Pullback]:

@@ -67,11 +67,9 @@ class Stationary(Kernel):
         name: str | None = None,
     ) -> None:
         super().__init__(input_dim, self.default_name if name is None else name, active_dims)
-        owner, self.ARD = type(self).__name__, bool(ARD)
-        self.variance = positive(owner, "variance", variance)
-        lengthscale = 1.0 if lengthscale is None else lengthscale
-        size = self.input_dim if ARD else 1
-        self.lengthscale = positive(owner, "lengthscale", lengthscale, size, self.ARD)
+        self.ARD = bool(ARD)
+        self.variance = positive(type(self).__name__, "variance", variance)
+        self.lengthscale = self._per_dimension("lengthscale", lengthscale, self.ARD)
         self.link_parameters(self.variance, self.lengthscale)
 
     def correlation(self, r2: Array, *shape: float) -> tuple[Array, object]:
