@@ -15,7 +15,7 @@ from ..kernels.combine import Sum
 from ..likelihoods import Likelihood
 from ..linalg import Array, one_blas_thread
 from ..parameters.parts import latent_index
-from ..posterior.blocks import VARIANCE_FLOOR
+from ..posterior.family import VARIANCE_FLOOR
 from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import Projector
 from ..predictive.predictor import Predictor

@@ -30,10 +30,7 @@ def choose(score: np.ndarray, limits: tuple[float, ...]) -> tuple[np.ndarray, np
     return np.take(LEVELS, np.minimum(index, len(LEVELS) - 1)), index == len(limits)
 
 
-def tried(
-    sums: Callable[[np.ndarray, int], np.ndarray],
-    rows: np.ndarray,
-) -> np.ndarray:
+def tried(sums: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray) -> np.ndarray:
     """Choose numbers of quadrature nodes by trying: the first level whose sums agree with the next.
 
     They must agree to 7e-7; else it is the last level. sums(rows, nodes): (len(rows), k), for rows

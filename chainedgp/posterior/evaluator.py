@@ -15,7 +15,8 @@ from ..likelihoods import Likelihood
 from ..likelihoods.ties import Ties
 from ..linalg import Array, one_blas_thread
 from ..means import MeanFunction
-from .family import PosteriorFamily, SiteFactors
+from .blocks import SiteFactors, fixed_q_factors, site_factors, through_L, whiten
+from .family import PosteriorFamily
 from .gaussian import Gaussian, from_natural
 from .mean_field import MEAN_FIELD
 from .shards import Shard
@@ -274,7 +275,7 @@ class Evaluator:
         request = replace(request, left=self._left(q, whitened), whitened=whitened)
         sums = self._sum(Shard.evaluate, request)
         if not whitened:
-            pairs = self.over_latents(self.family.whiten, self._groups, sums.G, sums.A_gm)
+            pairs = self.over_latents(whiten, self._groups, sums.G, sums.A_gm)
             sums.G, sums.A_gm = (list(part) for part in zip(*pairs, strict=True))
         return State(tuple(q), sums, gram)
 
@@ -302,17 +303,17 @@ class Evaluator:
         ev = state.evaluation
         with one_blas_thread():
             if sites_fixed:
-                sums, through_L = self._gradient_at_sites(state)
+                sums, pulled = self._gradient_at_sites(state)
             else:
                 sums = ev.gradients or self._sum(
                     Shard.gradient, Request(state.q, self._left(state.q))
                 )
                 groups = self._groups, state.q, ev.A_gm, ev.G
-                by_group = self.over_latents(self.family.through_L, *groups)
-                through_L = [latent for group in by_group for latent in group]
+                by_group = self.over_latents(through_L, *groups)
+                pulled = [latent for group in by_group for latent in group]
         latents = [
             KernelGradient(part.kernel + d_theta, part.Z + d_Z, part.mean)
-            for part, (d_theta, d_Z) in zip(sums.parts, through_L, strict=True)
+            for part, (d_theta, d_Z) in zip(sums.parts, pulled, strict=True)
         ]
         mu_bar = [a - q.mu for a, q in zip(ev.A_gm, state.q, strict=True)]
         return Gradient(latents, ev.d_parameters, mu_bar, ev.G)
@@ -323,7 +324,7 @@ class Evaluator:
             raise RuntimeError("this q was not made from sites")
         ev, natural = state.evaluation, (state.gram.b, state.gram.Lam)
         factors: list[SiteFactors] = self.over_latents(
-            self.family.site_factors, self._groups, state.q, ev.A_gm, ev.G, *natural
+            site_factors, self._groups, state.q, ev.A_gm, ev.G, *natural
         )
         left, S_mu_bar, H = zip(*factors, strict=True)
         sums = self._sum(Shard.gradient, Request(state.q, left, S_mu_bar))
@@ -340,7 +341,7 @@ class Evaluator:
 
     def _left(self, q: Sequence[Gaussian], whitened: bool = True) -> tuple[Array, ...]:
         """What turns slopes of rows into the gradient in Kuf at fixed q, of every group."""
-        factors = partial(self.family.fixed_q_factors, whitened=whitened)
+        factors = partial(fixed_q_factors, whitened=whitened)
         return tuple(self.over_latents(factors, self._groups, q))
 
     def _sum(self, work: Callable[[Shard, Task], S], request: Request) -> S:

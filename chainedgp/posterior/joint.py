@@ -3,7 +3,7 @@
 Where a likelihood couples its latents, the mean field is far too sure of itself. The stacked v has
 M = Σ_j M_j dimensions, and a row b means and a covariance V (b, b) of its latents. Its site is λ1
 (b) and Λ = −2 G (b, b), symmetric: in arrays (b + b(b + 1)/2, n), λ1 first, then the rows of the
-lower triangle of Λ. All else of a family of q is in `blocks`.
+lower triangle of Λ. All else of a family of q is in `family`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from ..errors import NOT_FINITE, NumericalError
 from ..expectations.quadrature import cholesky_factors
 from ..linalg import Array, Booleans, Indices
-from .blocks import Blocks, T
-from .family import Chunks, Marginals, Q
+from .blocks import Chunks
+from .family import Entry, Marginals, PosteriorFamily, Q
 from .mean_field import CAVITY_FLOOR
 
 
-class Joint(Blocks):
+class Joint(PosteriorFamily):
     """The family of joint posteriors: all latents have one Gaussian q(u_1, …, u_b)."""
 
     name = "joint"
@@ -32,7 +32,7 @@ class Joint(Blocks):
         """Shape of a row's marginal under a joint posterior, a covariance of all latents."""
         return b, b
 
-    def entry(self, V: NDArray[T], j: int, k: int) -> NDArray[T]:
+    def entry(self, V: NDArray[Entry], j: int, k: int) -> NDArray[Entry]:
         """The covariance of latents j and k at every row under a joint posterior."""
         return V[j, k]
 

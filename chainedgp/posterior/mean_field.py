@@ -5,7 +5,7 @@ Its marginals are (Saul et al. 2016, eqs. 4 and 5)
     m = mean(X) + Aᵀμ,    v = kff + Σ_M A ∘ (S − I) A.
 
 Sites are two numbers per row and latent, λ2 = −2 g_v and λ1 = g_m + λ2 m, in arrays (2, b, n): λ1
-first. All else of a family of q is in `blocks`.
+first. All else of a family of q is in `family`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..linalg import Array, Booleans
-from .blocks import Blocks, T
-from .family import Chunks, Marginals, Q
+from .blocks import Chunks
+from .family import Entry, Marginals, PosteriorFamily, Q
 
 CAVITY_FLOOR = 1e-6  # Where 1 − λ2 s is less, the cavity (q without a site) is no distribution.
 
 
-class MeanField(Blocks):
+class MeanField(PosteriorFamily):
     """The mean field: every latent has a Gaussian q(u_j) of its own."""
 
     name = "mean_field"
@@ -33,7 +33,7 @@ class MeanField(Blocks):
         """Shape of a row's marginal in the mean field, a variance for each latent."""
         return (b,)
 
-    def entry(self, V: NDArray[T], j: int, k: int) -> NDArray[T]:
+    def entry(self, V: NDArray[Entry], j: int, k: int) -> NDArray[Entry]:
         """The variance of latent j = k at every row in the mean field."""
         return V[j]
 

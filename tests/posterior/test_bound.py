@@ -31,7 +31,7 @@ import chainedgp as cgp
 from chainedgp import linalg
 from chainedgp.errors import NumericalError
 from chainedgp.inference import problem as problem_module
-from chainedgp.posterior import blocks, sparse
+from chainedgp.posterior import blocks, family, sparse
 from chainedgp.posterior import evaluator as evaluator_module
 from chainedgp.posterior.gaussian import from_natural, root_of
 from chainedgp.posterior.mean_field import MeanField
@@ -380,10 +380,10 @@ MUTANTS = {
     "sign through L": (blocks, "reverse_prior", _negative_prior, "kernels"),
     "no Jacobian of L": (blocks, "reverse_prior", _no_jacobian_of_cholesky, "Z"),
     "jitter held fixed": (blocks, "reverse_prior", _jitter_is_constant, "kernels"),
-    "factor 2 of kff": (blocks, "reverse_chunk", _double_variance, "kernels"),
-    "no factor 2 of S": (blocks, "reverse_chunk", _forgotten_factor_2, "Z"),
-    "forgotten mean": (blocks, "reverse_chunk", _forgotten_mean, "mean_functions"),
-    "forgotten L⁻ᵀμ": (blocks, "reverse_chunk", _forgotten_alpha, "Z"),
+    "factor 2 of kff": (family, "reverse_chunk", _double_variance, "kernels"),
+    "no factor 2 of S": (family, "reverse_chunk", _forgotten_factor_2, "Z"),
+    "forgotten mean": (family, "reverse_chunk", _forgotten_mean, "mean_functions"),
+    "forgotten L⁻ᵀμ": (family, "reverse_chunk", _forgotten_alpha, "Z"),
     "one entry of Z by 1 %": (blocks, "reverse_prior", _one_entry_of_Z, "Z"),
     "one entry of q_sqrt by 1 %": (problem_module, "root_gradient", _one_entry_of_root, "q_sqrt"),
     "no log|S|": (problem_module, "root_gradient", _no_log_determinant, "q_sqrt"),
@@ -412,17 +412,17 @@ def _covariance_of_another_sign(chunk, i, g_m, g_V, alpha, PA):
 
 @pytest.mark.parametrize("mutant", [_forgotten_covariance, _covariance_of_another_sign])
 def test_wrong_gradients_through_covariances_are_caught(mutant, monkeypatch):
-    monkeypatch.setattr(blocks, "reverse_chunk", mutant)
+    monkeypatch.setattr(family, "reverse_chunk", mutant)
     assert not wrong_leaves(bound_gradient_errors(small_model("HetGaussian")))  # it has none
     wrong = wrong_leaves(bound_gradient_errors(small_model("HetGaussian", posterior="joint")))
     assert any("kernels" in leaf for leaf in wrong) and any("Z" in leaf for leaf in wrong), wrong
 
 
-def _left_as_sums(self, priors, G, A_gm):
+def _left_as_sums(priors, G, A_gm):
     return G, A_gm
 
 
-def _whitened_once(self, priors, G, A_gm):
+def _whitened_once(priors, G, A_gm):
     return priors[0].L_inv @ G, priors[0].L_inv @ A_gm
 
 
@@ -451,7 +451,7 @@ def test_gradients_without_whitening(likelihood, posterior, monkeypatch):
 
 @pytest.mark.parametrize("mutant", [_left_as_sums, _whitened_once])
 def test_wrong_gradients_without_whitening_are_caught(mutant, monkeypatch):
-    monkeypatch.setattr(MeanField, "whiten", mutant)
+    monkeypatch.setattr(evaluator_module, "whiten", mutant)
     wrong = wrong_leaves(bound_gradient_errors(small_model("HetGaussian", n=40)))
     assert any("q_sqrt" in leaf for leaf in wrong) and any("Z" in leaf for leaf in wrong), wrong
 
@@ -603,7 +603,7 @@ def _sites_factor_2(chunks, i, g_m, g_V, r, Lam, left, d_mean):
     "mutant", [_sites_forget_mean, _sites_do_not_move_the_mean, _sites_factor_2]
 )
 def test_wrong_sites_fixed_gradients_are_caught(mutant, posterior, monkeypatch):
-    monkeypatch.setattr(blocks, "reverse_sites", mutant)
+    monkeypatch.setattr(family, "reverse_sites", mutant)
     m = small_model("HetGaussian", means="linear", posterior=posterior)
     assert wrong_leaves(sites_fixed_errors(m, random_sites(m)))
 
