@@ -1,5 +1,6 @@
 """Sphinx settings. Build from the project's folder: python -m sphinx -W docs docs/_build/html."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ sys.path.insert(0, str(HERE))
 import make_likelihoods
 import mathjax
 from docstrings import as_rst, constructor, foreign
+from docutils import nodes
 from sphinx.util.inspect import TypeAliasForwardRef
 
 import chainedgp
@@ -45,8 +47,16 @@ add_module_names = False
 toc_object_entries_show_parents = "hide"
 
 
+def keep_percentages(app, doctree):
+    """A number and its percent sign stay on one line."""
+    for text in list(doctree.findall(nodes.Text)):
+        if not isinstance(text.parent, (nodes.literal, nodes.literal_block, nodes.math)):
+            text.parent.replace(text, nodes.Text(re.sub(r"(\d) %", "\\1\N{NO-BREAK SPACE}%", text)))
+
+
 def setup(app):
     """Docstrings are plain text with equations; pages of likelihoods come from a table."""
+    app.connect("doctree-read", keep_percentages)
     app.connect("autodoc-process-docstring", as_rst)
     app.connect("autodoc-process-signature", constructor)
     app.connect("autodoc-skip-member", foreign)

@@ -11,15 +11,17 @@ import re
 from sphinx.util.inspect import stringify_signature
 
 SPECIAL = re.compile(r"([\\*|_])")
+SUPERSCRIPT = re.compile(r"\^(?:\{([^{}]+)\}|(\w+))")
 ENTRY = re.compile(r"(?P<term>[\w*`., ]+?)\s*:(?:\s+(?P<rest>.*))?$")
 
 
 def inline(text):
-    """One line: `name` and **word** keep their meaning, all else is literal text."""
+    """One line: `name` and **word** keep their meaning, e^x is raised, all else is literal text."""
     parts = re.split(r"(``?[^`]+``?|\*\*\w[^*]*\*\*)", text)
     for k, part in enumerate(parts):
         if k % 2 == 0:
-            parts[k] = SPECIAL.sub(r"\\\1", part.replace("`", "'"))
+            text = SPECIAL.sub(r"\\\1", part.replace("`", "'"))
+            parts[k] = SUPERSCRIPT.sub(lambda m: f"\\ :sup:`{m[1] or m[2]}`\\ ", text)
         elif part.startswith("`"):
             parts[k] = f"``{part.strip('`')}``"
     # markup begins and ends at a blank or punctuation: an escaped blank counts, and is not printed

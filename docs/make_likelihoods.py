@@ -177,7 +177,7 @@ def draw_family(ax, name, likelihood):
         ax.set_ylim(0, min(ax.get_ylim()[1], 4.0))
     ax.xaxis.get_major_locator().set_params(integer=discrete)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize=8)
+    ax.legend(framealpha=0.85, edgecolor="none", fontsize=8)
 
 
 def family_grid(name, likelihood, kw, discrete):
@@ -233,7 +233,7 @@ def run(name, ax, **options):
 
 def draw(name):
     """The densities, and the fit."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.2), layout="constrained")
     draw_family(left, name, build(name)[1])
     run(name, right)
     path = PICTURES / f"{name}.png"

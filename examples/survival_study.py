@@ -65,7 +65,7 @@ def fit(table, inducing):
         Y_metadata=seen(table),
         num_inducing=inducing,
     )
-    model.target_name = "years"
+    model.target_name = "time (years)"
     print(model.optimize())
     return model
 
@@ -118,7 +118,7 @@ def main():
     ):
         line.set(color=colour, label=name)
         band.set(color=colour)
-    ax.set_xlabel("age (marker at its median)")
+    ax.set_xlabel("age in years (marker at its median)")
     ax.legend(frameon=False, fontsize=8)
     fig.savefig(out / "restricted_mean.png", dpi=130)
     plt.close(fig)
@@ -135,7 +135,7 @@ def main():
     )
     risks.optimize()
     for cause_model in risks.models.values():
-        cause_model.target_name = "years"
+        cause_model.target_name = "time (years)"
     times = np.linspace(0.0, 5.0, 41)
     old, young = (pd.DataFrame([[age, 1.0, 0.0]], columns=INPUTS) for age in (80.0, 50.0))
     for name, row in (("50", young), ("80", old)):

@@ -163,10 +163,10 @@ class ChainedGP(ParamzModel, Predictions):
         uncertain ("uncertain"): bands of latents and targets then widen by as much as they would
         move if the hyperparameters moved within their own uncertainty, and by what q, the best
         Gaussian, misses of the spread of the posterior (`sampling.response`). Bands of return
-        levels, centiles, natural parameters and survival curves are over the likelihood's own
-        constants, too, such as a constant shape. "auto" does so in models with default priors and
-        at most 1,000 rows in memory; a fit then takes a tenth to a half longer. "fixed" predicts
-        from q itself, as the paper does.
+        levels, centiles, natural parameters and survival curves also include the uncertainty of
+        the likelihood's own constants, such as a constant shape. "auto" does so in models with
+        default priors and at most 1,000 rows in memory; a fit then takes a tenth to a half
+        longer. "fixed" predicts from q itself, as the paper does.
     input_names : D names of the columns of X, for prints, plots and the `active_dims` of kernels;
         None takes those of a data frame. Frames to predict at must have the columns of the frame
         that the model was built with or, if that was an array, of these names.

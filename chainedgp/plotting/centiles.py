@@ -125,11 +125,12 @@ def plot_worm(
 ) -> Axes | np.ndarray:
     """Worm plot (van Buuren and Fredriks 2001): how far z-scores are from normal quantiles.
 
-    Each point is a row: across the standard normal quantile of its rank, upwards how far its
-    z-score is from that. A worm that is flat and inside the 95 % band is right. One that lies
-    higher says that the location is too low, a slope that the scale is too small, a bowl that the
-    skewness is too low, an S whose left end points up that tails are too heavy. The line is the
-    cubic curve through the points.
+    Each point is a row: its height is the z-score of the row, less the standard normal quantile
+    of its rank, which is the position along the axis. If the model is right, the worm is flat and
+    inside the 95 % band. If the worm lies above zero, the location is too low; if it rises, the
+    scale is too small; if it looks like a bowl, the skewness is too low; if it looks like an S
+    whose left end points up, the tails are too heavy. The line is the cubic curve through the
+    points.
 
     Parameters
     ----------

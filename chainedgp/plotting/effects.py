@@ -120,7 +120,7 @@ def plot_components(
     """Plot the additive parts of a latent whose kernel is a sum, one axes each, with bands of q.
 
     Each part is drawn along the input that it reads, or if it reads several along `input`, the
-    others at rest. `m.effects(kind="parts")` has how much each contributes.
+    others fixed. `m.effects(kind="parts")` has how much each contributes.
 
     Parts are drawn less their averages over the rows of the data. Their sum tells nothing about
     which of them holds the level: bands of parts with their levels are wider.
@@ -209,7 +209,8 @@ def plot_variance(
     ax.set_ylim(bottom=0.0)
     if legend:
         style.legend_above(ax)
-    name = f"variance of {grids.target_label(model, metadata)}"
+    square = "²" if grids.target_name(model).endswith(")") else ""  # A unit in brackets is squared.
+    name = f"variance of {grids.target_name(model)}{square}{grids.words_of(metadata)}"
     return style.tidy(ax, grids.axis_name(model, [column], at), name)
 
 

@@ -83,7 +83,7 @@ def plot_slice(
     Y_metadata: Metadata = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot the predictive distribution, or a latent, along one input, the others held at rest.
+    """Plot the predictive distribution, or a latent, along one of several inputs.
 
     Parameters
     ----------

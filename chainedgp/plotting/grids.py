@@ -83,9 +83,14 @@ def axis_name(model: FittedModel, columns: Sequence[int], at: Place = None) -> s
 
 def target_label(model: FittedModel, metadata: Mapping[str, Data]) -> str:
     """Label of the target's axis, with the metadata of the drawn rows: "y (exposure 17)"."""
+    return target_name(model) + words_of(metadata)
+
+
+def words_of(metadata: Mapping[str, Data]) -> str:
+    """Metadata of the drawn rows as they stand behind a label: " (exposure 17)", or nothing."""
     scalars = {key: np.asarray(value) for key, value in metadata.items() if not np.ndim(value)}
     words = [f"{key} {value:.4g}" for key, value in scalars.items()]
-    return target_name(model) + (f" ({', '.join(words)})" if words else "")
+    return f" ({', '.join(words)})" if words else ""
 
 
 def resting_point(model: FittedModel, at: Place = None) -> Array:

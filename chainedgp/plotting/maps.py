@@ -39,7 +39,7 @@ def plot_map(
     Y_metadata: Metadata = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot a map of a quantity over two inputs, others held at rest, with contours and data.
+    """Plot a map of a quantity over two inputs, with contours and data.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -135,7 +136,9 @@ def plot_survival_calibration(
     end = min(1.0, 1.08 * top)
     ax.set_xlim(0.0, end)
     ax.set_ylim(0.0, end)
-    label = f"predicted risk up to {grids.target_name(model)} = {t:g}"
+    unit = _unit(model)
+    when = f"{t:g} {unit}" if unit else f"{grids.target_name(model)} = {t:g}"
+    label = f"predicted risk up to {when}"
     return style.tidy(ax, label, f"observed risk, {100 * level:g} % interval")
 
 
@@ -225,10 +228,16 @@ def plot_restricted_mean(
             ax.fill_between(drawn, ends[0], ends[1], color=colour, alpha=0.2, lw=0)
         ax.plot(drawn, mean, color=colour, lw=1.6)
         grids.dress_axis(ax, model, column, x)
-    label = f"mean {grids.target_name(model)}\nup to {horizon:g}"
+    label = f"mean {grids.target_name(model)}\nup to {horizon:g} {_unit(model)}".rstrip()
     if bands is not None:
         label += f"\n({band_label(bands)})"
     return style.tidy(ax, grids.axis_name(model, [column], at), label)
+
+
+def _unit(model: FittedModel) -> str:
+    """The unit of the target, if its name ends with one in brackets, as in "time (months)"."""
+    named = re.fullmatch(r".*\((.+)\)", grids.target_name(model))
+    return named[1] if named else ""
 
 
 def _seen_values(model: FittedModel, column: int) -> tuple[Array, bool]:

@@ -164,6 +164,10 @@ def test_figures():
     np.testing.assert_allclose(
         points.get_ydata(), survival_calibration(m, 1.0, groups=4)["observed"]
     )
+    assert ax.get_xlabel() == "predicted risk up to time = 1"
+    m.target_name = "time (months)"
+    ax = m.plot_survival_calibration(1.5, groups=4)
+    assert ax.get_xlabel() == "predicted risk up to 1.5 months"
     ax = m.plot_survival_along("size", times=TIMES)
     labels = [line.get_label() for line in ax.lines]
     assert len(labels) == 3 and labels[0].startswith("size = ") and "arm" in ax.get_xlabel()

@@ -55,6 +55,8 @@ def test_the_reference_leaves_out_what_other_packages_bring():
 
     assert hidden("constrain_bounded") and hidden("add_observer")
     assert hidden("optimize") is None and hidden("posterior") is None
+    raised = docstrings.inline("y ~ N(f, e^g), S = e^{−2u} and `x^2`").replace("\\ ", "")
+    assert raised == "y ~ N(f, e:sup:`g`), S = e:sup:`−2u` and ``x^2``"
 
 
 def ranks(page, section, row):

@@ -699,6 +699,11 @@ def test_the_two_parts_of_the_variance_are_stacked():
     m = model("gauss", 3)
     ax = m.plot_variance(1, at={0: 0.5}, num=9)
     assert labels(ax) == ["noise", "ignorance"] and ax.get_ylabel() == "variance of y"
+    m.target_name = "rent (€)"  # a variance has the square of the unit
+    try:
+        assert m.plot_variance(1, num=3).get_ylabel() == "variance of rent (€)²"
+    finally:
+        m.target_name = "y"
     x, bottom, middle = band(ax, "noise")
     _, again, top = band(ax, "ignorance")
     rows = grids.rows_along(m, [1], x[:, None], {0: 0.5})
