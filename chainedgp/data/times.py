@@ -193,7 +193,10 @@ def _length(column: Date | Duration, value: Any) -> float:
 
 def _in_nanoseconds(times: np.ndarray) -> np.ndarray:
     """Convert dates or durations to nanoseconds, the unit that pandas long had, if all fit."""
-    found = times.astype(f"{times.dtype.kind}8[ns]")
+    try:
+        found = times.astype(f"{times.dtype.kind}8[ns]")
+    except OverflowError:  # From numpy 2.5 on; before, what does not fit came back as another time.
+        return times
     kept = (found.astype(times.dtype) == times) | np.isnat(times)
     return found if kept.all() else times
 

@@ -57,7 +57,7 @@ class Event(NamedTuple):
     @property
     def exact(self) -> Booleans:
         """Rows of which the event time T itself is known."""
-        return self.low == self.high
+        return np.equal(self.low, self.high)
 
     @property
     def certain(self) -> Booleans:

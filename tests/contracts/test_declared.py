@@ -1,5 +1,6 @@
 """What a likelihood may declare beside its density: documented, with a default, and checked."""
 
+import inspect
 import re
 
 import numpy as np
@@ -27,8 +28,9 @@ FOR_CALLERS = {
 
 def ladder():
     """Names that stand before a colon in the docstring of `Likelihood`."""
-    text = Likelihood.__doc__[Likelihood.__doc__.index("Required") :]
-    lines = re.findall(r"(?:^    |\. )((?:\w+, )*\w+):", text, flags=re.M)
+    text = inspect.getdoc(Likelihood)  # As such it has the same margin with every Python.
+    text = text[text.index("Required") :]
+    lines = re.findall(r"(?:^|\. )((?:\w+, )*\w+):", text, flags=re.M)
     return {name for line in lines for name in line.split(", ")}
 
 
