@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from stacks import Logistic
 
 from chainedgp import ChainedGP, kernels, likelihoods, means, metrics
 from chainedgp.assessment.censoring import Censoring
@@ -584,13 +585,6 @@ def test_a_row_of_weight_two_is_two_rows_in_folds():
 @pytest.mark.parametrize(("name", "atol"), [("HetStudentT", 1e-5), ("density alone", 1e-4)])
 def test_few_passes_find_what_a_search_finds(monkeypatch, name, atol):
     """Accelerated steps without a safeguard end at the q of the search that has one."""
-
-    class Logistic(likelihoods.Likelihood):
-        latents = ("location", "log_scale")
-
-        def log_density(self, y, f, g):
-            z = np.abs(y - f) * np.exp(-g)
-            return -z - g - 2 * np.log1p(np.exp(-z))
 
     _, X, y, _ = problem("HetStudentT", 1, 60)
     likelihood = Logistic() if name == "density alone" else likelihoods.HetStudentT()

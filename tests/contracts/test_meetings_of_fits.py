@@ -17,11 +17,11 @@ import pytest
 from test_meetings_of_likelihoods import (
     CASES,
     ROWS,
+    STACKS,
     Discrete,
     Exponential,
     Logistic,
     Meeting,
-    build,
     model_of,
 )
 
@@ -84,7 +84,7 @@ def a_cluster_is_one_process(m):
     far = cgp.ChainedGP(
         da.from_array(X, chunks=(2, 1)),
         da.from_array(m.y, chunks=5),
-        build(*m.stack),
+        STACKS.build(*m.stack),
         kernels=[cgp.kernels.RBF(1) for _ in range(m.b)],
         Z=np.array([[-0.7], [0.4]]),
         mean_functions=[cgp.means.Constant(0.1 * j) for j in range(m.b)],
@@ -163,7 +163,7 @@ def starts_know_weights(m):
 
     def made(rows, **more):
         given = metadata_of(m, rows, **more)
-        lik = build(*m.stack)
+        lik = STACKS.build(*m.stack)
         model = cgp.ChainedGP(X[rows], m.y[rows], lik, Y_metadata=given, ties=None, num_threads=1)
         starts = model.problem.starts
         total = starts.score * model.problem.num_rows
@@ -218,7 +218,7 @@ def folds_know_weights(m):
             own = cgp.ChainedGP(
                 X,
                 Y,
-                build(*m.stack),
+                STACKS.build(*m.stack),
                 kernels=[cgp.kernels.RBF(1) for _ in range(m.b)],
                 Z=np.array([[-0.7], [0.4]]),
                 mean_functions=[cgp.means.Constant(0.1 * j) for j in range(m.b)],
@@ -256,7 +256,7 @@ def estimators_know_weights(m):
     from chainedgp.sklearn import ChainedGPRegressor
 
     def fitted(rows, **weights):
-        lik = build(*m.stack)
+        lik = STACKS.build(*m.stack)
         parts = {
             "kernels": [cgp.kernels.RBF(1, 0.3, 1.0) for _ in lik.latents],
             "mean_functions": [cgp.means.Constant(0.1) for _ in lik.latents],
@@ -282,7 +282,7 @@ def units_are_nothing_to_estimators(m):
         return  # Atoms, widths and ends of the support would have to move.
     scores = []
     for unit in (1.0, 100.0):
-        lik = build(*m.stack)
+        lik = STACKS.build(*m.stack)
         parts = {
             "kernels": [cgp.kernels.RBF(1, 0.3, 1.0) for _ in lik.latents],
             "mean_functions": [cgp.means.Constant(0.1) for _ in lik.latents],

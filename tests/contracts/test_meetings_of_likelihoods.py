@@ -16,10 +16,10 @@ import pytest
 from scipy import stats
 from scipy.optimize import minimize
 from scipy.special import expit, roots_hermitenorm
+from stacks import Exponential, Stacks
 
 import chainedgp as cgp
 from chainedgp import likelihoods as L
-from chainedgp.errors import InputError
 from chainedgp.likelihoods import Likelihood
 from chainedgp.posterior.evaluator import Evaluator
 from chainedgp.posterior.shards import Shard
@@ -27,18 +27,6 @@ from chainedgp.predictive.distribution import Predictive
 
 ROWS = 6
 RIGHT, LEFT, INTERVAL = 1.0, -1.0, 2.0
-
-
-class Exponential(L.Survival):
-    """What a user writes: one latent, two functions."""
-
-    latents = ("log_rate",)
-
-    def log_hazard(self, t, f):
-        return f + 0.0 * t
-
-    def log_survival(self, t, f, **metadata):
-        return -t * np.exp(f)
 
 
 class Discrete(L.Survival):
@@ -113,17 +101,6 @@ WRAPPERS = {
 }
 
 
-def build(leaf, *wrappers):
-    """The likelihood, or None where a wrapper does not go around what is inside."""
-    likelihood = LEAVES[leaf]()
-    try:
-        for wrapper in wrappers:
-            likelihood = WRAPPERS[wrapper](likelihood)
-    except InputError:
-        return None
-    return likelihood if len(likelihood.latents) <= 5 else None
-
-
 def ways_of(likelihood):
     """In which ways a row of the likelihood can be seen."""
     names = likelihood.metadata_names
@@ -135,17 +112,8 @@ def ways_of(likelihood):
     return ways
 
 
-def all_cases():
-    for leaf in LEAVES:
-        for wrappers in itertools.chain.from_iterable(
-            itertools.product(WRAPPERS, repeat=depth) for depth in range(3)
-        ):
-            likelihood = build(leaf, *wrappers)
-            if likelihood is not None:
-                yield from ((leaf, *wrappers, way) for way in ways_of(likelihood))
-
-
-CASES = list(all_cases())
+STACKS = Stacks(LEAVES, WRAPPERS, most=5)
+CASES = [(*stack, way) for stack in STACKS for way in ways_of(STACKS.build(*stack))]
 ONE_IN = 30
 FEW = 4  # One in so many of the sample is in the default suite; .ci/run has all of it.
 
@@ -160,7 +128,7 @@ class Meeting:
 
     def __init__(self, leaf, *rest):
         *wrappers, self.way = rest
-        self.lik = build(leaf, *wrappers)
+        self.lik = STACKS.build(leaf, *wrappers)
         self.rng = rng = np.random.default_rng(zlib.crc32(" / ".join((leaf, *rest)).encode()))
         self.b = len(self.lik.latents)
         self.smooth = self.lik.target_support.continuous

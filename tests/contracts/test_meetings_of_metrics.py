@@ -15,6 +15,7 @@ import zlib
 import numpy as np
 import pytest
 from scipy import stats
+from stacks import Exponential, Stacks
 
 import chainedgp as cgp
 from chainedgp import likelihoods as L
@@ -29,18 +30,6 @@ WAYS = ("exact", "right", "left", "interval", "entry", "entry right", "all")
 SCORED = ("exact", "right", "entry", "entry right")
 """Ways that scores of a time, beside the density, can take; others they refuse."""
 MOST_LATENTS = 3
-
-
-class Exponential(L.Survival):
-    """What a user writes: one latent, two functions."""
-
-    latents = ("log_rate",)
-
-    def log_hazard(self, t, f):
-        return f + 0.0 * t
-
-    def log_survival(self, t, f, **metadata):
-        return -t * np.exp(f)
 
 
 LEAVES = {
@@ -59,25 +48,8 @@ WRAPPERS = {
 }
 
 
-def build(leaf, *wrappers):
-    """The likelihood, or None where a wrapper does not go around what is inside."""
-    likelihood = LEAVES[leaf]()
-    try:
-        for wrapper in wrappers:
-            likelihood = WRAPPERS[wrapper](likelihood)
-    except InputError:
-        return None
-    return likelihood if len(likelihood.latents) <= MOST_LATENTS else None
-
-
-STACKS = [
-    (leaf, *wrappers)
-    for leaf in LEAVES
-    for wrappers in itertools.chain.from_iterable(
-        itertools.product(WRAPPERS, repeat=depth) for depth in range(3)
-    )
-    if build(leaf, *wrappers) is not None
-]
+STACKS = Stacks(LEAVES, WRAPPERS, MOST_LATENTS)
+build = STACKS.build
 CASES = [(*stack, way) for stack in STACKS for way in WAYS]
 
 

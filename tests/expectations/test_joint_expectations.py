@@ -3,20 +3,11 @@
 import numpy as np
 import pytest
 from scipy import integrate, stats
+from stacks import Logistic
 
 import chainedgp.likelihoods as liks
 from chainedgp.expectations import quadrature
 from chainedgp.likelihoods import HetGaussian, Likelihood
-
-
-class Logistic(Likelihood):
-    """A density alone."""
-
-    latents = ("location", "log_scale")
-
-    def log_density(self, y, f, g):
-        z = np.abs(y - f) * np.exp(-g)
-        return -z - g - 2.0 * np.log1p(np.exp(-z))
 
 
 class WithForm(HetGaussian):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import gammaln
+from stacks import Logistic
 
 from chainedgp import ChainedGP, likelihoods
 from chainedgp.errors import QuadratureWarning
@@ -16,14 +17,6 @@ from chainedgp.posterior.evaluator import Evaluator
 from chainedgp.posterior.shards import Shard
 
 N = 40
-
-
-class Logistic(likelihoods.Likelihood):
-    latents = ("location", "log_scale")
-
-    def log_density(self, y, f, g):
-        z = np.abs(y - f) * np.exp(-g)
-        return -z - g - 2.0 * np.log1p(np.exp(-z))
 
 
 class Flat(likelihoods.Likelihood):

@@ -5,11 +5,11 @@ import json
 
 import numpy as np
 import pytest
+from mcmc import TRUTH, fitted, model_of
 from paths import ROOT, STORED
 
 import chainedgp as cgp
 
-TRUTH = json.loads((STORED / "mcmc.json").read_text("utf-8"))
 FAMILIES = json.loads((STORED / "families.json").read_text("utf-8"))
 SEARCHED = [name for name, case in TRUTH.items() if "q_mean" in case]
 CLOSE = ("HetGaussian", "HetStudentT", "LogLogisticSurvival")  # where the mean field is near
@@ -81,39 +81,15 @@ def test_the_joint_q_is_near_the_posterior(families, name):
         np.testing.assert_allclose(wide[key], FAMILIES[name]["widened"][key], atol=0.01)
 
 
-def fitted(name, latents, x, y, censored, likelihood=None, posterior="mean_field"):
-    """The model with Z = X and all hyperparameters as given; only q is found."""
-    X = np.asarray(x)[:, None]
-    m = cgp.ChainedGP(
-        X,
-        np.asarray(y),
-        getattr(cgp.likelihoods, likelihood or name)(),
-        kernels=[cgp.kernels.RBF(1, sd * sd, length) for _, sd, length in latents],
-        mean_functions=[cgp.means.Constant(mean) for mean, _, _ in latents],
-        Z=X,
-        Y_metadata={"censored": np.asarray(censored, dtype=float)} if any(censored) else None,
-        num_threads=1,
-        posterior=posterior,
-    )
-    result = m.optimize(only="variational", messages=False)
-    assert result.converged
-    return m
-
-
 def moments(m):
     """Means and standard deviations (2, n) at the rows."""
     mean, variance = m.predict_latents(m.X)
     return mean.T, np.sqrt(variance.T)
 
 
-def of(name, likelihood=None):
-    case = TRUTH[name]
-    return fitted(name, *(case[key] for key in ("latents", "x", "y", "censored")), likelihood)
-
-
 def distances(name, likelihood=None):
     """Of each latent: median and largest error of means in posterior sds, least ratio of sds."""
-    mean, sd = moments(of(name, likelihood))
+    mean, sd = moments(model_of(name, likelihood))
     true_mean, true_sd = np.array(TRUTH[name]["mean"]), np.array(TRUTH[name]["sd"])
     error = np.abs(mean - true_mean) / true_sd
     return np.median(error, axis=1), error.max(axis=1), (sd / true_sd).min(axis=1)
@@ -135,7 +111,7 @@ def test_another_noise_model_is_rejected():
 @pytest.mark.parametrize("name", SEARCHED)
 def test_q_is_the_best_mean_field(name):
     """Found by L-BFGS over means and Cholesky factors, with the expectation by a dense grid."""
-    m = of(name)
+    m = model_of(name)
     mean, sd = moments(m)
     q_mean, q_sd = np.array(TRUTH[name]["q_mean"]), np.array(TRUTH[name]["q_sd"])
     np.testing.assert_allclose((mean - q_mean) / q_sd, 0.0, atol=2e-3)

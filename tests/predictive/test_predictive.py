@@ -7,6 +7,7 @@ import pytest
 from cases import small_model
 from scipy import integrate, stats
 from scipy.special import betaln, expit, gammaln, xlogy
+from stacks import Logistic
 
 from chainedgp import likelihoods
 from chainedgp.errors import InputError, MomentWarning
@@ -33,16 +34,6 @@ from chainedgp.predictive.nodes import lattice
 
 KAPPAS = (1e-4, 1e-2, 1.0, 1e2, 1e3)
 LEVELS = np.array([1e-6, 1e-3, 0.1, 0.5, 0.9, 0.999, 1.0 - 1e-6])
-
-
-class HetLogistic(Likelihood):
-    """What a user writes: a density and nothing else."""
-
-    latents = ("location", "log_scale")
-
-    def log_density(self, y, f, g):
-        z = np.abs(y - f) * np.exp(-g)
-        return -z - g - 2.0 * np.log1p(np.exp(-z))
 
 
 def brute(noise, y, scale):
@@ -111,7 +102,7 @@ def test_density_of_a_user_likelihood_matches_brute_force(kappa):
     m_g, v_g = -0.5 * np.log(kappa), 0.1
     y = near_and_far(kappa)
     expected = [over_g(lambda g, t=t: brute(logistic, t, np.exp(g)), m_g, v_g) for t in y]
-    p = one(HetLogistic(), [0.0, m_g], [1.0, v_g])
+    p = one(Logistic(), [0.0, m_g], [1.0, v_g])
     np.testing.assert_allclose(p.pdf(y)[0], expected, rtol=1e-4)
 
 
@@ -350,7 +341,7 @@ def test_cdf_is_the_integral_of_the_density():
 
 
 def test_a_density_alone_gives_cdf_and_quantiles():
-    p = Predictive(HetLogistic(), *rows(2, 1, seed=1, spread=0.3))
+    p = Predictive(Logistic(), *rows(2, 1, seed=1, spread=0.3))
     q = np.array([0.025, 0.5, 0.9])
     y = p.ppf(q)
     np.testing.assert_allclose(p.cdf(y[0]), q[None], atol=1e-7)
@@ -433,14 +424,14 @@ def test_inflated_quantiles_and_samples_agree(likelihood):
 
 def test_a_density_with_an_atom_alone_gives_quantiles():
     m, v = [0.3, -1.0, -0.7], [0.2, 0.1, 0.5]
-    p = one(likelihoods.Inflated(HetLogistic()), m, v)
+    p = one(likelihoods.Inflated(Logistic()), m, v)
     plain = one(likelihoods.Inflated(WithCdf()), m, v)
     levels = np.array([0.01, 0.4, 0.6, 0.95])
     np.testing.assert_allclose(p.ppf(levels), plain.ppf(levels), rtol=1e-6)
     np.testing.assert_allclose(p.cdf([-1.0, 0.0, 0.7]), plain.cdf([-1.0, 0.0, 0.7]), atol=1e-7)
 
 
-class WithCdf(HetLogistic):
+class WithCdf(Logistic):
     """The same with its cdf and quantiles."""
 
     def log_density(self, y, f, g):
@@ -800,10 +791,10 @@ def test_a_wrapped_survival_likelihood_has_curves():
 
 def test_a_density_with_a_constant_is_still_a_density_alone():
     """Its cdf is tabulated, as that of the likelihood it was made from, not taken node by node."""
-    wrapped = HetLogistic().with_constant("log_scale", 0.0)
+    wrapped = Logistic().with_constant("log_scale", 0.0)
     p = one(wrapped, [0.3], [0.2])
     assert p._tables is not None
-    bare = one(HetLogistic(), [0.3, 0.0], [0.2, 1e-14])
+    bare = one(Logistic(), [0.3, 0.0], [0.2, 1e-14])
     np.testing.assert_allclose(p.cdf(LEVELS), bare.cdf(LEVELS), atol=1e-6)
 
 
@@ -921,7 +912,7 @@ class SkewLogisticWithCdf(SkewLogistic):
         return expit((y - f) * np.exp(-g)) ** np.exp(h)
 
 
-class HetLogisticWithCdf(HetLogistic):
+class HetLogisticWithCdf(Logistic):
     def cdf(self, y, f, g):
         return expit((y - f) * np.exp(-g))
 
@@ -940,14 +931,14 @@ class Spread(Likelihood):
 @pytest.mark.parametrize(
     ("alone", "known"),
     [
-        (HetLogistic(), HetLogisticWithCdf()),
+        (Logistic(), HetLogisticWithCdf()),
         (SkewLogistic(), SkewLogisticWithCdf()),
         (Spread(), likelihoods.NegativeBinomial()),
     ],
 )
 def test_a_density_alone_has_the_quantiles_of_its_cdf(alone, known, sd):
     b = len(alone.latents)
-    if sd > 1.0 and not isinstance(alone, HetLogistic):
+    if sd > 1.0 and not isinstance(alone, Logistic):
         pytest.skip("a lattice for thousands of targets takes seconds")
     rng, n = np.random.default_rng(8), 4
     given = 0.5 * rng.standard_normal((n, b)), (sd * rng.uniform(0.5, 1.0, (n, b))) ** 2
@@ -965,10 +956,10 @@ def test_few_nodes_of_a_density_alone_must_agree(monkeypatch):
     """Where q is wide a table on few nodes that is not compared is wrong."""
     given = np.array([[0.3, -3.0]]), np.array([[1.0, 0.04]])
     levels, truth = np.array([0.1, 0.6]), Predictive(HetLogisticWithCdf(), *given)
-    assert np.abs(truth.cdf(Predictive(HetLogistic(), *given).ppf(levels)) - levels).max() < 1e-6
+    assert np.abs(truth.cdf(Predictive(Logistic(), *given).ppf(levels)) - levels).max() < 1e-6
     monkeypatch.setattr(tables, "SAME", np.inf)
     monkeypatch.setattr(tables, "BETWEEN", np.inf)
-    wrong = Predictive(HetLogistic(), *given).ppf(levels)
+    wrong = Predictive(Logistic(), *given).ppf(levels)
     assert np.abs(truth.cdf(wrong) - levels).max() > 1e-3
 
 

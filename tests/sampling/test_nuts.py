@@ -1,6 +1,5 @@
 """`m.sample`: against closed forms, long MCMC of another sampler, and its own diagnostics."""
 
-import json
 import os
 import signal
 import threading
@@ -9,7 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-from paths import STORED
+from mcmc import TRUTH, model_of
 from scipy import stats
 
 import chainedgp as cgp
@@ -21,7 +20,6 @@ with warnings.catch_warnings():
     arviz = pytest.importorskip("arviz")
 
 K, L, P = cgp.kernels, cgp.likelihoods, cgp.priors
-TRUTH = json.loads((STORED / "mcmc.json").read_text("utf-8"))
 
 
 def gaussian_model():
@@ -99,23 +97,12 @@ def test_chains_that_have_not_met_are_told():
 
 @pytest.mark.parametrize("name", ["HetGaussian", "Beta"])
 def test_inducing_values_against_long_mcmc_of_another_sampler(name):
-    case = TRUTH[name]
-    X = np.asarray(case["x"])[:, None]
-    m = cgp.ChainedGP(
-        X,
-        np.asarray(case["y"]),
-        getattr(L, name)(),
-        kernels=[K.RBF(1, sd * sd, length) for _, sd, length in case["latents"]],
-        mean_functions=[cgp.means.Constant(mean) for mean, _, _ in case["latents"]],
-        Z=X,
-        num_threads=1,
-    )
-    m.optimize(only="variational", messages=False)
+    m, case = model_of(name, posterior="auto"), TRUTH[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # R-hat may be 1.02 of so few draws.
         found = m.sample(400, 2, tune=200, hyperparameters=False, rng=0, messages=False)
     assert found.rhat < 1.05
-    mean, variance = found.predict_latents(X)
+    mean, variance = found.predict_latents(m.X)
     true_mean, true_sd = np.array(case["mean"]).T, np.array(case["sd"]).T
     assert (np.abs(mean - true_mean) / true_sd).max() < 0.25
     np.testing.assert_allclose(np.sqrt(variance) / true_sd, 1.0, atol=0.2)

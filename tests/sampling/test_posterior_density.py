@@ -1,11 +1,10 @@
 """The density that q approximates, draws of it, and what `m.check()` says about q by them."""
 
 import importlib
-import json
 
 import numpy as np
 import pytest
-from paths import STORED
+from mcmc import TRUTH, model_of
 from scipy import stats
 
 import chainedgp as cgp
@@ -18,7 +17,6 @@ from chainedgp.sampling.tempering import tempered_draws
 
 K, L = cgp.kernels, cgp.likelihoods
 question = importlib.import_module("chainedgp.assessment.questions.posterior")
-TRUTH = json.loads((STORED / "mcmc.json").read_text("utf-8"))
 
 
 def rows(n=12, seed=0):
@@ -159,25 +157,6 @@ def test_smoothed_weights():
 # ---- the question -------------------------------------------------------------------------------
 
 
-def stored(name):
-    """The model of long MCMC with Z = X and its hyperparameters; only q is found."""
-    case = TRUTH[name]
-    X, hidden = np.asarray(case["x"])[:, None], np.asarray(case["censored"], dtype=float)
-    m = cgp.ChainedGP(
-        X,
-        np.asarray(case["y"]),
-        getattr(L, name)(),
-        kernels=[K.RBF(1, sd * sd, length) for _, sd, length in case["latents"]],
-        mean_functions=[cgp.means.Constant(mean) for mean, _, _ in case["latents"]],
-        Z=X,
-        Y_metadata={"censored": hidden} if hidden.any() else None,
-        num_threads=1,
-        posterior="mean_field",
-    )
-    m.optimize(only="variational", messages=False)
-    return m
-
-
 def asked(m, seed=0):
     e = Evidence(m.problem, m.last_result, None, 1000, np.random.default_rng(seed))
     return questions.posterior(e), e
@@ -191,7 +170,7 @@ def ratios_and_errors(found, name):
 
 
 def test_a_q_that_is_close_is_said_to_be():
-    found, _ = asked(stored("HetGaussian"))
+    found, _ = asked(model_of("HetGaussian"))
     assert found.level == "ok" and found.values["pareto_k"] < 0.7
     ratio, error = ratios_and_errors(found, "HetGaussian")
     assert 0.9 < ratio.min() and ratio.max() < 1.1 and error.max() < 0.15
@@ -205,7 +184,7 @@ def test_a_q_that_is_close_is_said_to_be():
 
 @pytest.mark.long
 def test_a_q_that_is_too_sure_of_itself_is_flagged_and_corrected():
-    found, _ = asked(stored("AdditivePoisson"))
+    found, _ = asked(model_of("AdditivePoisson"))
     assert found.level == "problem" and found.values["pareto_k"] > 0.7
     for words in ("log_rate_1 under q is 0.3", "too narrow", "correlations", "Pareto k"):
         assert words in f"{found.message} {found.cause} {found.remedy}"
@@ -223,7 +202,7 @@ LEFT_OUT = ("SignalNoiseGaussian", "Softmax")
 @pytest.mark.parametrize("name", [name for name in TRUTH if name not in LEFT_OUT])
 def test_corrected_sds_are_those_of_mcmc(name):
     """Every row within 10 %, 12 % of others; of AdditivePoisson, a bent ridge, their median."""
-    m = stored(name)
+    m = model_of(name)
     for seed in range(3):
         found, _ = asked(m, seed)
         ratio, error = ratios_and_errors(found, name)
@@ -234,7 +213,7 @@ def test_corrected_sds_are_those_of_mcmc(name):
 
 
 def test_work_is_bounded_and_said(monkeypatch):
-    m = stored("AdditivePoisson")
+    m = model_of("AdditivePoisson")
     monkeypatch.setattr(question, "TEMPERED_PAIRS", 1000)
     found, e = asked(m)
     assert found.level == "look" and found.values.keys() == {"pareto_k", "response_sd"}

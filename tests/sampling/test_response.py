@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from mcmc import TRUTH
 from paths import STORED
 
 import chainedgp as cgp
@@ -14,7 +15,6 @@ from chainedgp.sampling.response import response
 from chainedgp.sampling.widening import Widening
 
 K, L = cgp.kernels, cgp.likelihoods
-TRUTH = json.loads((STORED / "mcmc.json").read_text("utf-8"))
 ROWS, FORCE = 12, 0.01
 X = np.linspace(0.0, 3.0, ROWS)[:, None]
 
