@@ -10,7 +10,7 @@ import numpy as np
 from ..data.rows import rows_of
 from ..data.types import Keywords, Value
 from ..linalg import Array, Booleans, Indices
-from . import quadrature
+from . import by_values, levels, quadrature
 
 Arrays = tuple[Array, ...]
 Averages = tuple[Array, Array, Array, Array]
@@ -55,7 +55,7 @@ class Expected:
 
     exact_expectation: True if `expected_log_density` is closed and needs no nodes.
     quadrature_latent: the one latent that needs nodes, if the expectation is exact in all others.
-    node_limits: for each of `quadrature.LEVELS` the largest `node_score` of a row for which it is
+    node_limits: for each of `levels.LEVELS` the largest `node_score` of a row for which it is
         accurate to 1e-6; the nodes of rows beyond the last limit are found by trying.
     """
 
@@ -182,7 +182,7 @@ class Expected:
             return self.dlog_density_dtheta(y[rows], *latents, **rows_of(kw, rows))
 
         rule, extra = quadrature.rule_for(means.shape[1], nodes), len(self.parameter_keys)
-        return quadrature.expectation_by_values(log_p, dtheta, means, variances, rule, extra)
+        return by_values.expectation_by_values(log_p, dtheta, means, variances, rule, extra)
 
     def _formula(self, variances: Array) -> Callable[..., Averages]:
         """The function that computes E[log p] at variances (n, b), or covariances (n, b, b)."""
@@ -197,7 +197,7 @@ class Expected:
     def required_nodes(self, y: Array, means: Array, variances: Array, **kw: Value) -> Indices:
         """Number of quadrature nodes per dimension and row (n,) for an error of about 1e-6.
 
-        They follow from `node_limits`, and are then among `quadrature.LEVELS`. A density without
+        They follow from `node_limits`, and are then among `levels.LEVELS`. A density without
         limits, of which nothing is known, gets the number in `USUAL` that trials show it needs; an
         exact expectation gets the fewest.
         """
@@ -214,18 +214,18 @@ class Expected:
             open_: Indices = np.flatnonzero(nodes == UNRESOLVED[b])
             one, two = (trial(open_, k)[:, 0] for k in (USUAL[b][-1], UNRESOLVED[b]))
             error = np.nan_to_num(np.abs(one - two), nan=np.inf)
-            if error.sum() > quadrature.ROUGHLY * len(y):
-                beyond[open_] = error > quadrature.ROUGHLY
+            if error.sum() > levels.ROUGHLY * len(y):
+                beyond[open_] = error > levels.ROUGHLY
             return beyond
         rows = np.flatnonzero(beyond)
         if rows.size:
-            beyond[rows] = quadrature.all_fail(trial, rows)
+            beyond[rows] = levels.all_fail(trial, rows)
         return beyond
 
     @property
     def tries_nodes(self) -> bool:
         """Whether `required_nodes` tries several numbers of nodes on some rows, each in full."""
-        return self._nothing_known or 0 < len(self.node_limits) < len(quadrature.LEVELS)
+        return self._nothing_known or 0 < len(self.node_limits) < len(levels.LEVELS)
 
     @property
     def few_nodes(self) -> int | None:
@@ -273,27 +273,27 @@ class Expected:
         b, none = means.shape[1], np.zeros(len(means), dtype=bool)
         if self._nothing_known:
             trial = self._trial(y, means, variances, kw)
-            nodes, served = quadrature.settled(trial, len(means), USUAL[b])
+            nodes, served = levels.settled(trial, len(means), USUAL[b])
             return np.where(served, nodes, UNRESOLVED[b]), none
         usual = 12 if b == 3 else 20
-        level = quadrature.LEVELS[0] if self.is_exact(variances) else usual
+        level = levels.LEVELS[0] if self.is_exact(variances) else usual
         return np.full(len(means), level), none
 
     def _by_limits(
         self, score: Array, y: Array, means: Array, variances: Array, kw: Keywords
     ) -> tuple[Indices, Booleans]:
         """Numbers of nodes (n,) by the scores of rows, and rows where the last may not do."""
-        nodes, beyond = quadrature.choose(score, self.node_limits)
+        nodes, beyond = levels.choose(score, self.node_limits)
         if beyond.any() and self.tries_nodes:
             rows = np.flatnonzero(beyond)
-            nodes[rows] = quadrature.tried(self._trial(y, means, variances, kw), rows)
-            beyond = nodes == quadrature.LEVELS[-1]
+            nodes[rows] = levels.tried(self._trial(y, means, variances, kw), rows)
+            beyond = nodes == levels.LEVELS[-1]
         return nodes, beyond
 
     def _trial(
         self, y: Array, means: Array, variances: Array, kw: Keywords
     ) -> Callable[[Indices, int], Array]:
-        """The function `sums` of `quadrature.tried`: what two numbers of nodes must agree in."""
+        """The function `sums` of `levels.tried`: what two numbers of nodes must agree in."""
 
         def sums(rows: Indices, nodes: int) -> Array:
             """E[log p] and its slopes in the means at some rows, (len(rows), k)."""
@@ -309,7 +309,7 @@ class Expected:
             rule = quadrature.rule_for(means.shape[1], nodes)
             # Nodes are tried on the grid on which they will be used.
             own_grid = not self._nothing_known
-            return quadrature.trial_sums(
+            return by_values.trial_sums(
                 log_p, means[rows], variances[rows], rule, reverse=not own_grid
             )
 

@@ -16,85 +16,6 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy.special import ndtri
 
-LEVELS: tuple[int, ...] = (5, 8, 12, 20, 32, 48, 64)
-"""The numbers of nodes per dimension among which `Likelihood.required_nodes` chooses."""
-
-
-def choose(score: np.ndarray, limits: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Choose numbers of quadrature nodes (n,): for every score the first level whose limit holds.
-
-    limits: for each of `LEVELS` the largest score at which it is accurate; measured, see
-    docs/quadrature_error.md. Returns nodes (n,), and which rows lie beyond the last limit (n,).
-    """
-    index = np.searchsorted(limits, score)
-    return np.take(LEVELS, np.minimum(index, len(LEVELS) - 1)), index == len(limits)
-
-
-def tried(sums: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray) -> np.ndarray:
-    """Choose numbers of quadrature nodes by trying: the first level whose sums agree with the next.
-
-    They must agree to 7e-7; else it is the last level. sums(rows, nodes): (len(rows), k), for rows
-    an array of indices. It has more than one column, because two levels may agree by chance in one.
-    The fewest of `LEVELS` are accurate only for integrands known to be smooth, and are left out.
-    """
-    levels = LEVELS[1:]
-    nodes, todo = np.full(rows.size, levels[-1]), np.arange(rows.size)
-    last, before = np.full((rows.size, 1), np.nan), levels[0]
-    for level in levels:
-        now = sums(rows[todo], level)
-        with np.errstate(invalid="ignore"):
-            agree = np.all(np.abs(now - last) < 7e-7, axis=1)
-        nodes[todo[agree]] = before
-        todo, last, before = todo[~agree], now[~agree], level
-        if not todo.size:
-            break
-    return nodes
-
-
-def settled(
-    sums: Callable[[np.ndarray, int], np.ndarray], num_rows: int, levels: tuple[int, ...]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Choose numbers of quadrature nodes (n,) by how far sums at successive levels differ.
-
-    sums : as for `tried`, `trial_sums` of a density. Returns the level (n,) of each row, and
-    whether it is accurate (n,).
-
-    If sums over a and over b > a nodes differ by d, d is the error of a, and that of b is about
-    d^√(b/a): sums of analytic functions over h nodes converge as e^{−c√h} or faster. So a serves
-    where d < 7e-7, and b where d < SETTLED. From the last two b is taken where d < ROUGHLY. Of
-    rows whose first sum is far below 0, which no good fit has, d is relative to it.
-    """
-    nodes, served = np.full(num_rows, levels[-1]), np.zeros(num_rows, dtype=bool)
-    todo = np.arange(num_rows)
-    last, before = sums(todo, levels[0]), levels[0]
-    for level in levels[1:]:
-        now = sums(todo, level)
-        with np.errstate(invalid="ignore"):
-            gap = np.abs(now - last).max(axis=1) / np.maximum(1.0, LOW * np.abs(now[:, 0]))
-        nodes[todo] = np.where(gap < 7e-7, before, level)
-        served[todo] = gap < (ROUGHLY if level == levels[-1] else SETTLED)
-        left = ~served[todo]
-        todo, last, before = todo[left], now[left], level
-        if not todo.size:
-            break
-    return nodes, served
-
-
-SETTLED, ROUGHLY, LOW = 1e-5, 1e-4, 0.1
-"""Thresholds of `settled`, explained there."""
-
-
-def all_fail(sums: Callable[[np.ndarray, int], np.ndarray], rows: np.ndarray) -> np.ndarray:
-    """Rows whose quadrature is inaccurate even at the last level: it changes at twice the nodes.
-
-    The change counts if it exceeds 1e-6 and rounding. sums, rows: as for `tried`. Returns
-    (len(rows),) booleans.
-    """
-    last, now = (sums(rows, factor * LEVELS[-1])[:, 0] for factor in (1, 2))
-    with np.errstate(invalid="ignore"):
-        return ~(np.abs(now - last) <= 1e-6 + 1e-12 * np.abs(now))
-
-
 BLOCK = 2**14
 """This many nodes times rows are evaluated at once: the half dozen temporaries of a density stay in
 cache, and arrays below 128 kB are reused without asking the system for new pages."""
@@ -370,7 +291,7 @@ def expectation_exact_in_last(
     means (n, b), variances (n, b) or covariances (n, b, b), nodes per dimension of b − 1.
     lightest : nodes of a dimension that weigh less are left out, if the integrand grows slowly.
     """
-    single, R = variances.ndim == 2, _scales(variances)
+    single, R = variances.ndim == 2, scales(variances)
     last = R[-1] if single else R[-1, -1]
     spread, rule = last * last, _last_at_mean(means.shape[1], nodes, lightest)
     value, dmeans, dR, extra = _rotated_sums(
@@ -424,91 +345,8 @@ def _through_cholesky(R: np.ndarray, dR: np.ndarray) -> np.ndarray:
     return R_inv.swapaxes(1, 2) @ (P + P.swapaxes(1, 2)) @ R_inv
 
 
-def expectation_by_values(
-    log_p: Callable[..., np.ndarray],
-    dtheta: Callable[..., tuple[np.ndarray, ...]],
-    means: np.ndarray,
-    variances: np.ndarray,
-    rule: Rule,
-    num_extra: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Quadrature without derivatives of log p in the latents, where the nodes resolve log p.
-
-    With a(x) = log p(m + R x), V = R Rᵀ, integrals by parts give
-
-        dE/dm = R⁻ᵀ E[x a],    dE/dV = ½ R⁻ᵀ E[(x xᵀ − I) a] R⁻¹
-
-    (Bonnet's and Price's theorems). On h nodes these are right where a is a polynomial of degree
-    2h − 2 and 2h − 3 in each x_j, the sum itself up to 2h − 1. They are derivatives of the
-    integral, and so of the sum as far as it is the integral.
-
-    dtheta : (rows, *latents) -> `num_extra` derivatives in parameters.
-    """
-    n, b = means.shape
-    R, sums, extra = _hermite_sums(log_p, means, variances, rule, dtheta, num_extra)
-    value, first, second = sums[0], sums[1 : 1 + b], sums[1 + b : 1 + 2 * b]
-    if R.ndim == 2:
-        return value, (first / R).T, (0.5 * second / (R * R)).T, extra.T
-    C = np.empty((n, b, b))
-    for j in range(b):
-        C[:, j, j] = second[j]
-        for k in range(j):
-            C[:, j, k] = C[:, k, j] = sums[1 + 2 * b + j * (j - 1) // 2 + k]
-    R_inv = np.linalg.inv(R.transpose(2, 0, 1))
-    dV = 0.5 * (R_inv.swapaxes(1, 2) @ C @ R_inv)
-    return value, np.einsum("njk,jn->nk", R_inv, first)[:, ::-1], dV[:, ::-1, ::-1], extra.T
-
-
-def trial_sums(
-    log_p: Callable[..., np.ndarray],
-    means: np.ndarray,
-    variances: np.ndarray,
-    rule: Rule,
-    reverse: bool = True,
-) -> np.ndarray:
-    """Quadrature sums (n, k), of `expectation_by_values`, by which numbers of nodes are compared.
-
-    Sums of degree 2 are divided by five, because the value of the integral does not contain them.
-
-    reverse : False for the nodes of `expectation`, where correlated latents are in their own order.
-    """
-    sums = _hermite_sums(log_p, means, variances, rule, reverse=reverse)[1]
-    sums[1 + means.shape[1] :] *= 0.2
-    return sums.T
-
-
-def _scales(variances: np.ndarray) -> np.ndarray:
+def scales(variances: np.ndarray) -> np.ndarray:
     """Scales R (b, n) of quadrature nodes from variances (n, b), or (b, b, n) from covariances."""
     if variances.ndim == 3:
         return cholesky_factors(variances)
     return np.sqrt(np.maximum(variances.T, VARIANCE_FLOOR))
-
-
-def _hermite_sums(
-    log_p: Callable[..., np.ndarray],
-    means: np.ndarray,
-    variances: np.ndarray,
-    rule: Rule,
-    others: Callable[..., tuple[np.ndarray, ...]] | None = None,
-    num_extra: int = 0,
-    reverse: bool = True,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Scales R, `Rule.hermite_sums` at m + R x (k, n), and averages of `others` (num_extra, n).
-
-    The order of correlated latents is reversed in R and in the sums: the first latent, mostly a
-    location, then moves with all axes of the grid, and scales and shapes, whose exponentials cost
-    more, only with some.
-    """
-    n, b = means.shape
-    pairs = variances.ndim == 3
-    order = slice(None, None, -1 if pairs and reverse else 1)
-    R = _scales(variances[:, order, order] if pairs else variances)
-    sums, extra = np.empty((1 + 2 * b + pairs * b * (b - 1) // 2, n)), np.empty((num_extra, n))
-    with np.errstate(all="ignore"):  # −inf is a legitimate log-density; the caller judges it
-        for rows in row_blocks(n, rule.size):
-            latents = rule.rotate(means[rows, order], R[..., rows])[order]
-            sums[:, rows] = rule.hermite_sums(log_p(rows, *latents), pairs)
-            if others is not None and num_extra:
-                for k, part in enumerate(others(rows, *latents)):
-                    extra[k, rows] = rule.sums(part)[0]
-    return R, sums, extra

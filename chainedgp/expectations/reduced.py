@@ -33,7 +33,7 @@ Q = np.exp(-STEP)
 # integrand's terms in t and t² are geometric series.
 FIRST = np.linalg.solve([[Q, 1.0], [Q * Q, 1.0]], [1.0 / (1.0 - Q), 1.0 / (1.0 - Q * Q)])
 LOG_SUM_LIMITS = (0.38, 0.9, 1.8, 3.6, 6.4, 10.3, 14.4)
-"""Largest variance at which each of `quadrature.LEVELS` gives E log Σ e^f to 1e-6."""
+"""Largest variance at which each of `levels.LEVELS` gives E log Σ e^f to 1e-6."""
 LIGHTEST = 1e-12  # Nodes of less weight are left out: half of 64 are, and nothing changes.
 # E log Σ e^f of at most this many correlated terms is integrated over their differences.
 MOST_DIFFERENCES = 4

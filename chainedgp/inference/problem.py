@@ -205,8 +205,8 @@ class Problem:
     @property
     def is_exact(self) -> bool:
         """Whether E[log p] of the likelihood needs no quadrature under this family of q."""
-        likelihood, independent = self.parts.likelihood, self.parts.family.name == "mean_field"
-        return likelihood.exact_expectation and (independent or likelihood.own_joint_expectation)
+        shape = self.parts.family.marginal_shape(len(self.parts.kernels))
+        return self.parts.likelihood.is_exact(np.empty((0, *shape)))
 
     # ---- the bound and its gradient -------------------------------------------------------------
 

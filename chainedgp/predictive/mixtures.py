@@ -21,7 +21,8 @@ from scipy.special import gammainccinv, gammaincinv, gammaln, ndtr, ndtri, polyg
 
 from ..data.rows import rows_of
 from ..data.types import Keywords, Value
-from ..expectations.quadrature import LEVELS, cholesky_factors, row_blocks, rule_for
+from ..expectations.levels import LEVELS
+from ..expectations.quadrature import cholesky_factors, row_blocks, rule_for
 from ..expectations.special import log_normal_between
 from ..likelihoods import Inflated, Likelihood, Rounded
 from ..likelihoods.observation import TINY, seen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..data.rows import rows_of
-from ..expectations.quadrature import LEVELS
+from ..expectations.levels import LEVELS
 from ..likelihoods.differences import differences
 from ..likelihoods.observation import of_event
 from ..predictive.mixtures import declared_normal

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from ..data.rows import rows_of
-from ..expectations.quadrature import LEVELS
+from ..expectations.levels import LEVELS
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.differences import difference
 from ..linalg import Array

@@ -9,6 +9,7 @@ from paths import STORED
 
 import chainedgp.likelihoods as liks
 from chainedgp.expectations import quadrature, reduced
+from chainedgp.expectations.levels import LEVELS
 from chainedgp.likelihoods import Likelihood
 
 TRUTH = json.loads((STORED / "joint_expectations.json").read_text("utf-8"))
@@ -34,7 +35,7 @@ def test_values_are_those_of_mpmath(name):
     for row in TRUTH[name]:
         y, m, V = np.array([float(row["y"])]), np.array([row["means"]]), np.array([row["V"]])
         kw = given(lik, row)
-        got = lik.expectation(y, m, V, 2 * quadrature.LEVELS[-1], **kw)[0][0]
+        got = lik.expectation(y, m, V, 2 * LEVELS[-1], **kw)[0][0]
         assert got == pytest.approx(row["value"], rel=1e-8, abs=1e-8)
         if not lik.unmet(y, m, V, **kw)[0]:
             nodes = lik.required_nodes(y, m, V, **kw)
@@ -177,7 +178,7 @@ def test_the_score_of_a_log_sum_serves_every_level():
     A, means = rng.standard_normal((400, 3, 3)), 2.0 * rng.standard_normal((400, 3))
     V = A @ A.swapaxes(1, 2)
     V /= reduced.log_sum_score(V)[:, None, None]
-    for nodes, limit in zip(quadrature.LEVELS, reduced.LOG_SUM_LIMITS, strict=True):
+    for nodes, limit in zip(LEVELS, reduced.LOG_SUM_LIMITS, strict=True):
         got, want = (reduced.expected_log_sum_exp(means, limit * V, h)[0] for h in (nodes, 120))
         assert np.abs(got - want).max() < 1e-6, nodes
 

@@ -8,7 +8,7 @@ import pytest
 from paths import ROOT
 from scipy.integrate import dblquad, quad
 
-from chainedgp.expectations import quadrature
+from chainedgp.expectations.levels import LEVELS
 from chainedgp.likelihoods import (
     AdditivePoisson,
     Beta,
@@ -252,7 +252,7 @@ def test_required_nodes_keep_their_promise(name):
     for scale in (0.1, 1.0, 3.0):
         spread = np.minimum(scale * variances, 3.4)
         nodes = lik.required_nodes(y, means, spread, **kw)
-        assert set(nodes) <= set(quadrature.LEVELS)
+        assert set(nodes) <= set(LEVELS)
         assert not lik.unmet(y, means, spread, **kw).any()
         got = lik.expectation(y, means, spread, nodes, **kw)[0]
         want = lik.expected_log_density(y, means, spread, nodes=120, **kw)[0]
@@ -261,7 +261,7 @@ def test_required_nodes_keep_their_promise(name):
         arguments = (y, means, np.full_like(variances, 40.0))
         unmet = lik.unmet(*arguments, **kw)
         assert unmet.mean() > 0.8  # the others are right by luck
-        assert set(lik.required_nodes(*arguments, **kw)[unmet]) == {quadrature.LEVELS[-1]}
+        assert set(lik.required_nodes(*arguments, **kw)[unmet]) == {LEVELS[-1]}
 
 
 # -- the page ----------------------------------------------------------------------------------

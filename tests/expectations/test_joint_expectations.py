@@ -6,7 +6,7 @@ from scipy import integrate, stats
 from stacks import Logistic
 
 import chainedgp.likelihoods as liks
-from chainedgp.expectations import quadrature
+from chainedgp.expectations.levels import LEVELS
 from chainedgp.likelihoods import HetGaussian, Likelihood
 
 
@@ -108,7 +108,7 @@ def test_the_score_grows_with_correlation_and_rows_beyond_are_tried():
     np.testing.assert_allclose(lik.joint_node_score(y, means, plain), variances.max(1), rtol=1e-14)
     assert (lik.joint_node_score(y, means, V) > variances.max(1)).all()
     nodes = lik.required_nodes(y, means, V)
-    assert np.isin(nodes, quadrature.LEVELS).all() and len(set(nodes)) > 3  # found by trying
+    assert np.isin(nodes, LEVELS).all() and len(set(nodes)) > 3  # found by trying
     met = ~lik.unmet(y, means, V)
     assert met.any()
     error = np.abs(lik.expectation(y, means, V, nodes)[0] - lik.expectation(y, means, V, 128)[0])

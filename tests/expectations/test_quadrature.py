@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from chainedgp.expectations import by_values
 from chainedgp.expectations import quadrature as quad
+from chainedgp.expectations.levels import LEVELS, settled
 
 
-@pytest.mark.parametrize("n", [1, 2, *quad.LEVELS])
+@pytest.mark.parametrize("n", [1, 2, *LEVELS])
 def test_gauss_hermite_has_the_moments_of_the_standard_normal(n):
     x, w = quad.gauss_hermite(n)
     assert x.dtype == w.dtype == np.float64
@@ -138,7 +140,7 @@ def test_without_correlation_rotated_nodes_are_the_usual_ones():
     np.testing.assert_allclose(
         np.diagonal(joint[2], axis1=1, axis2=2), plain[2], rtol=1e-12, atol=1e-12
     )
-    two, one = (quad.trial_sums(_quadratic, means, v, rule) for v in (V, variances))
+    two, one = (by_values.trial_sums(_quadratic, means, v, rule) for v in (V, variances))
     order = [0, 2, 1, 4, 3]  # The latents of rotated nodes come in reversed order.
     np.testing.assert_allclose(two[:, order], one, rtol=1e-12, atol=1e-12)
 
@@ -278,7 +280,7 @@ def test_gradients_from_values_alone_are_those_of_the_integral(joint):
         tilt = np.exp(0.5 * m[:, 0] + 0.125 * V[:, 0, 0])
         return first + tilt * (m[:, 2] + 0.5 * V[:, 0, 2])
 
-    value, dm, dV, extra = quad.expectation_by_values(
+    value, dm, dV, extra = by_values.expectation_by_values(
         lambda rows, a, b, c: a * b * b + np.exp(0.5 * a) * c,
         lambda rows, a, b, c: (a * c,),
         means,
@@ -309,7 +311,7 @@ def test_levels_follow_from_how_far_two_of_them_differ():
     def sums(rows, nodes):
         return np.column_stack([5.0 + rates[rows] ** nodes, np.zeros(len(rows))])
 
-    nodes, served = quad.settled(sums, len(rates), (4, 6, 8, 12))
+    nodes, served = settled(sums, len(rates), (4, 6, 8, 12))
     np.testing.assert_array_equal(served, [True] * 5 + [False] * 2)
     np.testing.assert_array_equal(nodes[:5], [4, 6, 8, 12, 12])
     assert np.all((rates**nodes)[:5] < 1e-6)

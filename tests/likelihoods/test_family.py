@@ -11,6 +11,7 @@ import chainedgp as cgp
 from chainedgp import likelihoods as liks
 from chainedgp.errors import InputError
 from chainedgp.expectations import quadrature, reduced, special
+from chainedgp.expectations.levels import LEVELS
 from chainedgp.likelihoods import Likelihood
 from chainedgp.likelihoods.differences import difference
 from chainedgp.testing.likelihood import check_likelihood
@@ -361,7 +362,7 @@ def errors_at_required_nodes(lik, kw, scale):
     y = np.arange(30) % 5.0 if lik.support == "categories" else Y[lik.support]
     means, variances = moments_of(lik, scale)
     nodes = lik.required_nodes(y, means, variances, **kw)
-    assert set(nodes) <= set(quadrature.LEVELS)
+    assert set(nodes) <= set(LEVELS)
     got = lik.expectation(y, means, variances, nodes, **kw)[0]
     want = lik.expected_log_density(y, means, variances, nodes=120, **kw)[0]
     return ~lik.unmet(y, means, variances, **kw), np.abs(got - want)

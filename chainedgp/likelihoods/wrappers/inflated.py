@@ -10,7 +10,7 @@ import numpy as np
 from ...data.rows import rows_of
 from ...data.types import Keywords, Value
 from ...errors import InputError
-from ...expectations import quadrature, reduced, special
+from ...expectations import levels, reduced, special
 from ...expectations.forms import OneForm
 from ...linalg import Booleans, Indices
 from .. import observation
@@ -277,15 +277,15 @@ class Inflated(OneForm, Wrapper):
                 if single
                 else reduced.widest_of_sum(variances[:, c:, c:])
             )
-            least, beyond = quadrature.choose(widest, reduced.LOG_SUM_LIMITS)
+            least, beyond = levels.choose(widest, reduced.LOG_SUM_LIMITS)
             nodes, unmet = np.maximum(nodes, least), unmet | beyond
         mixed = hit.any(axis=0) & ~none
         if before is not None:
             mixed = mixed | ~before.certain
         tried = np.flatnonzero(unmet | mixed)
         if tried.size:
-            nodes[tried] = quadrature.tried(self._trial(y, means, variances, kw), tried)
-            unmet[tried] = nodes[tried] == quadrature.LEVELS[-1]
+            nodes[tried] = levels.tried(self._trial(y, means, variances, kw), tried)
+            unmet[tried] = nodes[tried] == levels.LEVELS[-1]
         return nodes, unmet
 
     _joint_levels = _levels
