@@ -203,8 +203,13 @@ def test_every_module_has_a_docstring():
     assert not bare
 
 
+@cache
+def parsed(path):
+    return ast.parse(path.read_text("utf-8"))
+
+
 def docstring(path):
-    return ast.get_docstring(ast.parse(path.read_text("utf-8")))
+    return ast.get_docstring(parsed(path))
 
 
 def test_complaints_see_what_is_missing():
@@ -273,6 +278,11 @@ def import_graph(module, path):
     return list(walk(tree, "top"))
 
 
+@cache
+def imports_of(module):
+    return import_graph(module, modules()[module])
+
+
 def test_import_graph_sees_every_import(tmp_path):
     path = tmp_path / "linalg.py"
     path.write_text(
@@ -307,7 +317,7 @@ def component(module):
 @pytest.mark.parametrize("module", modules())
 def test_module_imports_only_its_layer_and_below(module):
     assert component(module) in RANK, f"place {component(module)!r} in LAYERS, in this file"
-    for kind, name, where in import_graph(module, modules()[module]):
+    for kind, name, where in imports_of(module):
         if where == "typing":
             continue  # nothing is imported when the program runs
         if kind == "ours":
@@ -340,11 +350,9 @@ def cycle(edges):
 def test_import_graph_has_no_cycle():
     edges = {
         module: {
-            name
-            for kind, name, where in import_graph(module, path)
-            if kind == "ours" and where != "typing"
+            name for kind, name, where in imports_of(module) if kind == "ours" and where != "typing"
         }
-        for module, path in modules().items()
+        for module in modules()
     }
     assert sum(map(len, edges.values())) > 50  # the graph was read
     assert cycle(edges) is None
@@ -413,7 +421,7 @@ def found_in(complaints, folder=None):
         f"{module}: {found}"
         for module, path in modules().items()
         if folder in (None, component(module))
-        for found in complaints(ast.parse(path.read_text("utf-8")))
+        for found in complaints(parsed(path))
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 import warnings
@@ -14,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..data.arguments import as_generator, fraction, positive_int, thread_count
+from ..data.arguments import as_generator, fraction, positive_int, shows_progress, thread_count
 from ..data.columns import Columns
 from ..data.frames import check_order, column_names, frame_rows
 from ..data.labels import coded, labels_of
@@ -269,9 +268,7 @@ def _splits(folds: int | Sequence[Split], N: int, rng: Seed) -> list[Split]:
 @contextmanager
 def _progress(total: int, messages: bool | None) -> Iterator[Callable[[], object]]:
     """Show a progress bar over folds if asked; gives the function to call after each fold."""
-    if messages is None:
-        messages = sys.stderr.isatty() or "ipykernel" in sys.modules
-    if not messages:
+    if not shows_progress(messages):
         yield lambda: None
         return
     from tqdm.auto import tqdm

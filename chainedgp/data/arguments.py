@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Collection
 from typing import TypeVar
 
@@ -103,6 +104,11 @@ def thread_count(num_threads: int | None) -> int:
             f"CHAINEDGP_NUM_THREADS must be an integer of at least 1; got {setting!r}."
         )
     return int(setting)
+
+
+def shows_progress(messages: bool | None) -> bool:
+    """Whether to show progress: as asked, else where a terminal or notebook shows it to a person."""
+    return (sys.stderr.isatty() or "ipykernel" in sys.modules) if messages is None else messages
 
 
 def _numbers(values: object) -> Array:

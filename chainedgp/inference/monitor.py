@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 
+from ..data.arguments import shows_progress
 from ..errors import ConvergenceWarning, warn
 from .lbfgs import Outcome
 from .result import FINISHED, INTERRUPTED, OUT_OF_PATIENCE, OptimizationResult, TracePoint
@@ -200,9 +200,7 @@ class Stage(Monitor):
 
 
 def _progress_bar(method: str, messages: bool | None) -> Any:
-    if messages is None:
-        messages = sys.stderr.isatty() or "ipykernel" in sys.modules
-    if not messages:
+    if not shows_progress(messages):
         return None
     from tqdm.auto import tqdm
 

@@ -6,14 +6,13 @@ and of the curvature at the fit, is N(0, I), and starts from draws of that Gauss
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..data.arguments import as_generator, fraction, positive_int
+from ..data.arguments import as_generator, fraction, positive_int, shows_progress
 from ..data.types import Seed
 from ..errors import ConvergenceWarning, InputError, warn
 from ..inference.problem import Problem
@@ -84,13 +83,11 @@ def sample(
     nutpie, arviz = _sampler()
     model = _with_hyperparameters(problem) if hyperparameters else _inducing_values(problem)
     settings = {"target_accept": target_accept, "save_warmup": False}
-    if messages is None:
-        messages = sys.stderr.isatty() or "ipykernel" in sys.modules
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Warnings of the libraries below are not about the model.
         running = nutpie.sample(
             model.compiled(nutpie), draws=draws, tune=tune, chains=chains, seed=seed,
-            blocking=False, progress_bar=bool(messages), low_rank_modified_mass_matrix=True,
+            blocking=False, progress_bar=shows_progress(messages), low_rank_modified_mass_matrix=True,
             **settings,
         )  # fmt: skip
         try:
