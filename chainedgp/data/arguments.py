@@ -107,7 +107,7 @@ def thread_count(num_threads: int | None) -> int:
 
 
 def shows_progress(messages: bool | None) -> bool:
-    """Whether to show progress: as asked, else where a terminal or notebook shows it to a person."""
+    """Whether to show progress: as asked, else if it is seen in a terminal or notebook."""
     return (sys.stderr.isatty() or "ipykernel" in sys.modules) if messages is None else messages
 
 

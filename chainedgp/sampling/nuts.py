@@ -87,8 +87,8 @@ def sample(
         warnings.simplefilter("ignore")  # Warnings of the libraries below are not about the model.
         running = nutpie.sample(
             model.compiled(nutpie), draws=draws, tune=tune, chains=chains, seed=seed,
-            blocking=False, progress_bar=shows_progress(messages), low_rank_modified_mass_matrix=True,
-            **settings,
+            blocking=False, progress_bar=shows_progress(messages),
+            low_rank_modified_mass_matrix=True, **settings,
         )  # fmt: skip
         try:
             data = running.wait()
