@@ -43,6 +43,7 @@ from ..posterior.shards import Shard
 from ..posterior.sparse import Projection, project
 from ..posterior.sums import Gram
 from ..predictive.distribution import Predictive
+from ..predictive.fitted import FittedModel
 from ..predictive.mixtures import GaussianLatents
 from ..sampling.pareto import tail_shape
 
@@ -180,16 +181,8 @@ class Options(TypedDict, total=False):
     size: int
 
 
-class Compared(Protocol):
+class Compared(FittedModel, Protocol):
     """A fitted model as `compare` takes it to rank models by leave-one-out: a `ChainedGP`."""
-
-    @property
-    def Y(self) -> Array:
-        """The targets of the fitted rows, (N, 1)."""
-
-    @property
-    def Y_metadata(self) -> dict[str, Array]:
-        """Per-row metadata of the fitted rows, (N,) each, weights included."""
 
     def loo(self, refit: int | bool = REFIT, rng: Seed = 0, size: int = 4000) -> LOO:
         """Leave-one-out log-densities of the fitted rows."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.arguments import as_generator, as_percent, positive_float, positive_int
+from ..data.arguments import as_band, as_generator, positive_float, positive_int
 from ..data.columns import Category, Column, Number
 from ..data.missing_metadata import unsaid, warn_of_unsaid
 from ..data.rows import Rows, is_dask
@@ -305,9 +305,7 @@ def _curve(
     estimate = _expected(_Latents.nodes(predictive), rows, times)[0]
     if bands is None:
         return [estimate]
-    levels = as_percent(bands, "bands")
-    if len(levels) != 2 or levels[0] >= levels[1]:
-        raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
+    levels = as_band(bands)
     some = rows.thinned(MOST_ROWS)
     size, generator = positive_int(size, "size"), as_generator(rng)
     draws = model._predictor().latent_draws(some.X, size, generator)  # (n, b, size)

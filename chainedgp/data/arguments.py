@@ -74,6 +74,14 @@ def as_percent(values: object, name: str) -> Array:
     return percent / 100.0
 
 
+def as_band(bands: object) -> Array:
+    """Check the argument `bands`, the two ends of a band in percent; returns fractions (2,)."""
+    ends = as_percent(bands, "bands")
+    if len(ends) != 2 or ends[0] >= ends[1]:
+        raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
+    return ends
+
+
 def as_name(name: object) -> str:
     """Check a name given by the user: paramz and regular expressions need an ASCII identifier."""
     if not (isinstance(name, str) and name.isascii() and name.isidentifier()):

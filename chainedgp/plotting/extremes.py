@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..likelihoods.observation import OBSERVATION, of_event
 from ..linalg import Array
 from ..predictive.fitted import FittedModel
-from ..predictive.return_levels import ReturnLevels
+from ..sampling.averaged import Averaged
 from . import grids, style
 
 if TYPE_CHECKING:
@@ -27,16 +27,6 @@ FEWEST = 5  # A mean excess is a mean over at least so many targets.
 THRESHOLDS = 80  # Mean excesses are drawn over so many thresholds.
 
 
-class _Levels(Protocol):
-    def return_level(self, periods: Data, *, level: float, rate: Data) -> ReturnLevels: ...
-
-
-class _Averages(Protocol):
-    """What return levels take for bands over hyperparameters, `m.over_hyperparameters()`."""
-
-    def predictive(self, Xnew: Data, Y_metadata: Metadata = None) -> _Levels: ...
-
-
 def plot_return_levels(
     model: FittedModel,
     at: grids.Place = None,
@@ -44,7 +34,7 @@ def plot_return_levels(
     periods: Data | None = None,
     level: float = 90.0,
     rate: float = 1.0,
-    average: _Averages | None = None,
+    average: Averaged | None = None,
     Y_metadata: Metadata = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -72,9 +62,8 @@ def plot_return_levels(
     T = (n + 1.0) / (n + 1.0 - np.arange(1, n + 1)) / rate
     ends = _ends(periods, n, rate)
     curve = np.geomspace(*ends, POINTS)
-    source: FittedModel | _Averages = model if average is None else average
     share = float(style.as_levels([level])[0]) / 100.0
-    rows = source.predictive(place[None], metadata)
+    rows = (model if average is None else average).predictive(place[None], metadata)
     found = rows.return_level(curve, level=share, rate=rate)
     ax, blue = style.one_axes(ax), style.COLOURS["blue"]
     band = [(found.lower[0], found.upper[0])]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..data.arguments import as_percent
+from ..data.arguments import as_band, as_percent
 from ..data.frames import frame_like
 from ..data.types import Data, Frame
 from ..errors import InputError
@@ -19,14 +19,6 @@ Bands = Ends | None
 """The same; None for no band."""
 Centiles = Array | tuple[Array, Array, Array]
 """Centiles (n, k), with bands also their lower and upper ends."""
-
-
-def as_band(bands: Ends) -> Array:
-    """The ends of a band, in percent, as levels (2,)."""
-    ends = as_percent(bands, "bands")
-    if len(ends) != 2 or ends[0] >= ends[1]:
-        raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
-    return ends
 
 
 def as_centiles(centiles: Sequence[float], bands: Bands, support: Support) -> tuple[Array, Array]:

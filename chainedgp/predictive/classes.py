@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ..data.frames import column_names, frame_like
-from ..data.types import Data, Frame
+from ..data.types import Frame
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..linalg import Array
-
-
-class _HasDensity(Protocol):
-    """What predictions of classes need: a predictive distribution of rows."""
-
-    def pdf(self, y: Data) -> Array:
-        """Predictive probabilities (n, k) of a grid of classes (k,)."""
+from .law import PredictiveLaw
 
 
 def num_classes(likelihood: Likelihood) -> int:
@@ -51,7 +45,7 @@ def class_names(likelihood: Likelihood) -> tuple[str, ...]:
     return likelihood.class_names or tuple(map(str, range(num_classes(likelihood))))
 
 
-def class_probabilities(distribution: _HasDensity, likelihood: Likelihood) -> Array:
+def class_probabilities(distribution: PredictiveLaw, likelihood: Likelihood) -> Array:
     """Predicted P(y = k | x) = ∫ P(y = k | f) q(f) df, k = 0 … K − 1: (n, K), rows sum to 1."""
     p = distribution.pdf(np.arange(float(num_classes(likelihood))))
     return p / p.sum(axis=1, keepdims=True)  # The sum is 1 but for errors of the integrals.

@@ -7,13 +7,13 @@ from typing import overload
 
 import numpy as np
 
-from ..data.arguments import fraction
+from ..data.arguments import as_band, fraction
 from ..data.types import Data, Seed
 from ..errors import InputError
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.support import Support
 from ..linalg import Array
-from .centiles import Bands, Centiles, Ends, as_band, as_centiles
+from .centiles import Bands, Centiles, Ends, as_centiles
 from .return_levels import ReturnLevels, as_exceedance, band_percentages
 
 BAND_NODES = 2048

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ..data.arguments import as_band
 from ..data.types import Data
 from ..errors import InputError
 from ..expectations import quadrature
-from .centiles import Bands, as_band
+from .centiles import Bands
 from .constants import rows_by
 from .law import BAND_NODES, PredictiveLaw
 from .mixtures import GaussianLatents

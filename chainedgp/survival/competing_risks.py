@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from ..assessment.kaplan_meier import cause_codes
-from ..data.arguments import as_percent
+from ..data.arguments import as_band
 from ..data.rows import as_targets
 from ..data.types import Data, FilePath, Metadata
 from ..errors import InputError
@@ -228,9 +228,7 @@ class CompetingRisks:
         )
         if bands is None:
             return Incidences(estimate.survival[0], [F[0] for F in estimate.causes])
-        levels = as_percent(bands, "bands")
-        if len(levels) != 2 or levels[0] >= levels[1]:
-            raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
+        levels = as_band(bands)
         ends = _bands(laws, panels, levels)
         return Incidences(
             (estimate.survival[0], *ends.survival),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.arguments import as_percent
+from ..data.arguments import as_band
 from ..data.frames import check_order, frame_rows
 from ..data.rows import as_row_values, as_targets, is_dask, rows_of
 from ..data.types import Data, Metadata, Seed
@@ -153,9 +153,7 @@ def episode_survival(
     S = np.exp(total - offset[:, np.maximum.accumulate(np.where(first, every, 0))])
     if bands is None:
         return S.mean(0)
-    levels = as_percent(bands, "bands")
-    if len(levels) != 2 or levels[0] >= levels[1]:
-        raise InputError(f"bands must be two percentages, lower and upper; got {bands!r}.")
+    levels = as_band(bands)
     lower, upper = np.quantile(S, levels, axis=0)
     return S.mean(0), lower, upper
 
