@@ -547,7 +547,7 @@ class ChainedGP(ParamzModel, Predictions):
                 (shard,) = model.problem.evaluator.shards
                 shard.load_sites(stored.sites)
         if stored.result is not None:
-            model.last_result = stored.result
+            model.last_result, model._fitted_at = stored.result, model._where()
         if stored.widening is not None:
             own = stored.widening, stored.of_targets, stored.constants
             model._widening = Widening.at(model._parts, *own)
@@ -654,6 +654,7 @@ class ChainedGP(ParamzModel, Predictions):
             self._starts = old.starts
             old.restore(values)
             raise
+        self._fitted_at = self._where()
         return told
 
     def _rows_to_add(self, Xnew: Data, Ynew: Data, Y_metadata: Metadata, missing: str) -> Rows:
@@ -879,36 +880,9 @@ class ChainedGP(ParamzModel, Predictions):
     # ---- predictions --------------------------------------------------------------------------
 
     @checks_names
-    def predict_latents(
-        self, Xnew: Data, full_cov: bool = False, cross_cov: bool = False
-    ) -> tuple[Array, Array]:
-        """Posterior mean and variance of every latent function at Xnew.
-
-        These are the moments of q(f*) (Saul et al. 2016, eqs. 4 and 5). Where the model counts its
-        hyperparameters as uncertain, variances include that, and what q misses of the spread.
-
-        full_cov : whether to return covariances between rows. cross_cov : whether to return
-        covariances between latents, which are 0 in the mean field.
-
-        Returns the mean (n, b), and the variance (n, b); with `full_cov` the covariance (b, n, n)
-        of each latent, with `cross_cov` (n, b, b) of each row, with both (b, b, n, n) of all.
-        """
-        return self._predictor().latents(Xnew, full_cov, cross_cov)
-
-    @checks_names
     def predictive(self, Xnew: Data, Y_metadata: Metadata = None) -> Predictive:
         """The predictive distributions p(y* | x*) of the targets at Xnew, one for each row."""
         return self._predictor().distribution(Xnew, Y_metadata)
-
-    @checks_names
-    def posterior_samples_f(self, Xnew: Data, size: int = 10, rng: Seed = None) -> Array:
-        """Joint draws of the latent functions at Xnew from q: (n, b, size).
-
-        f = mean(x) + Aᵀv + r with v ~ q(v), and r ~ N(0, K** − AᵀA), what the inducing values leave
-        open. For more than 2,048 rows r is drawn in blocks of as many, independent of each other;
-        v, and with it nearly all correlation, is common to all.
-        """
-        return self._predictor().latent_draws(Xnew, size, rng)
 
     def _predictor(self) -> Predictor:
         """What predictions of the model are made of, at the current parameters and q.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from scipy.special import logsumexp, ndtr
@@ -12,17 +11,18 @@ from ..data.arguments import as_fractions, as_generator, as_percent, positive_in
 from ..data.types import Data, Seed
 from ..likelihoods import Likelihood
 from ..linalg import Array
-from .distribution import FEW_NODES, Predictive
-from .law import BAND_NODES, PredictiveLaw
+from .distribution import LatentFunction, Predictive
+from .law import FEW_NODES, Curve
+from .survival import SurvivalCurves
 
 HALVINGS = 60  # A quantile of an average is searched for in at most so many steps.
 CLOSE = 1e-7  # The search ends when this share is left of the bracket of a quantile.
-LEVELS = 32  # Parameters of each averaged distribution are represented by so many quantiles.
-# The levels of these quantiles, in percent.
-INNER = tuple(100.0 * (np.arange(LEVELS) + 0.5) / LEVELS)
+# What depends on latents is represented by so many quantiles of each averaged distribution, and by
+# so many of all of them.
+LEVELS, POOLED = 32, 1024
 
 
-class AveragedPredictive(PredictiveLaw):
+class AveragedPredictive(SurvivalCurves):
     """The averaged predictive distribution of y at n rows, p(y) = Σ_k w_k p_k(y).
 
     Its methods are those of `Predictive`, in the habit of scipy.stats.
@@ -60,6 +60,11 @@ class AveragedPredictive(PredictiveLaw):
         """The weighted average Σ_k w_k of the answers (K, n, …) of distributions p_k."""
         return np.tensordot(self._weights, each, 1)
 
+    def _log_over(self, each: Array) -> Array:
+        """log Σ_k w_k e^{a_k} of the answers a_k (K, n, k) of distributions p_k."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(logsumexp(each, axis=0, b=self._weights[:, None, None]))
+
     def _at(self, y: Array, answer: Callable[[Predictive, Array], Array]) -> Array:
         """What every averaged distribution p_k answers at the values y (n, …), (K, n, …)."""
         starts = np.cumsum([0, *(len(part) for part in self._parts)])
@@ -70,44 +75,37 @@ class AveragedPredictive(PredictiveLaw):
 
     # ---- moments ---------------------------------------------------------------------------------
 
-    @property
-    def mean(self) -> Array:
-        """The mean of an averaged predictive, E[y] = Σ_k w_k E_k[y], (n, 1)."""
-        return self._over(self._means)
+    def _found_moments(self) -> tuple[Array, Array]:
+        """Averaged mean, noise and latent variance (3, n), and rows (n,) that may be off.
 
-    @cached_property
-    def _means(self) -> Array:
-        return self._each(lambda part: part.mean)
-
-    @property
-    def noise_variance(self) -> Array:
-        """Noise of an averaged predictive, Σ_k w_k E_k[var[y | f]], (n, 1), whatever the data."""
-        return self._over(self._each(lambda part: part.noise_variance))
-
-    @property
-    def latent_variance(self) -> Array:
-        """The variance var[E[y | f]] in an averaged predictive, within p_k and of means, (n, 1)."""
-        between = self._over((self._means - self.mean) ** 2)
-        return self._over(self._each(lambda part: part.latent_variance)) + between
+        The latent variance is that within the p_k and that of their means. What is infinite in a
+        p_k of any weight is infinite in the average.
+        """
+        found = [part._found_moments() for part in self._parts]
+        mean, noise, latent = self._by_point([moments.T for moments, _ in found]).transpose(2, 0, 1)
+        rough = np.any(self._by_point([rough for _, rough in found]), axis=0)
+        middle = self._over(mean)
+        with np.errstate(invalid="ignore"):
+            between = np.where(np.isfinite(middle), (mean - middle) ** 2, np.inf)
+        return np.stack([middle, self._over(noise), self._over(latent + between)]), rough
 
     # ---- the distribution ------------------------------------------------------------------------
 
     def logpdf(self, y: Data) -> Array:
         """The log-density of an averaged predictive, log Σ_k w_k p_k(y), (n, k)."""
-        each = self._at(self._as_targets(y), Predictive.logpdf)
-        with np.errstate(divide="ignore"):
-            found = logsumexp(each, axis=0, b=self._weights[:, None, None])
-        return np.asarray(found)
+        return self._log_over(self._at(self._as_targets(y), Predictive.logpdf))
 
     def _cdf(self, y: Data) -> Array:
         """P(Y ≤ y), (n, k)."""
         return self._over(self._at(self._as_targets(y), Predictive._cdf))
 
-    def _cdf_given(self, y: Array, levels: Array) -> Array:
-        """Quantiles (n, k) over all p_k of P(Y ≤ y | f) at y (n,)."""
-        inner = np.array(INNER) / 100.0
-        each = self._at(y, lambda part, own: part._cdf_given(own, inner))
-        return self._pooled(each, levels)
+    def _log_event_density(self, t: Data) -> Array:
+        """The log-density of events in an average, (n, k), whatever was seen of the rows."""
+        return self._log_over(self._at(self._as_targets(t, "t"), Predictive._log_event_density))
+
+    def _log_sf(self, t: Data) -> Array:
+        """log Σ_k w_k S_k(t), (n, k)."""
+        return self._log_over(self._at(self._as_targets(t, "t"), Predictive._log_sf))
 
     def ppf(self, q: float | Array) -> Array:
         """Quantiles of an averaged predictive, the least y with cdf(y) ≥ q: (n, k) for k values.
@@ -145,25 +143,48 @@ class AveragedPredictive(PredictiveLaw):
             result[i, order] = drawn[row[order], i, np.arange(size) - starts]
         return result
 
-    def parameters(self, quantiles: tuple[float, ...] = (2.5, 50.0, 97.5)) -> dict[str, Array]:
-        """Quantiles (percent) of natural parameters over averaged posteriors: name -> (n, k)."""
-        levels = as_percent(quantiles, "quantiles")
-        tables = [part.parameters(INNER) for part in self._parts]
-        named = {name: self._by_point([table[name] for table in tables]) for name in tables[0]}
-        return {name: self._pooled(each, levels) for name, each in named.items()}
+    def parameters(
+        self,
+        quantiles: Sequence[float] = (2.5, 50.0, 97.5),
+        functions: Mapping[str, LatentFunction] | None = None,
+    ) -> dict[str, Array]:
+        """Quantiles (percent) of natural parameters over averaged posteriors: name -> (n, k).
 
-    _centile_nodes = FEW_NODES  # An average has many p_k, each with so many nodes.
+        functions : other functions of the latents instead, as in `Predictive.parameters`.
+        """
+        levels, inner = as_percent(quantiles, "quantiles"), self._inner
+        tables = self._named(lambda part: part.parameters(100.0 * inner, functions))
+        return {name: self._pooled(each, levels) for name, each in tables.items()}
 
-    def _quantile_given(self, q: Array, levels: Array, count: int = BAND_NODES) -> Array:
-        """Quantiles (n, k) over averaged posteriors of the quantile of y at q given latents."""
-        inner = np.array(INNER) / 100.0
-        each = self._at(q, lambda part, own: part._quantile_given(own, inner, count))
+    def parameter_means(
+        self, functions: Mapping[str, LatentFunction] | None = None
+    ) -> dict[str, Array]:
+        """Means of natural parameters over averaged posteriors: name -> (n, 1)."""
+        tables = self._named(lambda part: part.parameter_means(functions))
+        return {name: self._over(each) for name, each in tables.items()}
+
+    def _named(self, answer: Callable[[Predictive], dict[str, Array]]) -> dict[str, Array]:
+        """What every averaged distribution p_k answers under each name, (K, n, …)."""
+        tables = [answer(part) for part in self._parts]
+        return {name: self._by_point([table[name] for table in tables]) for name in tables[0]}
+
+    def _quantiles_at(self, y: Array, curve: Curve, levels: Array, count: int) -> Array:
+        """Quantiles (n, k) over averaged posteriors of a curve given the latents at y (n,)."""
+        inner = self._inner
+        own_count = min(count, max(FEW_NODES, 4 * count // len(self._weights)))
+        each = self._at(y, lambda part, own: part._quantiles_at(own, curve, inner, own_count))
         return self._pooled(each, levels)
 
+    @property
+    def _inner(self) -> Array:
+        """Levels (m,) of the quantiles that represent what an averaged distribution says."""
+        m = max(LEVELS, POOLED // len(self._weights))
+        return (np.arange(m) + 0.5) / m
+
     def _pooled(self, each: Array, levels: Array) -> Array:
-        """Quantiles (n, k) pooled over averaged p_k, from `INNER` percentiles (K, n, LEVELS)."""
-        pooled = each.transpose(1, 0, 2).reshape(self._n, -1)
-        weights = np.repeat(self._weights, LEVELS) / LEVELS
+        """Quantiles (n, k) pooled over averaged p_k, from those of each at `_inner`, (K, n, m)."""
+        pooled, m = each.transpose(1, 0, 2).reshape(self._n, -1), each.shape[2]
+        weights = np.repeat(self._weights, m) / m
         return np.stack([_weighted_quantiles(row, weights, levels) for row in pooled])
 
 

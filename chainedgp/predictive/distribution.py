@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
 from ..data.arguments import as_fractions, as_generator, as_percent, positive_int
-from ..data.names import OF_PREDICTIVES
 from ..data.types import Data, Keywords
-from ..errors import InputError, MomentWarning, warn
+from ..errors import InputError
 from ..expectations import quadrature
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.observation import OBSERVATION
 from ..linalg import Array
 from .constants import ConstantsAt, Draws, rows_by
-from .law import BAND_NODES
+from .law import BAND_NODES, Curve
 from .mixtures import (
     CorrelatedScale,
     GaussianLatents,
@@ -27,7 +26,7 @@ from .mixtures import (
     WithRounding,
     mixture_of,
 )
-from .moments import TOLERANCE, node_moments
+from .moments import node_moments
 from .nodes import Mixture, log_expectation
 from .quantiles import mixture_cdf, mixture_ppf
 from .survival import SurvivalCurves
@@ -39,9 +38,6 @@ _At = Callable[[GaussianLatents, np.ndarray, np.ndarray], np.ndarray]
 ROUNDING = 0.01
 """Covariances may differ from their transposes, and exceed what the variances allow, by this share:
 where little variance is left, rounding does that."""
-FEW_NODES = 128
-"""The number of Sobol nodes for the band of a centile, where each node takes the root of an
-integral."""
 
 
 class Predictive(SurvivalCurves):
@@ -99,76 +95,19 @@ class Predictive(SurvivalCurves):
     def __len__(self) -> int:
         return len(self._means)
 
-    if not TYPE_CHECKING:  # With it a type checker would accept any attribute.
-
-        def __getattr__(self, name: str) -> Any:
-            """Explain an attribute of a predictive distribution that other libraries have."""
-            words = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in OF_PREDICTIVES:
-                words = f"a predictive distribution has no {name!r}: it is {OF_PREDICTIVES[name]}."
-            raise AttributeError(words)
-
     def __repr__(self) -> str:
         return f"<Predictive of {len(self)} rows, {type(self._likelihood).__name__}>"
 
-    @property
-    def num_classes(self) -> int | None:
-        """The number of classes that predicted targets are one of; None for numbers."""
-        return self._support.num_classes
-
-    @property
-    def class_names(self) -> tuple[str, ...] | None:
-        """Labels of the predicted classes in the order of their codes; None without labels."""
-        return self._likelihood.class_names
-
     # ---- moments ---------------------------------------------------------------------------------
 
-    @property
-    def mean(self) -> np.ndarray:
-        """The predictive mean E[y] = E_q[E[y | f]], (n, 1); inf, with a warning, if there is none.
-
-        nan for a Student-t with ν ≤ 1, whose mean is not even infinite.
-        """
-        return self._moments[0].copy()
-
-    @property
-    def noise_variance(self) -> np.ndarray:
-        """Noise in the predictive variance, E_q[var[y | f]], (n, 1): data cannot remove it."""
-        return self._moments[1].copy()
-
-    @property
-    def latent_variance(self) -> np.ndarray:
-        """Ignorance in the predictive variance, var_q[E[y | f]], (n, 1): more data remove it."""
-        return self._moments[2].copy()
-
-    @cached_property
-    def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Predictive mean, noise and latent variance, (n, 1) each; warns, once for the object."""
+    def _found_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Predictive mean, noise and latent variance (3, n), and rows (n,) that may be off."""
+        nowhere = np.zeros(len(self), dtype=bool)
         if isinstance(self._law, ScaleMixture | CorrelatedScale):
-            moments = self._scale_mixture_moments(self._law.shape)
-        elif self._likelihood.infinite_mean:
-            moments = np.full((3, len(self)), np.inf)
-        else:
-            moments, rough = node_moments(self._event, not self._likelihood.has_moments)
-            self._warn_of_moments(
-                {f"have a mean or variance that is uncertain by over {TOLERANCE:.0%}": rough}
-            )
-        infinite = ~np.isfinite([moments[0], moments[1] + moments[2]])
-        words = ("have no mean", "have no variance")
-        self._warn_of_moments(dict(zip(words, infinite, strict=True)), " (infinite)")
-        return moments[0][:, None], moments[1][:, None], moments[2][:, None]
-
-    def _warn_of_moments(self, rows: dict[str, np.ndarray], how: str = "") -> None:
-        """Warn once (MomentWarning) of how many rows (n,) have infinite or uncertain moments."""
-        counts = {what: int(which.sum()) for what, which in rows.items() if which.any()}
-        if counts:
-            words = " and ".join(f"{count} {what}" for what, count in counts.items())
-            warn(
-                f"Of {len(self)} predictive distributions of {type(self._likelihood).__name__} "
-                f"{words}{how}. The median and other quantiles exist: use ppf(0.5), "
-                "interval(level) or predict_quantiles.",
-                MomentWarning,
-            )
+            return self._scale_mixture_moments(self._law.shape), nowhere
+        if self._likelihood.infinite_mean:
+            return np.full((3, len(self)), np.inf), nowhere
+        return node_moments(self._event, not self._likelihood.has_moments)
 
     def _scale_mixture_moments(self, shape: float) -> np.ndarray:
         """Predictive moments of a scale mixture of normals: closed.
@@ -206,6 +145,26 @@ class Predictive(SurvivalCurves):
             -np.inf,
             lambda y, rows: log_expectation(mixture, mixture.log_density, y, rows),
         )
+
+    def _log_event_density(self, t: Data) -> np.ndarray:
+        """log p(t) of events, (n, k), whatever was seen of the rows."""
+        return self._logpdf(t, self._law)
+
+    def _log_sf(self, t: Data) -> np.ndarray:
+        """log E[S(t | f)], (n, k); 0 below 0, and at 0 unless some events are at 0."""
+        t = self._as_targets(t, "t")
+
+        mixture: Any = self._mixture  # Of event times it has a log_survival.
+
+        def log_sf(t: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            return log_expectation(
+                mixture, mixture.log_survival, t, rows, probe=mixture.log_density
+            )
+
+        lik = self._likelihood
+        at_0 = 0.0 in lik.atoms or not lik.target_support.continuous  # Events may be at 0.
+        sure = t < 0.0 if at_0 else t <= 0.0
+        return np.minimum(self._over_entries(np.where(sure, -1.0, t), 0.0, -np.inf, log_sf), 0.0)
 
     def _cdf(self, y: Data) -> np.ndarray:
         """P(Y ≤ y), (n, k) for a grid (k,)."""
@@ -268,36 +227,15 @@ class Predictive(SurvivalCurves):
         named = own._functions(functions)
         return {name: own._quantiles_of(function, levels) for name, function in named.items()}
 
-    @property
-    def _centile_nodes(self) -> int:
-        slow = self._likelihood.slow_ppf or not self._likelihood.has_draws
-        return FEW_NODES if slow else BAND_NODES // 2
-
-    def _quantile_given(self, q: Array, levels: Array, count: int = BAND_NODES) -> Array:
-        """Quantiles (n, k) under q(f) of the quantile of y at q (n,), given the latents."""
+    def _quantiles_at(self, y: Array, curve: Curve, levels: Array, count: int) -> Array:
+        """Quantiles (n, k) under q(f), at some levels, of a curve given the latents at y (n,)."""
 
         def values(event: GaussianLatents, rows: np.ndarray, z: np.ndarray) -> np.ndarray:
             _, latents = event.nodes(rows, z)
             with np.errstate(all="ignore"):
-                given = self._likelihood.ppf(q[rows], *latents, **event.keywords(rows))
+                given = curve(event, y[rows], rows, tuple(latents))
             return np.broadcast_to(given, latents[0].shape)
 
-        return self._quantiles_of(values, levels, count)
-
-    def _cdf_given(self, y: Array, levels: Array) -> Array:
-        """Quantiles (n, k) under q(f) of P(Y ≤ y | f) at y (n,)."""
-        low, high = self._support.outside(y, self._likelihood.atoms)
-        y = y if self._support.continuous else np.floor(y)
-        inside = np.where(low | high, self._support.interior, y)
-
-        def values(event: GaussianLatents, rows: np.ndarray, z: np.ndarray) -> np.ndarray:
-            _, latents = event.nodes(rows, z)
-            with np.errstate(all="ignore"):
-                given = event.cdf(inside[rows], rows, tuple(latents))
-            given = np.where(low[rows], 0.0, np.where(high[rows], 1.0, given))
-            return np.broadcast_to(given, latents[0].shape)
-
-        count = BAND_NODES if self._likelihood.has_cdf else FEW_NODES
         return self._quantiles_of(values, levels, count)
 
     def _quantiles_of(

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import overload
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from ..data.arguments import as_band, fraction
+from ..data.names import OF_PREDICTIVES
 from ..data.types import Data, Seed
-from ..errors import InputError
+from ..errors import InputError, MomentWarning, warn
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.support import Support
-from ..linalg import Array
+from ..linalg import Array, Indices
 from .centiles import Bands, Centiles, Ends, as_centiles
+from .mixtures import GaussianLatents
+from .moments import TOLERANCE
 from .return_levels import ReturnLevels, as_exceedance, band_percentages
 
 BAND_NODES = 2048
 """The quantiles of a band are those of so many equally weighted Sobol points of q(f)."""
+FEW_NODES = 128
+"""The number of Sobol nodes for a band where each node takes the root of an integral."""
+
+
+Latents = tuple[Array, ...]
+Curve = Callable[[GaussianLatents, Array, Indices, Latents], Array]
+"""What is asked of rows (N,), given latents (K, N) each, at one value (N,) for each row: (K, N)."""
 
 
 class PredictiveLaw:
@@ -33,22 +44,72 @@ class PredictiveLaw:
     def __len__(self) -> int:
         raise NotImplementedError
 
+    if not TYPE_CHECKING:  # With it a type checker would accept any attribute.
+
+        def __getattr__(self, name: str) -> Any:
+            """Explain an attribute of a predictive distribution that other libraries have."""
+            words = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in OF_PREDICTIVES:
+                words = f"a predictive distribution has no {name!r}: it is {OF_PREDICTIVES[name]}."
+            raise AttributeError(words)
+
+    @property
+    def num_classes(self) -> int | None:
+        """The number of classes that predicted targets are one of; None for numbers."""
+        return self._support.num_classes
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Labels of the predicted classes in the order of their codes; None without labels."""
+        return self._likelihood.class_names
+
     # ---- moments ---------------------------------------------------------------------------------
 
     @property
     def mean(self) -> Array:
-        """The predictive mean E[y], (n, 1)."""
-        raise NotImplementedError
+        """The predictive mean E[y], (n, 1); inf, with a warning, if there is none.
+
+        nan for a Student-t with ν ≤ 1, whose mean is not even infinite.
+        """
+        return self._moments[0].copy()
 
     @property
     def noise_variance(self) -> Array:
         """Noise in the predictive variance, E[var[y | f]], (n, 1): data cannot remove it."""
-        raise NotImplementedError
+        return self._moments[1].copy()
 
     @property
     def latent_variance(self) -> Array:
         """The ignorance var[E[y | f]] in a predictive variance, (n, 1): more data remove it."""
+        return self._moments[2].copy()
+
+    @cached_property
+    def _moments(self) -> Array:
+        """Predictive mean, noise and latent variance, (3, n, 1); warns, once for the object."""
+        moments, rough = self._found_moments()
+        self._warn_of_moments(
+            {f"have a mean or variance that is uncertain by over {TOLERANCE:.0%}": rough}
+        )
+        infinite = ~np.isfinite([moments[0], moments[1] + moments[2]])
+        words = ("have no mean", "have no variance")
+        self._warn_of_moments(dict(zip(words, infinite, strict=True)), " (infinite)")
+        return moments[:, :, None]
+
+    def _found_moments(self) -> tuple[Array, Array]:
+        """Predictive mean, noise and latent variance (3, n), and rows (n,) that may be off."""
         raise NotImplementedError
+
+    def _warn_of_moments(self, rows: dict[str, Array], how: str = "") -> None:
+        """Warn once (MomentWarning) of how many rows (n,) have infinite or uncertain moments."""
+        counts = {what: int(which.sum()) for what, which in rows.items() if which.any()}
+        if counts:
+            words = " and ".join(f"{count} {what}" for what, count in counts.items())
+            warn(
+                f"Of {len(self)} predictive distributions of {type(self._likelihood).__name__} "
+                f"{words}{how}. The median and other quantiles exist: use ppf(0.5), "
+                "interval(level) or predict_quantiles.",
+                MomentWarning,
+            )
 
     @property
     def variance(self) -> Array:
@@ -97,13 +158,30 @@ class PredictiveLaw:
 
     def _band_of_cdf(self, y: Data, bands: Ends) -> tuple[Array, Array]:
         """Percentiles over q(f) of P(Y ≤ y | f), (n, k) each."""
-        levels = as_band(bands)
-        found = [self._cdf_given(column, levels) for column in self._as_targets(y).T]
+        support, atoms = self._support, self._likelihood.atoms
+
+        def curve(event: GaussianLatents, y: Array, rows: Indices, latents: Latents) -> Array:
+            low, high = support.outside(y, atoms)
+            y = y if support.continuous else np.floor(y)
+            given = event.cdf(np.where(low | high, support.interior, y), rows, latents)
+            return np.where(low, 0.0, np.where(high, 1.0, given))
+
+        count = BAND_NODES if self._likelihood.has_cdf else FEW_NODES
+        return self._band(self._as_targets(y), curve, as_band(bands), count)
+
+    def _band(
+        self, y: Array, curve: Curve, levels: Array, count: int = BAND_NODES
+    ) -> tuple[Array, Array]:
+        """The band (n, k), lower and upper, of a curve given the latents at values y (n, k)."""
+        found = [self._quantiles_at(column, curve, levels, count) for column in y.T]
         lower, upper = np.moveaxis(np.reshape(found, (-1, len(self), 2)), (0, 1, 2), (2, 1, 0))
         return lower, upper
 
-    def _cdf_given(self, y: Array, levels: Array) -> Array:
-        """Quantiles (n, k) under q(f), at some levels, of P(Y ≤ y | f) at y (n,)."""
+    def _quantiles_at(self, y: Array, curve: Curve, levels: Array, count: int) -> Array:
+        """Quantiles (n, k) under q(f), at some levels, of a curve given the latents at y (n,).
+
+        count : of Sobol nodes, where these are needed.
+        """
         raise NotImplementedError
 
     def sf(self, y: Data, bands: Bands = None) -> Array | tuple[Array, Array, Array]:
@@ -132,14 +210,12 @@ class PredictiveLaw:
     @property
     def _centile_nodes(self) -> int:
         """How many Sobol nodes of q(f) make the band of a centile."""
-        raise NotImplementedError
+        slow = self._likelihood.slow_ppf or not self._likelihood.has_draws
+        return FEW_NODES if slow else BAND_NODES // 2
 
     def _quantile_given(self, q: Array, levels: Array, count: int = BAND_NODES) -> Array:
-        """Quantiles (n, k) under q(f), at some levels, of the quantile of y at q (n,) given f.
-
-        count : of Sobol nodes, where these are needed.
-        """
-        raise NotImplementedError
+        """Quantiles (n, k) under q(f), at some levels, of the quantile of y at q (n,) given f."""
+        return self._quantiles_at(q, quantile_given, levels, count)
 
     def return_level(self, periods: Data, *, level: float = 0.9, rate: Data = 1.0) -> ReturnLevels:
         """Return levels, exceeded once in each period on average: their median and a band.
@@ -210,3 +286,8 @@ class PredictiveLaw:
             f"{name} must be a number, a grid (k,) for all rows, or ({len(self)}, k), values for "
             f"each row; got shape {values.shape}."
         )
+
+
+def quantile_given(event: GaussianLatents, q: Array, rows: Indices, latents: Latents) -> Array:
+    """The quantile of y at q (N,), given the latents of some rows, (K, N)."""
+    return np.asarray(event.likelihood.ppf(q, *latents, **event.keywords(rows)))

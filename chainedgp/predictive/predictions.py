@@ -18,7 +18,8 @@ from ..data.missing_metadata import unsaid, warn_of_unsaid
 from ..data.names import checks_names
 from ..data.rows import Expected, Rows, is_dask
 from ..data.types import Data, Frame, Metadata, Seed
-from ..distributed import Predict
+from ..distributed import Predict, map_blocks
+from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..linalg import Array
 from .centiles import Bands, centile_frame
@@ -47,19 +48,23 @@ class Source(Protocol):
     def distribution(self, Xnew: Data, Y_metadata: Metadata = None) -> PredictiveLaw:
         """The predictive distributions p(y* | x*), one for each row of Xnew."""
 
-    def on_blocks(
-        self,
-        method: Predict,
-        Xnew: Data,
-        widths: Sequence[int],
-        Y_metadata: Metadata = None,
-        **by_row: Data,
-    ) -> list[Array]:
-        """Call a prediction method on every block of a Dask array Xnew; see `map_blocks`."""
+    def for_blocks(self) -> Predictions:
+        """The same, small and shared with nothing, to be sent to blocks of Dask arrays."""
+
+    def latents(
+        self, Xnew: Data, full_cov: bool = False, cross_cov: bool = False
+    ) -> tuple[Array, Array]:
+        """Mean and variance of the latents at Xnew; see `Predictions.predict_latents`."""
+
+    def latent_quantiles(self, Xnew: Data, levels: Array) -> Array:
+        """Quantiles (n, b, k) of the latents at Xnew, at levels (k,) in (0, 1)."""
+
+    def latent_draws(self, Xnew: Data, size: int, rng: np.random.Generator) -> Array:
+        """Joint draws of the latent functions at Xnew: (n, b, size)."""
 
 
 class Predictions:
-    """Methods that predict the targets of new rows: moments, quantiles, densities, draws.
+    """Methods that predict the targets and latents of new rows: moments, quantiles, draws.
 
     Most methods take Dask arrays of inputs too, and give Dask arrays, which are computed block by
     block.
@@ -71,6 +76,60 @@ class Predictions:
         """What predictions are made of, at the current parameters and q."""
         raise NotImplementedError
 
+    # ---- latents --------------------------------------------------------------------------------
+
+    @checks_names
+    def predict_latents(
+        self, Xnew: Data, full_cov: bool = False, cross_cov: bool = False
+    ) -> tuple[Array, Array]:
+        """Posterior mean and variance of every latent function at Xnew.
+
+        These are the moments of q(f*) (Saul et al. 2016, eqs. 4 and 5). Where the model counts its
+        hyperparameters as uncertain, variances include that, and what q misses of the spread.
+
+        full_cov : whether to return covariances between rows. cross_cov : whether to return
+        covariances between latents, which are 0 in the mean field.
+
+        Returns the mean (n, b), and the variance (n, b); with `full_cov` the covariance (b, n, n)
+        of each latent, with `cross_cov` (n, b, b) of each row, with both (b, b, n, n) of all.
+        """
+        source = self._predictor()
+        if is_dask(Xnew):
+            if full_cov or cross_cov:
+                raise InputError(
+                    f"{'full_cov' if full_cov else 'cross_cov'} needs its rows in memory: give "
+                    "some, as X[:1000].compute()."
+                )
+            widths = [len(source.likelihood.latents)] * 2
+            mean, variance = _on_blocks(source, Predictions.predict_latents, Xnew, widths)
+            return mean, variance
+        return source.latents(Xnew, full_cov, cross_cov)
+
+    @checks_names
+    def predict_latent_quantiles(
+        self, Xnew: Data, quantiles: Sequence[float] = (2.5, 97.5)
+    ) -> list[Array]:
+        """Quantiles of every latent function at Xnew, in percent: a list of (n, b).
+
+        Two of them, such as (5, 95), are a credible band of the latents; those of the likelihood's
+        natural parameters are in `predictive(Xnew).parameters()`.
+        """
+        levels = as_percent(quantiles, "quantiles")
+        return list(np.moveaxis(self._predictor().latent_quantiles(Xnew, levels), -1, 0))
+
+    @checks_names
+    def posterior_samples_f(self, Xnew: Data, size: int = 10, rng: Seed = None) -> Array:
+        """Joint draws of the latent functions at Xnew from their posterior: (n, b, size).
+
+        f = mean(x) + Aᵀv + r with v ~ q(v), and r ~ N(0, K** − AᵀA), what the inducing values leave
+        open. For more than 2,048 rows r is drawn in blocks of as many, independent of each other;
+        v, and with it nearly all correlation, is common to all.
+        """
+        size, generator = positive_int(size, "size"), as_generator(rng)
+        return self._predictor().latent_draws(Xnew, size, generator)
+
+    # ---- targets --------------------------------------------------------------------------------
+
     @checks_names
     def predict(self, Xnew: Data, Y_metadata: Metadata = None) -> tuple[Array, Array]:
         """Predict mean and variance of the targets at Xnew, each (n, 1).
@@ -81,7 +140,7 @@ class Predictions:
         source = self._predictor()
         check_mean(source.likelihood)
         if is_dask(Xnew):
-            mean, variance = source.on_blocks(Predictions.predict, Xnew, [1, 1], Y_metadata)
+            mean, variance = _on_blocks(source, Predictions.predict, Xnew, [1, 1], Y_metadata)
             return mean, variance
         distribution = source.distribution(Xnew, Y_metadata)
         return distribution.mean, distribution.variance
@@ -141,7 +200,7 @@ class Predictions:
         K = num_classes(source.likelihood)
         if is_dask(Xnew):
             method: Any = Predictions.predict_proba  # A block is an array: so is the result.
-            (p,) = source.on_blocks(method, Xnew, [K], Y_metadata)
+            (p,) = _on_blocks(source, method, Xnew, [K], Y_metadata)
             return p
         p = class_probabilities(source.distribution(Xnew, Y_metadata), source.likelihood)
         return proba_like(Xnew, p, source.likelihood)
@@ -154,7 +213,7 @@ class Predictions:
         source = self._predictor()
         if is_dask(Xnew):
             later = partial(Predictions.predict_quantiles, quantiles=quantiles)
-            return source.on_blocks(later, Xnew, [1] * np.size(quantiles), Y_metadata)
+            return _on_blocks(source, later, Xnew, [1] * np.size(quantiles), Y_metadata)
         levels = as_percent(quantiles, "quantiles")
         table = source.distribution(Xnew, Y_metadata).ppf(levels)  # (n, k)
         return [table[:, k : k + 1] for k in range(levels.size)]
@@ -203,7 +262,7 @@ class Predictions:
         if is_dask(Xnew):
             warn_of_unsaid(unsaid(source.told, Y_metadata or ()))
             method = Predictions.log_predictive_density
-            (value,) = source.on_blocks(method, Xnew, [1], Y_metadata, Ynew=Ynew)
+            (value,) = _on_blocks(source, method, Xnew, [1], Y_metadata, Ynew=Ynew)
             return value
         given, names = (Xnew, Ynew, Y_metadata, source.likelihood), ("Xnew", "Ynew")
         rows = Rows.read(*given, columns=source.columns, names=names, weighted=False)
@@ -224,7 +283,20 @@ def _at_targets(
 ) -> Array:
     """The predictive density or cdf on every block of a Dask Xnew: y of its rows, or one grid."""
     if np.ndim(y) == 2:
-        (value,) = source.on_blocks(method, Xnew, [1], Y_metadata, y=y)
+        (value,) = _on_blocks(source, method, Xnew, [1], Y_metadata, y=y)
     else:
-        (value,) = source.on_blocks(partial(method, y=y), Xnew, [np.size(y)], Y_metadata)
+        (value,) = _on_blocks(source, partial(method, y=y), Xnew, [np.size(y)], Y_metadata)
     return value
+
+
+def _on_blocks(
+    source: Source,
+    method: Any,
+    Xnew: Data,
+    widths: Sequence[int],
+    Y_metadata: Metadata = None,
+    **by_row: Data,
+) -> list[Array]:
+    """Call a method of predictions on every block of a Dask array Xnew; see `map_blocks`."""
+    later = partial(method, source.for_blocks())
+    return map_blocks(later, Xnew, widths, Y_metadata, **by_row)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
+from scipy.special import ndtri
 
-from ..data.arguments import as_generator, positive_int
 from ..data.frames import check_order
 from ..data.missing_metadata import unsaid
 from ..data.row_names import RowNames, named_rows
 from ..data.rows import Expected, as_inputs, as_metadata, is_dask
-from ..data.types import Data, Metadata, Seed
-from ..distributed import Predict, map_blocks
+from ..data.types import Data, Metadata
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..linalg import Array
@@ -78,15 +75,7 @@ class Predictor(Predictions):
     def latents(
         self, Xnew: Data, full_cov: bool = False, cross_cov: bool = False
     ) -> tuple[Array, Array]:
-        """Mean (n, b) and variance (n, b) of q(f*) at Xnew; see `ChainedGP.predict_latents`."""
-        if is_dask(Xnew):
-            if full_cov or cross_cov:
-                raise InputError(
-                    f"{'full_cov' if full_cov else 'cross_cov'} needs its rows in memory: give "
-                    "some, as X[:1000].compute()."
-                )
-            mean, variance = self.on_blocks(Predictor.latents, Xnew, [len(self.priors)] * 2)
-            return mean, variance
+        """Mean (n, b) and variance (n, b) of q(f*) at Xnew; see `Predictions.predict_latents`."""
         X, b = self.inputs(Xnew), np.arange(len(self.priors))
         if full_cov:
             moments = cross_covariances_at if cross_cov else covariances_at
@@ -96,9 +85,13 @@ class Predictor(Predictions):
             return mean, V if V.ndim == 3 else V[:, :, None] * np.eye(len(b))
         return mean, V if V.ndim == 2 else V[:, b, b]
 
-    def latent_draws(self, Xnew: Data, size: int, rng: Seed) -> Array:
+    def latent_quantiles(self, Xnew: Data, levels: Array) -> Array:
+        """Quantiles (n, b, k) of q(f*) at Xnew, at levels (k,)."""
+        mean, variance = self.latents(Xnew)
+        return mean[..., None] + np.sqrt(variance)[..., None] * ndtri(levels)
+
+    def latent_draws(self, Xnew: Data, size: int, rng: np.random.Generator) -> Array:
         """Joint draws of the latent functions at Xnew from q: (n, b, size)."""
-        size, rng = positive_int(size, "size"), as_generator(rng)
         return draws_at(self.priors, self.q, self.family, self.inputs(Xnew), size, rng)
 
     def distribution(self, Xnew: Data, Y_metadata: Metadata = None) -> Predictive:
@@ -118,20 +111,9 @@ class Predictor(Predictions):
         own = marginals_at(self.priors, self.q_targets, self.family, X)
         return Predictive(self.likelihood, *own, metadata, missing, wider=V, constants=constants)
 
-    def on_blocks(
-        self,
-        method: Predict,
-        Xnew: Data,
-        widths: Sequence[int],
-        Y_metadata: Metadata = None,
-        **by_row: Data,
-    ) -> list[Array]:
-        """Call a prediction method on every block of a Dask array Xnew.
-
-        What is sent to the blocks is small, and shares nothing with the model.
-        """
+    def for_blocks(self) -> Predictor:
+        """A copy for blocks of Dask arrays, which is small and shares nothing with the model."""
         priors = tuple(
             Projector.at(copy_of(p.kernel), copy_of(p.mean), p.Z, p.L_inv) for p in self.priors
         )
-        small = replace(self, likelihood=copy_of(self.likelihood), priors=priors, told=())
-        return map_blocks(partial(method, small), Xnew, widths, Y_metadata, **by_row)
+        return replace(self, likelihood=copy_of(self.likelihood), priors=priors, told=())

@@ -7,11 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.arguments import as_generator, as_percent, positive_int
 from ..data.frames import check_order
 from ..data.rows import Expected, as_inputs, as_metadata, is_dask
-from ..data.types import Data, Metadata, Seed
-from ..distributed import Predict
+from ..data.types import Data, Metadata
 from ..errors import InputError
 from ..inference.problem import Problem
 from ..likelihoods import Likelihood
@@ -29,6 +27,13 @@ IN_MEMORY = (
     "{name} is a Dask array; averages over draws take rows that fit into memory: "
     "{name}[:1000].compute()."
 )
+# Indices of the covariance between means (K, n, b) of points: full_cov, cross_cov.
+BETWEEN = {
+    (False, False): "kib,kib->ib",
+    (True, False): "kib,kjb->bij",
+    (False, True): "kib,kic->ibc",
+    (True, True): "kib,kjc->bcij",
+}
 Columns = Expected  # what is known of the columns of new inputs
 
 
@@ -81,35 +86,33 @@ class Averaged(Predictions):
 
     # ---- latents --------------------------------------------------------------------------------
 
-    def _marginals(self, Xnew: Data) -> tuple[Array, Array]:
-        """Means and variances (K, n, b) of the latents at each point of an average."""
+    def latents(
+        self, Xnew: Data, full_cov: bool = False, cross_cov: bool = False
+    ) -> tuple[Array, Array]:
+        """Mean and variance of the latents at Xnew: what they are within points, and between."""
+        X, means, within = self.inputs(Xnew), [], np.zeros(())
+        for weight, part in zip(self.weights, self.predictors(), strict=True):
+            mean, variance = part.latents(X, full_cov, cross_cov)
+            means.append(mean)
+            within = within + weight * variance
+        mean = np.tensordot(self.weights, means, 1)
+        moved = np.sqrt(self.weights)[:, None, None] * (np.stack(means) - mean)
+        return mean, within + np.einsum(BETWEEN[bool(full_cov), bool(cross_cov)], moved, moved)
+
+    def latent_quantiles(self, Xnew: Data, levels: Array) -> Array:
+        """Quantiles (n, b, k) of the latents at Xnew over all points, at levels (k,)."""
         X = self.inputs(Xnew)
         means, variances = zip(*(part.latents(X) for part in self.predictors()), strict=True)
-        return np.stack(means), np.stack(variances)
+        sds = np.sqrt(np.stack(variances))
+        return normal_mixture_quantiles(np.stack(means), sds, self.weights, levels)
 
-    def predict_latents(self, Xnew: Data) -> tuple[Array, Array]:
-        """Mean and variance of the latents at Xnew, averaged over the points, each (n, b)."""
-        means, variances = self._marginals(Xnew)
-        mean = np.tensordot(self.weights, means, 1)
-        return mean, np.tensordot(self.weights, variances + (means - mean) ** 2, 1)
-
-    def predict_latent_quantiles(
-        self, Xnew: Data, quantiles: Sequence[float] = (2.5, 97.5)
-    ) -> list[Array]:
-        """Quantiles of the latents at Xnew over all points, in percent: a list of (n, b)."""
-        levels = as_percent(quantiles, "quantiles")
-        means, variances = self._marginals(Xnew)
-        table = normal_mixture_quantiles(means, np.sqrt(variances), self.weights, levels)
-        return [table[..., k] for k in range(levels.size)]
-
-    def posterior_samples_f(self, Xnew: Data, size: int = 10, rng: Seed = None) -> Array:
+    def latent_draws(self, Xnew: Data, size: int, rng: np.random.Generator) -> Array:
         """Joint draws of the latent functions at Xnew, averaged over points: (n, b, size)."""
-        size, generator, X = positive_int(size, "size"), as_generator(rng), self.inputs(Xnew)
-        chosen = generator.choice(len(self.points), size=size, p=self.weights)
+        X, chosen = self.inputs(Xnew), rng.choice(len(self.points), size=size, p=self.weights)
         result = np.empty((len(X), len(self.problem.parts.kernels), size))
         for k, part in enumerate(self.predictors()):
             if (here := np.flatnonzero(chosen == k)).size:
-                result[:, :, here] = part.latent_draws(X, len(here), generator)
+                result[:, :, here] = part.latent_draws(X, len(here), rng)
         return result
 
     # ---- targets --------------------------------------------------------------------------------
@@ -156,14 +159,7 @@ class Averaged(Predictions):
             raise InputError(IN_MEMORY.format(name=name))
         return as_inputs(X, name, self.columns)
 
-    def on_blocks(
-        self,
-        method: Predict,
-        Xnew: Data,
-        widths: Sequence[int],
-        Y_metadata: Metadata = None,
-        **by_row: Data,
-    ) -> list[Array]:
+    def for_blocks(self) -> Averaged:
         """Refuse a Dask array: an average at its blocks would be made again at each."""
         raise InputError(IN_MEMORY.format(name="Xnew"))
 

@@ -273,3 +273,16 @@ def test_a_parameter_set_after_the_fit_is_told_once_until_q_is_found_anew():
     m.q_mu[:] = 0.1  # Whoever sets q as well has said what it is to be.
     m.kernels[0].variance[:] = 3.0
     m.predict(m.X)
+
+
+def test_a_parameter_set_after_new_rows_or_in_a_loaded_model_is_told(tmp_path):
+    m = make()
+    m.optimize(messages=False)
+    m.save(tmp_path / "m.cgp")
+    loaded = cgp.load(tmp_path / "m.cgp")
+    m.update(m.X[:2], m.Y[:2])
+    for model in (m, loaded):
+        model.predict(m.X)
+        model.kernels[0].variance[:] = 3.0
+        with pytest.warns(UnfittedWarning, match="set after the fit"):
+            model.predict(m.X)

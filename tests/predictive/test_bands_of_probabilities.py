@@ -6,7 +6,7 @@ from scipy import stats
 
 import chainedgp as cgp
 from chainedgp import likelihoods as L
-from chainedgp.errors import InputError
+from chainedgp.errors import InputError, MomentWarning
 from chainedgp.predictive import Predictive
 from chainedgp.predictive.averages import AveragedPredictive
 
@@ -102,3 +102,20 @@ def test_models_give_them_and_bands_are_two_percentages():
     for bands in ((95, 5), (5,), (5, 50, 95)):
         with pytest.raises(InputError, match="bands must be two percentages"):
             m.predictive(X[:3]).cdf([1.0], bands=bands)
+
+
+def test_an_average_has_no_moments_where_a_part_has_none():
+    """Infinite moments of parts: one warning, of the rows of the average, and no nan."""
+    at, half = (np.zeros((2, 2)), np.full((2, 2), 0.1)), np.array([0.5, 0.5])
+    parts = [Predictive(L.HetStudentT(nu=nu), *at) for nu in (5.0, 1.5)]
+    average = AveragedPredictive(L.HetStudentT(), parts, half)
+    with pytest.warns(MomentWarning, match="Of 2 predictive .* 2 have no variance") as told:
+        assert np.isposinf(average.variance).all() and (average.mean == 0.0).all()
+    assert len(told) == 1
+    np.testing.assert_allclose(average.latent_variance, 0.1)
+    endless = AveragedPredictive(
+        L.LogLogisticSurvival(), [Predictive(L.LogLogisticSurvival(), *at)] * 2, half
+    )
+    with pytest.warns(MomentWarning, match="2 have no mean and 2 have no variance") as told:
+        assert np.isposinf([endless.mean, endless.variance, endless.latent_variance]).all()
+    assert len(told) == 1

@@ -154,7 +154,7 @@ def _drawn(
     result = np.empty((len(values), size))
     for k, value in enumerate(values):
         X = population.with_values(columns, value)
-        f = predictor.latent_draws(X, size, seed)  # (n, b, size)
+        f = predictor.latent_draws(X, size, np.random.default_rng(seed))  # (n, b, size)
         t = at_latents(quantity, list(f.transpose(1, 0, 2)), keywords)
         result[k] = population.weights @ t
     return result
