@@ -153,7 +153,7 @@ class AveragedPredictive(SurvivalCurves):
         functions : other functions of the latents instead, as in `Predictive.parameters`.
         """
         levels, inner = as_percent(quantiles, "quantiles"), self._inner
-        tables = self._named(lambda part: part.parameters(100.0 * inner, functions))
+        tables = self._named(lambda part: part.parameters(tuple(100.0 * inner), functions))
         return {name: self._pooled(each, levels) for name, each in tables.items()}
 
     def parameter_means(
