@@ -76,6 +76,11 @@ def _invert_lower(L: Array, out: Array) -> None:
     np.matmul(out[half:, half:], CA, out=out[half:, :half])
 
 
+def variances_in(V: Array) -> Array:
+    """The variances (n, b) in V: V itself, or a view of covariances (n, b, b)."""
+    return V if V.ndim == 2 else np.diagonal(V, axis1=1, axis2=2)
+
+
 class Workspace:
     """Arrays that one module writes intermediate results to, kept from one call to the next.
 

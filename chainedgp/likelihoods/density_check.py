@@ -12,7 +12,7 @@ import numpy as np
 from ..data.rows import Rows, Selection, rows_of
 from ..data.types import Keywords
 from ..errors import InputError
-from ..linalg import Array
+from ..linalg import Array, variances_in
 from .contract import Likelihood
 from .declarations import check_signatures
 from .observation import of_event
@@ -58,8 +58,7 @@ def check_not_nan(
         NaN.
     kw : parameters and metadata of these rows.
     """
-    if variances.ndim == 3:
-        variances = np.diagonal(variances, axis1=1, axis2=2)
+    variances = variances_in(variances)
     few = np.flatnonzero(np.isfinite(means).all(1) & np.isfinite(variances).all(1))[:100]
     y, means, sds = y[few], means[few], np.sqrt(np.maximum(variances[few], 0.0))
     kw, b = rows_of(kw, few), means.shape[1]

@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..expectations import quadrature
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.observation import OBSERVATION
-from ..linalg import Array
+from ..linalg import Array, variances_in
 from .constants import ConstantsAt, Draws, rows_by
 from .law import BAND_NODES, Curve
 from .mixtures import (
@@ -307,7 +307,7 @@ class Predictive(SurvivalCurves):
     def _marginals(self) -> np.ndarray:
         """Variances (n, b) of the latents under q."""
         V = self._variances
-        return V if V.ndim == 2 else np.diagonal(V, axis1=1, axis2=2)
+        return variances_in(V)
 
     def _monotone_quantiles(self, function: _At, levels: np.ndarray) -> np.ndarray | None:
         """Quantiles (n, k) of a function that depends on one latent only and is monotone in it.
@@ -416,7 +416,7 @@ def _check_moments(means: np.ndarray, V: np.ndarray, latents: Sequence[str]) -> 
             f"{', '.join(latents)}, or variances the covariances (n, {shape[1]}, {shape[1]}); got "
             f"{means.shape} and {V.shape}."
         )
-    variances = V if V.ndim == 2 else np.diagonal(V, axis1=1, axis2=2)
+    variances = variances_in(V)
     if not (np.isfinite(means).all() and np.isfinite(V).all() and (variances >= 0).all()):
         raise InputError("means must be finite, variances finite and not negative.")
     if V.ndim == 3:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...linalg import Array
+from ...linalg import Array, variances_in
 from ...sampling.density import LogJoint, whitened_q
 from ...sampling.pareto import smoothed_weights
 from ...sampling.response import response
@@ -67,7 +67,7 @@ def _responding(e: Evidence, density: LogJoint, rows: np.ndarray) -> Array | Non
     if roots is None:
         return None
     V = problem.parts.family.marginals(density.chunks, wider(problem.parts.q(), roots)).V
-    return np.sqrt((V if V.ndim == 2 else np.einsum("jjn->jn", V))[:, rows])
+    return np.sqrt(variances_in(V.T)[rows].T)
 
 
 def _tempered(e: Evidence, density: LogJoint, S: Array) -> Array | None:
@@ -96,8 +96,7 @@ def _compared(
 ) -> Finding:
     """Compare means and sds (b, n) of the exact posterior with those of q, and say it in words."""
     mean, sd = moments
-    q_mean, q_V = e.left.means[rows].T, e.left.variances[rows].T  # q_V may be covariances.
-    q_sd = np.sqrt(q_V if q_V.ndim == 2 else np.einsum("jjn->jn", q_V))
+    q_mean, q_sd = e.left.means[rows].T, np.sqrt(variances_in(e.left.variances[rows]).T)
     ratios, errors = np.median(q_sd / sd, axis=1), np.abs(q_mean - mean) / sd
     j = int(np.argmax(np.abs(np.log(ratios))))
     name = e.likelihood.latents[j]
@@ -135,8 +134,8 @@ def _unknown(e: Evidence, k: float, responding: Array | None) -> Finding:
     words = ""
     if responding is not None:
         values["response_sd"] = responding.T
-        V = e.left.variances[e.rows[:: -(-len(e.rows) // SOME_ROWS)]].T
-        ratios = np.median(np.sqrt(V if V.ndim == 2 else np.einsum("jjn->jn", V)) / responding, 1)
+        V = variances_in(e.left.variances[e.rows[:: -(-len(e.rows) // SOME_ROWS)]])
+        ratios = np.median(np.sqrt(V.T) / responding, axis=1)
         name = e.likelihood.latents[int(np.argmin(ratios))]
         words = (
             f" By the linear response of q, which default bands include, the median standard "
