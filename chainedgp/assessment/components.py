@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ..data.arguments import as_percent
+from ..data.names import checks_names
 from ..data.types import Data
 from ..errors import InputError
 from ..kernels import Kernel
@@ -18,13 +19,15 @@ from ..parameters.parts import latent_index
 from ..posterior.family import VARIANCE_FLOOR
 from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import Projector
+from ..predictive.fitted import FittedModel
 from ..predictive.predictor import Predictor
 
 BLOCK_ROWS = 4096  # Components are computed for this many rows at once, to bound the memory.
 
 
-def component(
-    predictor: Predictor,
+@checks_names
+def predict_component(
+    model: FittedModel,
     Xnew: Data,
     latent: int | str,
     part: int | str | None = None,
@@ -32,7 +35,32 @@ def component(
     bands: tuple[float, float] | None = None,
     natural: bool = False,
 ) -> tuple[Array, ...]:
-    """Moments or bands of one additive part of a latent; see `ChainedGP.predict_component`."""
+    """Predict an additive part h of a latent f = mean(x) + Σ h_p(x), h_p ~ GP(0, k_p), at Xnew.
+
+    With A = L⁻¹ k_p(Z, X*): mean = Aᵀμ, variance = k_p(x*, x*) + aᵀ(S − I)a. The mean function
+    belongs to no part: it is not included, and the parts' means add up to that of
+    `predict_latents` less mean(x). The parts are correlated under q: their variances do not add
+    up to the latent's. For a latent that is a logarithm, a part on the natural scale is a
+    factor e^h, and the whole latent is the likelihood's own parameter, such as a rate.
+
+        m.predict_component(X, "log_rate_1", bands=(5, 95), natural=True)  # the first rate
+        m.predict_component(X, 0, "space")  # of kernels RBF(2, …, name="space") + RBF(1, …)
+
+    Parameters
+    ----------
+    Xnew : (n, D). A part that reads some columns only takes any values in the others.
+    latent : index or name of the latent.
+    part : index or name of the part in the latent's kernel, nested sums counted through. A
+        kernel that is not a sum, such as a product, is its own only part. None is the whole
+        latent, with its mean function.
+    bands : percentages; (2.5, 97.5) if only `natural` is given.
+    natural : on the scale of the likelihood's own parameter that this latent drives.
+
+    Returns
+    -------
+    mean, variance : (n, 1) each; with `bands` or `natural` the median and the two percentiles.
+    """
+    predictor = model._predictor()
     likelihood = predictor.likelihood
     j = latent_index(latent, likelihood.latents)
     if part is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..data.frames import check_order
+from ..data.names import checks_names
 from ..data.rows import as_metadata, as_targets
 from ..data.types import Data, Metadata, Seed
 from ..errors import InputError
@@ -12,6 +13,7 @@ from ..predictive.inputs import need_rows
 from .metrics import quantile_residuals
 
 
+@checks_names
 def z_scores(
     model: FittedModel,
     Xnew: Data | None = None,

@@ -181,12 +181,13 @@ def checks_names(function: Function) -> Function:
     """Decorate a function so that an unknown keyword argument is an error with the right name."""
     signature = inspect.signature(function)
     all_names = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
-    known = [name for name in signature.parameters if name != "self"]
+    # A function that is also a method of models has the model for its first argument.
+    known = [name for name in signature.parameters if name not in ("self", "model")]
 
     @wraps(function)
     def checked(*args: Any, **kw: Any) -> Any:
         for name in () if all_names else kw:
-            if name not in known:
+            if name not in signature.parameters:
                 raise ArgumentError(_message(_owner(function, args), name, known))
         try:
             return function(*args, **kw)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from paramz import Model, Param, Parameterized
 
 from .. import plotting
 from ..assessment.check import ROWS, Check, check
-from ..assessment.components import component
+from ..assessment.components import predict_component
 from ..assessment.effects import effects
 from ..assessment.loo import LOO, REFIT, loo
 from ..assessment.residuals import z_scores
@@ -23,7 +23,7 @@ from ..data.labels import class_names_of
 from ..data.names import checks_names
 from ..data.rows import Expected, Rows, is_dask
 from ..data.tables import Table
-from ..data.types import Data, FilePath, Frame, Metadata, Seed
+from ..data.types import Data, FilePath, Metadata, Seed
 from ..distributed import distribute
 from ..errors import (
     CensoringWarning,
@@ -69,7 +69,6 @@ from ..predictive.distribution import Predictive
 from ..predictive.predictions import Predictions
 from ..predictive.predictor import Predictor
 from ..sampling.around import Around, around_the_fit
-from ..sampling.averaged import Averaged
 from ..sampling.nuts import Sampled, sample
 from ..sampling.widening import Widening, theta_of, widening_of
 from .arguments import (
@@ -1064,126 +1063,8 @@ class ChainedGP(ParamzModel, Predictions):
         title["Last fit"] = str(getattr(self, "last_result", "none"))
         return summary(self, (*self._parts.Z, *self._parts.q_mu, *self._parts.q_root), title)
 
-    @checks_names
-    def predict_component(
-        self,
-        Xnew: Data,
-        latent: int | str,
-        part: int | str | None = None,
-        *,
-        bands: tuple[float, float] | None = None,
-        natural: bool = False,
-    ) -> tuple[Array, ...]:
-        """Predict an additive part h of a latent f = mean(x) + Σ h_p(x), h_p ~ GP(0, k_p), at Xnew.
-
-        With A = L⁻¹ k_p(Z, X*): mean = Aᵀμ, variance = k_p(x*, x*) + aᵀ(S − I)a. The mean function
-        belongs to no part: it is not included, and the parts' means add up to that of
-        `predict_latents` less mean(x). The parts are correlated under q: their variances do not add
-        up to the latent's. For a latent that is a logarithm, a part on the natural scale is a
-        factor e^h, and the whole latent is the likelihood's own parameter, such as a rate.
-
-            m.predict_component(X, "log_rate_1", bands=(5, 95), natural=True)  # the first rate
-            m.predict_component(X, 0, "space")  # of kernels RBF(2, …, name="space") + RBF(1, …)
-
-        Parameters
-        ----------
-        Xnew : (n, D). A part that reads some columns only takes any values in the others.
-        latent : index or name of the latent.
-        part : index or name of the part in the latent's kernel, nested sums counted through. A
-            kernel that is not a sum, such as a product, is its own only part. None is the whole
-            latent, with its mean function.
-        bands : percentages; (2.5, 97.5) if only `natural` is given.
-        natural : on the scale of the likelihood's own parameter that this latent drives.
-
-        Returns
-        -------
-        mean, variance : (n, 1) each; with `bands` or `natural` the median and the two percentiles.
-        """
-        return component(self._predictor(), Xnew, latent, part, bands=bands, natural=natural)
-
-    @checks_names
-    def effects(
-        self,
-        input: int | str | None = None,
-        of: str | Sequence[str] | None = None,
-        *,
-        kind: str | None = None,
-        groups: Mapping[str, Sequence[int | str]] | None = None,
-        values: Data | None = None,
-        num: int = 40,
-        rows: int | None = None,
-        level: float = 0.95,
-        draws: int = 400,
-        rng: Seed = 0,
-        X: Data | None = None,
-        Y_metadata: Metadata = None,
-        over: Averaged | None = None,
-    ) -> Frame | Table:
-        """What drives the mean, and what drives the noise: effects of inputs as a data frame.
-
-            m.effects()                               # every input, every quantity: shares
-            m.effects(of="mean")                      # every input for the mean, largest first
-            m.effects("temperature", of="scale")      # how the scale depends on one input
-            m.effects("temperature", kind="individual")   # the same, for each row
-            m.effects(kind="parts")                   # what the parts of kernels contribute
-
-        Quantities are the mean (or the median, if there is no mean), the "width" of the central
-        interval, all latents and all parameters of the distribution; for classes "P(…)" of each.
-        On request there are "median", "noise" and "ignorance" (the parts of the predictive
-        variance). If a likelihood is given by its density alone, the mean and the width too are
-        computed on request only, because they are integrals for each row.
-
-        For the importance of an input, its values are replaced by other observed values, while the
-        other inputs of each row stay as they are. "total" is the share of the quantity's variance
-        that is due to the input, "alone" the part of this share that does not depend on other
-        inputs (total and first-order indices of Sobol). "sd" is the root of the variance that is
-        due to the input, in the unit of the quantity.
-
-        Partial dependence is the average prediction over the rows, with one value of the input in
-        all of them. "low" and "high" are the ends of a credible band of this average, which
-        accounts for correlations between rows; it is exact for latents, else from joint draws. The
-        width and the median have no band, because they already include the uncertainty.
-
-        Parameters
-        ----------
-        input : index or name of an input, or the name of a group; None judges all.
-        of : name of a quantity; for importance also several, and None is all of them.
-        kind : "importance", "average", "individual" or "parts"; None is the first without an
-            input and the second with one.
-        groups : {name: inputs} that change together, such as the columns of one category.
-        values : values of the input, (k,); for a group (k, columns). None takes all values of an
-            input of up to 8, else `num` from the 1 % to the 99 % quantile.
-        rows : the largest number of rows to average over, chosen at random with a fixed seed. None
-            is 200 for the importance and 1,000 for a curve; 100 and 400 for two latents, and 25 and
-            50 for more. Weights of rows count.
-        level : probability of the bands, and of the interval whose width is judged.
-        draws, rng : number of joint draws for bands, and their seed or Generator.
-        X : rows to average over; None takes those of the model.
-        Y_metadata : one value each for all rows, such as an exposure; None takes medians.
-        over : `m.over_hyperparameters()` or `m.sample()`, to average partial dependence over their
-            points. None uses the bands of the model itself.
-
-        Returns
-        -------
-        A pandas DataFrame; where pandas is not installed a `Table`, which has the same columns.
-        """
-        return effects(
-            self,
-            input,
-            of,
-            kind=kind,
-            groups=groups,
-            values=values,
-            num=num,
-            rows=rows,
-            level=level,
-            draws=draws,
-            rng=rng,
-            X=X,
-            Y_metadata=Y_metadata,
-            over=over,
-        )
-
+    predict_component = predict_component  # In these functions the model comes first.
+    effects = effects
     # ---- figures: the functions of `chainedgp.plotting`, with the model as first argument --------
 
     plot = plot

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...data.arguments import fraction, one_of, positive_int
+from ...data.names import checks_names
 from ...data.tables import Table
 from ...data.types import Data, Frame, Metadata, Seed
 from ...errors import InputError
@@ -126,6 +127,7 @@ class Scene:
         return averaged_dependence(self.population, over, *rest)
 
 
+@checks_names
 def effects(
     model: FittedModel,
     input: int | str | None = None,
@@ -143,7 +145,54 @@ def effects(
     Y_metadata: Metadata = None,
     over: Averaged | None = None,
 ) -> Frame | Table:
-    """Effects of inputs on predictions as a data frame; see `ChainedGP.effects`."""
+    """What drives the mean, and what drives the noise: effects of inputs as a data frame.
+
+        m.effects()                               # every input, every quantity: shares
+        m.effects(of="mean")                      # every input for the mean, largest first
+        m.effects("temperature", of="scale")      # how the scale depends on one input
+        m.effects("temperature", kind="individual")   # the same, for each row
+        m.effects(kind="parts")                   # what the parts of kernels contribute
+
+    Quantities are the mean (or the median, if there is no mean), the "width" of the central
+    interval, all latents and all parameters of the distribution; for classes "P(…)" of each.
+    On request there are "median", "noise" and "ignorance" (the parts of the predictive
+    variance). If a likelihood is given by its density alone, the mean and the width too are
+    computed on request only, because they are integrals for each row.
+
+    For the importance of an input, its values are replaced by other observed values, while the
+    other inputs of each row stay as they are. "total" is the share of the quantity's variance
+    that is due to the input, "alone" the part of this share that does not depend on other
+    inputs (total and first-order indices of Sobol). "sd" is the root of the variance that is
+    due to the input, in the unit of the quantity.
+
+    Partial dependence is the average prediction over the rows, with one value of the input in
+    all of them. "low" and "high" are the ends of a credible band of this average, which
+    accounts for correlations between rows; it is exact for latents, else from joint draws. The
+    width and the median have no band, because they already include the uncertainty.
+
+    Parameters
+    ----------
+    input : index or name of an input, or the name of a group; None judges all.
+    of : name of a quantity; for importance also several, and None is all of them.
+    kind : "importance", "average", "individual" or "parts"; None is the first without an
+        input and the second with one.
+    groups : {name: inputs} that change together, such as the columns of one category.
+    values : values of the input, (k,); for a group (k, columns). None takes all values of an
+        input of up to 8, else `num` from the 1 % to the 99 % quantile.
+    rows : the largest number of rows to average over, chosen at random with a fixed seed. None
+        is 200 for the importance and 1,000 for a curve; 100 and 400 for two latents, and 25 and
+        50 for more. Weights of rows count.
+    level : probability of the bands, and of the interval whose width is judged.
+    draws, rng : number of joint draws for bands, and their seed or Generator.
+    X : rows to average over; None takes those of the model.
+    Y_metadata : one value each for all rows, such as an exposure; None takes medians.
+    over : `m.over_hyperparameters()` or `m.sample()`, to average partial dependence over their
+        points. None uses the bands of the model itself.
+
+    Returns
+    -------
+    A pandas DataFrame; where pandas is not installed a `Table`, which has the same columns.
+    """
     kind = one_of(kind or ("importance" if input is None else "average"), KINDS, "kind")
     if (input is None) != (kind in ("importance", "parts")):
         raise InputError(
