@@ -329,7 +329,7 @@ class Predictive(SurvivalCurves):
         alone = GaussianLatents(self._likelihood, self._means, self._marginals, self._event.kw)
         rows, axes = np.arange(len(self)), np.eye(alone.dim)[:, :, None, None]  # (b, b, 1, 1)
         probe = axes * np.linspace(-3.0, 3.0, 13)[:, None]
-        steps = [np.diff(function(alone, rows[:64], z), axis=0) for z in probe]
+        steps = [_steps(function(alone, rows[:64], z)) for z in probe]
         return alone, steps, [j for j, step in enumerate(steps) if step.any()]
 
     def _draws(self, count: int) -> Draws:
@@ -405,6 +405,12 @@ def _nodes(event: GaussianLatents, count: int) -> np.ndarray:
 def _blocks(rows: np.ndarray, nodes: int) -> list[np.ndarray]:
     """Pieces of prediction rows such that nodes × rows of a piece is bounded."""
     return [rows[part] for part in quadrature.row_blocks(len(rows), nodes)]
+
+
+def _steps(values: np.ndarray) -> np.ndarray:
+    """Differences along the first axis; between two values that are both infinite they are 0."""
+    with np.errstate(invalid="ignore"):
+        return np.where(values[1:] == values[:-1], 0.0, np.diff(values, axis=0))
 
 
 def _check_moments(means: np.ndarray, V: np.ndarray, latents: Sequence[str]) -> None:

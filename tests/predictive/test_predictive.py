@@ -999,3 +999,11 @@ def test_the_mean_among_the_parameters_is_of_the_exposure_that_is_given(name):
     one = Predictive(lik, means, variances)
     np.testing.assert_allclose(exposed.parameter_means()["mean"], exposed.mean, rtol=1e-6)
     np.testing.assert_allclose(exposed.parameters()["mean"][1], 24 * one.parameters()["mean"][1])
+
+
+def test_a_function_of_the_latents_may_be_infinite():
+    """No warning of numpy comes where a function is infinite at several of its nodes."""
+    p = Predictive(HetGaussian(), np.array([[0.3, -1.0]]), np.array([[0.2, 0.5]]))
+    steep = {"steep": lambda f, g: np.where(g > -0.5, np.inf, g)}
+    found = p.parameters((5.0, 50.0, 95.0), functions=steep)["steep"]
+    np.testing.assert_allclose(found, [[-1.0 - 1.6448536 * np.sqrt(0.5), -1.0, np.inf]])
