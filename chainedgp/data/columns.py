@@ -245,7 +245,7 @@ def _check_text(key: str, column: Any, seen: list[str], rows: int, name: str) ->
     if len(seen) > max(FEW_LEVELS, rows / 2):
         raise InputError(
             f"column {key!r} of {name} has {len(seen)} different texts in {rows} rows: names or "
-            f"notes tell nothing of other rows. Leave it out, {levels}"
+            f"notes say nothing about other rows. Leave it out, {levels}"
         )
 
 

@@ -401,7 +401,7 @@ def _as_float(value: Data | None, name: str, remedy: str = COLUMNS) -> Array:
     try:
         if np.iscomplexobj(value):
             raise InputError(
-                f"{name} is complex; expected real numbers. Give real and imaginary parts apart."
+                f"{name} is complex; expected real numbers. Give its real and imaginary parts."
             )
         if hasattr(value, "isna") and hasattr(value, "to_numpy"):  # numpy cannot read pandas.NA.
             value = value.to_numpy(dtype=float, na_value=np.nan)

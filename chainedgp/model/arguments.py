@@ -46,7 +46,7 @@ def one_per_latent(
     parts = list(value) if isinstance(value, list | tuple) else [value] * b
     if len(parts) != b:
         raise InputError(
-            f"{name} has {len(parts)} entries but the likelihood has {b} latents; give {what} for "
+            f"{name} lists {len(parts)}, but the likelihood has {b} latents; give {what} for "
             "each latent, or one for all."
         )
     return [copy_of(convert(part)) for part in parts]
