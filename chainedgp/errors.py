@@ -72,7 +72,7 @@ class ScalingWarning(ChainedGPWarning):
 
 
 class TargetWarning(ChainedGPWarning):
-    """Many rows share a target: targets were rounded, or one value has its own probability."""
+    """Targets tell less than they seem to: many rows share one, or all are censored."""
 
 
 class NoiseWarning(ChainedGPWarning):

@@ -10,16 +10,20 @@ import numpy as np
 
 from ..data.rows import Rows
 from ..data.types import Keywords, Value
-from ..errors import ScalingWarning, warn
+from ..errors import ScalingWarning, TargetWarning, warn
 from ..kernels import RBF, Kernel, Linear, Mixed, Periodic, RandomEffects
 from ..kernels.base import LEVEL_SPREAD
 from ..likelihoods import Likelihood
+from ..likelihoods.observation import EXACT, LEFT, RIGHT, codes
 from ..likelihoods.ties import Ties, log_density
 from ..linalg import Array, Booleans
 from ..means import Constant, MeanFunction
 
 # Starting values are made from about this many rows, evenly taken from larger data.
 SPREAD_ROWS = 10_000
+# Values of a column farther than this many interquartile ranges from its quartiles are cut there
+# before its spread is taken: one slip of the decimal point would hide what all other rows tell.
+REACH = 10.0
 # The linear part of a default kernel begins with a prior standard deviation of this share of the
 # scale on which its latent varies.
 TREND = 0.5
@@ -65,10 +69,14 @@ NUMBERS = Inputs()
 def input_spread(X: Array, unordered: Sequence[int] | np.ndarray = ()) -> Array:
     """Standard deviation of each column of X (D,), by which starts are scaled; 1 if it is constant.
 
+    Values far outside are cut, unless half of the rows or more have the same value.
+
     unordered : columns of codes, whose size says nothing; they count as 0 and 1 in equal shares.
     """
     rows = np.asarray(X[:: max(1, X.shape[0] // SPREAD_ROWS)], dtype=float)
-    spread = rows.std(0)
+    lower, upper = np.quantile(rows, [0.25, 0.75], axis=0)
+    reach = np.where(upper > lower, REACH * (upper - lower), np.inf)
+    spread = np.clip(rows, lower - reach, upper + reach).std(0)
     constant = spread <= 1e-12 * np.abs(rows).max(0)
     spread = np.where(constant, 1.0, spread)
     spread[list(unordered)] = LEVEL_SPREAD
@@ -238,7 +246,7 @@ def latent_scales(likelihood: Likelihood, y: Array, values: Array, kw: Keywords)
     """Scales (b,) on which latents vary, as prior sds: 1 for latents on a log or logit scale.
 
     A location is in the units of y. Its scale follows from the information at constant latents, the
-    mean of (∂ log p)², which is 1/scale², if that is similar to the spread of y.
+    mean of (∂ log p)², which is 1/scale², but is within a factor of five of the spread of y.
     """
     scales = np.ones(values.size)
     locations = is_location(likelihood, y, values, kw)
@@ -250,8 +258,9 @@ def latent_scales(likelihood: Likelihood, y: Array, values: Array, kw: Keywords)
     with np.errstate(all="ignore"):
         for j, slope in enumerate(likelihood.dlog_density(y, *latents, **kw)):
             scale = float(np.mean(slope**2)) ** -0.5 if np.any(slope) else np.inf
-            if locations[j] and np.isfinite(scale) and spread / 5.0 < scale < 5.0 * spread:
-                scales[j] = scale
+            if locations[j]:
+                scale = scale if np.isfinite(scale) else spread
+                scales[j] = np.clip(scale, spread / 5.0, 5.0 * spread)
     return scales
 
 
@@ -287,5 +296,29 @@ def warn_of_scaling(X: Array, names: Sequence[str] | None) -> None:
         warn(
             f"{column} varies by {spread[bad[0]]:.1e} around {size[bad[0]]:.1e}: "
             "distances are inaccurate. Subtract the mean of the column.",
+            ScalingWarning,
+        )
+
+
+def warn_of_targets(likelihood: Likelihood, rows: Rows) -> None:
+    """Warn once if the targets tell nothing, or vary so little that their digits are lost."""
+    rows = rows.thinned(SPREAD_ROWS)
+    y, censored = rows.targets(), codes(rows.metadata.get("censored"))
+    if censored.size == y.size and np.isin(censored, (LEFT, RIGHT)).all() and y.size > 1:
+        warn(
+            "All rows are censored, so that no row says when an event happens: predictions rest on "
+            "the prior distribution alone.",
+            TargetWarning,
+        )
+        return
+    exact = y[np.broadcast_to(censored, y.shape) == EXACT]
+    support = likelihood.target_support
+    if exact.size < 2 or not (support.continuous and support.whole_line):
+        return
+    spread, size = float(exact.std()), float(np.abs(exact).max())
+    if 0.0 < spread < 1e-7 * size:
+        warn(
+            f"The targets vary by {spread:.1e} around {size:.1e}: too few of their digits are left "
+            "for a fit. Subtract their mean.",
             ScalingWarning,
         )

@@ -48,6 +48,7 @@ from ..inference.starts import (
     start_parameters,
     starts_from,
     warn_of_scaling,
+    warn_of_targets,
 )
 from ..inference.stochastic import BatchArguments
 from ..inference.theta_and_q import Parts, leaves_below
@@ -240,6 +241,7 @@ class ChainedGP(ParamzModel, Predictions):
             self.input_names = as_column_names(input_names, self.X.shape[1])
             self._column_names = self._column_names or tuple(self.input_names)
         warn_of_scaling(self._sample.X, self.input_names)
+        warn_of_targets(self.likelihood, self._sample)
         inputs = kinds_of_inputs(self.columns, self.input_names, self.X.shape[1], periodic)
         if inputs.seasons and kernels is not None:
             raise InputError(

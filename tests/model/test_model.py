@@ -27,7 +27,13 @@ from cases import (
 from scipy import integrate, stats
 
 import chainedgp as cgp
-from chainedgp.errors import ChainedGPWarning, ConvergenceWarning, InputError, ScalingWarning
+from chainedgp.errors import (
+    ChainedGPWarning,
+    ConvergenceWarning,
+    InputError,
+    ScalingWarning,
+    TargetWarning,
+)
 from chainedgp.linalg import one_blas_thread
 from chainedgp.model import chained_gp as model_module
 from chainedgp.posterior.shards import Shard
@@ -507,7 +513,45 @@ def test_badly_scaled_inputs_warn_by_column():
         cgp.ChainedGP(X, X[:, 0], L.HetGaussian(), num_inducing=4, input_names=["w", "height"])
 
 
+def test_targets_that_hardly_vary_warn():
+    y = np.sin(np.arange(20.0))
+    cgp.ChainedGP(inputs(20), 5.0 + 1e-5 * y, L.HetGaussian(), num_inducing=4)
+    with pytest.warns(ScalingWarning, match="Subtract their mean"):
+        cgp.ChainedGP(inputs(20), 5.0 + 1e-9 * y, L.HetGaussian(), num_inducing=4)
+
+
+def test_times_that_are_all_censored_warn():
+    y, censored = np.linspace(1.0, 3.0, 20), np.ones(20)
+    one_event = np.where(np.arange(20) == 7, 0.0, censored)
+    cgp.ChainedGP(inputs(20), y, L.LogLogisticSurvival(), Y_metadata={"censored": one_event})
+    with pytest.warns(TargetWarning, match="All rows are censored"):
+        cgp.ChainedGP(inputs(20), y, L.LogLogisticSurvival(), Y_metadata={"censored": censored})
+
+
 # ---- starts ----
+
+
+def test_one_wild_input_does_not_hide_a_signal():
+    x = np.linspace(0.0, 10.0, 80)[:, None]
+    y = np.sin(x[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(80)
+    x[40] = 1e6  # a slip of the decimal point
+    m = cgp.ChainedGP(x, y, L.Gaussian(), num_inducing=20)
+    assert m.kernels[0].lengthscale[0] < 5.0  # of the order of the other rows' spread
+    m.optimize(messages=False)
+    assert float(m.likelihood.variance[0]) < 0.05  # that of the targets is 0.5
+
+
+@pytest.mark.parametrize("likelihood", [L.Gaussian, L.HetGaussian])
+def test_scales_beside_an_outlier_have_the_unit_of_the_targets(likelihood):
+    """The scale that information suggests is far from the spread of the other targets here."""
+    y = np.sin(np.arange(60.0))
+    y[17] = 1e4
+    scales = []
+    for unit in (1.0, 1e8, 1e-8):
+        m = cgp.ChainedGP(inputs(60), unit * y, likelihood(), num_inducing=4)
+        scales.append(m._starts.scales[0] / unit)
+    np.testing.assert_allclose(scales, scales[0], rtol=1e-6)
+    assert 0.2 < scales[0] < 10.0
 
 
 def test_defaults_start_from_the_data():
