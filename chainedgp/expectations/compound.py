@@ -11,10 +11,19 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache
 
 import numpy as np
-from scipy.special import gammainc, gammaincc, gammaln, ndtr, ndtri, wrightomega
+from scipy.special import (
+    gammainc,
+    gammaincc,
+    gammaln,
+    log_ndtr,
+    logsumexp,
+    ndtr,
+    ndtri,
+    wrightomega,
+)
 
 from ..data.types import Value
-from ..linalg import Array
+from ..linalg import Array, Booleans
 from .special import binet, stirling_remainder
 
 FEW, SOME, MANY = 4.0, 45.0, 24
@@ -22,6 +31,8 @@ FEW, SOME, MANY = 4.0, 45.0, 24
 else MANY on either side of the mode, at steps of half its width: it is smooth in j there."""
 NEGLIGIBLE = 1e-18
 """A term of a sum counts where it is larger than this part of the largest."""
+ZOOM, TERMS = 16, 60
+"""Points of a grid on which the largest term of an upper tail is sought, and terms of its sum."""
 
 STEP = 0.05
 """Between points of a table: of log Λ, of the logarithm of the rate and of the coordinate."""
@@ -174,18 +185,77 @@ def cdf(rate: Array, alpha: Value, scaled: Array) -> Array:
     result = np.exp(-rate).reshape(-1)
     sums = np.flatnonzero(np.ravel(~(scaled <= 0.0)))
     rates, shapes, x = (a.reshape(-1)[sums] for a in (rate, alpha, scaled))
-    total, tabled = np.empty(len(sums)), np.zeros(len(sums), dtype=bool)
-    if len(sums) > PAD and np.ptp(shapes) == 0.0:
-        tabled = (rates >= LOWEST) & (rates < SOME) & np.isfinite(x)
-        if tabled.any():
-            table = _table(float(shapes[0]), *_ends(np.log(rates[tabled])))
-            tabled &= len(table.u) < WORTH * np.count_nonzero(tabled)
-        if tabled.any():
-            total[tabled] = table(rates[tabled], x[tabled])
-    rest = ~tabled
+    total, (table, rest) = np.empty(len(sums)), _tabled(rates, shapes, x)
+    if table is not None:
+        total[~rest] = ndtr(table(rates[~rest], x[~rest]))
     total[rest] = np.exp(-rates[rest]) + over_counts(rates[rest], shapes[rest], x[rest])
     result[sums] = np.minimum(total, 1.0)
     return result.reshape(rate.shape)
+
+
+def log_upper(rate: Array, alpha: Value, scaled: Array) -> Array:
+    """log P(Σ > scaled), however small, of a Poisson number of gamma amounts, as in `cdf`."""
+    rate, alpha, scaled = np.broadcast_arrays(rate, alpha, scaled)
+    rates, shapes, x = (a.reshape(-1) for a in (rate, alpha, scaled))
+    result, (table, rest) = np.empty(len(rates)), _tabled(rates, shapes, x)
+    if table is not None:
+        result[~rest] = log_ndtr(-table(rates[~rest], x[~rest]))
+        rest |= ~table.holds(x)
+    direct = np.flatnonzero(rest)
+    for start in range(0, len(direct), 4096):
+        some = direct[start : start + 4096]
+        result[some] = _log_tail_sum(rates[some], shapes[some], x[some])
+    return result.reshape(rate.shape)
+
+
+def _log_tail_sum(rates: Array, shapes: Array, x: Array) -> Array:
+    """log Σ_{j ≥ 1} Poisson(j; rate) Q(jα, x), all (n,), by the terms about the largest.
+
+    The terms are log-concave in j, which may be any number: where many count they are smooth, and
+    are taken at ends of equal steps.
+    """
+
+    def log_term(j: Array) -> Array:
+        return j * np.log(rates) - rates - gammaln(j + 1.0) + np.log(gammaincc(j * shapes, x))
+
+    with np.errstate(all="ignore"):
+        mean = np.maximum(rates, x / shapes)
+        first, last = np.ones(len(x)), mean + 9.0 * np.sqrt(mean) + 13.0  # No tail has more.
+        low, high = first, last
+        for _ in range(3):  # The largest term is sought on a grid that zooms in.
+            grid = low + (high - low) * np.linspace(0.0, 1.0, ZOOM)[:, None]
+            values = log_term(grid)
+            best = np.argmax(np.where(np.isnan(values), -np.inf, values), axis=0)
+            top = np.take_along_axis(values, best[None], 0)[0]
+            low, mode, high = (
+                np.take_along_axis(grid, np.clip(best + k, 0, ZOOM - 1)[None], 0)[0]
+                for k in (-1, 0, 1)
+            )
+        ends = []
+        for far in (first, last):  # Beyond these ends, found by halving, no term counts.
+            none, some = far, mode
+            for _ in range(12):
+                middle = 0.5 * (none + some)
+                counts = log_term(middle) > top + np.log(NEGLIGIBLE)
+                none, some = np.where(counts, none, middle), np.where(counts, middle, some)
+            ends.append(none)
+        low = np.maximum(np.floor(ends[0]), 1.0)
+        step = np.maximum((ends[1] - low) / TERMS, 1.0)
+        j = low + step * np.arange(TERMS + 1.0)[:, None]
+        return np.asarray(logsumexp(log_term(j), axis=0) + np.log(step))
+
+
+def _tabled(rates: Array, shapes: Array, x: Array) -> tuple[_Table | None, Booleans]:
+    """A table of probits for sums of gamma amounts, and for which, (n,), it does not serve."""
+    rest = np.ones(len(rates), dtype=bool)
+    if len(rates) <= PAD or np.ptp(shapes) > 0.0:
+        return None, rest
+    rest = ~((rates >= LOWEST) & (rates < SOME) & np.isfinite(x))
+    count = np.count_nonzero(~rest)
+    table = _table(float(shapes[0]), *_ends(np.log(rates[~rest]))) if count else None
+    if table is None or len(table.u) >= WORTH * count:
+        return None, np.ones(len(rates), dtype=bool)
+    return table, rest
 
 
 def _ends(values: Array) -> tuple[float, float]:
@@ -254,11 +324,15 @@ class _Table:
         smaller = np.maximum(np.where(F < 0.5, F, tail), 1e-300)
         return _coefficients(np.where(F < 0.5, 1.0, -1.0) * ndtri(smaller))
 
+    def holds(self, x: Array) -> Booleans:
+        """Whether sums x (n,) are within the range of the table."""
+        return np.asarray(self._u(np.maximum(x, 1e-300)) < self.u[-PAD])
+
     def __call__(self, rates: Array, x: Array) -> Array:
-        """The cdf, all (n,)."""
+        """The probit of the cdf, all (n,)."""
         u = np.clip(self._u(np.maximum(x, 1e-300)), self.u[PAD // 2], self.u[-PAD // 2])
         row, column = np.log(rates) - self.log_rates[0], u - self.u[0]
-        return ndtr(_interpolated(self._probits, np.stack([row / STEP, column / self.step])))
+        return _interpolated(self._probits, np.stack([row / STEP, column / self.step]))
 
 
 _table = lru_cache(maxsize=4)(_Table)

@@ -15,6 +15,7 @@ from .box_cox import _log_slope
 from .contract import Array, Arrays, Likelihood
 
 MOST = 1e18  # Larger rates count as this one: numpy draws from no larger ones.
+TAIL = 1e-6  # The probability of a tail that is smaller is no more one less the cdf.
 EDGE = 0.01  # A power closer to 1 or 2 counts as one that is so far away: amounts stay countable.
 
 
@@ -177,6 +178,18 @@ class Tweedie(OneForm, Likelihood):
             scaled = np.exp(np.log(np.maximum(y, 0.0)) - log_scale)
             total = compound.cdf(rate, alpha, scaled)
         return np.where(np.less(y, 0.0), 0.0, total)
+
+    def log_tails(
+        self, y: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0
+    ) -> tuple[Array, Array]:
+        """Logarithms of the Tweedie cdf and of 1 − cdf, the latter by a sum of its own if small."""
+        F = self.cdf(y, f, g, power=power, exposure=exposure)
+        with np.errstate(all="ignore"):
+            above, tail = np.array(np.log1p(-F)), np.greater(F, 1.0 - TAIL)
+            rate, log_scale, alpha = self._amounts(f, g, power, exposure)
+            parts = np.broadcast_arrays(F, rate, alpha, np.exp(np.log(y) - log_scale))[1:]
+            above[tail] = compound.log_upper(*(part[tail] for part in parts))
+            return np.log(F), above
 
     def ppf(self, q: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0) -> Array:
         """Tweedie quantiles: 0 up to e^{−λ}; else roots of the cdf in log y (bisection, Newton)."""

@@ -47,7 +47,8 @@ def plot_centiles(
     centiles : in percent.
     input, at, limits, num : as in `plot_slice`; a model of one input needs neither of the first.
     bands : percentages of the band of each curve over q, or None.
-    data : draw all rows behind the curves, wherever their other inputs lie.
+    data : draw the rows behind the curves: those with the levels of the categories that the curves
+        are for, wherever their other inputs lie.
     """
     column = grids.most_relevant(model) if input is None else grids.column_index(model, input)
     values = grids.axis_values(model, column, num, limits)
@@ -58,9 +59,10 @@ def plot_centiles(
     middle, lower, upper = found if isinstance(found, tuple) else (found, found, found)
     ax = style.one_axes(ax)
     shown = shown_targets(model, metadata)
+    drawn = grids.rows_of_levels(model, [column], at) if data else np.zeros(len(shown), dtype=bool)
     if data:
         seen = grids.positions(model, column, np.asarray(model.X[:, column]))
-        draw_data(ax, model, seen, shown, GREY)
+        draw_data(ax, model, seen, shown, GREY, drawn)
     # Pieces over a category have gaps: matplotlib loses the ends of stepped ones.
     stepped = not model.likelihood.target_support.continuous and not grids.has_gaps(x)
     blue, shape = style.COLOURS["blue"], "steps-mid" if stepped else "default"
@@ -74,7 +76,7 @@ def plot_centiles(
         width = 2.0 if level == 50.0 else 1.1
         ax.plot(x, middle[:, k], color=blue, lw=width, drawstyle=shape, zorder=3.4)
     grids.dress_axis(ax, model, column, values)
-    ax.set_ylim(*_limits(model, np.append(shown if data else lower.ravel(), (lower, upper))))
+    ax.set_ylim(*_limits(model, np.concatenate([shown[drawn], lower.ravel(), upper.ravel()])))
     _name_curves(ax, ax.get_xlim()[1], middle[-1], levels)
     style.legend_above(ax)
     label = grids.axis_name(model, [column], at)

@@ -91,8 +91,9 @@ def plot_slice(
     levels : probabilities of the bands, in percent.
     at : where the other inputs are held: a row (D,) or {index or name: value}; else the medians.
     latent : index or name of a latent function to draw in place of the target.
-    data : draw all rows too, wherever their other inputs lie. Ticks at the foot of the axes show
-        the inputs of the data in any case where there is more than one.
+    data : draw the rows too: those with the levels of the categories that are held at rest,
+        wherever their other inputs lie. Ticks at the foot of the axes show the inputs of all rows
+        in any case where there is more than one.
     """
     column = grids.most_relevant(model) if input is None else grids.column_index(model, input)
     grid = grids.axis_values(model, column, num, limits)
@@ -110,7 +111,8 @@ def plot_slice(
         found = model.predictive(rows, metadata), shown, grids.target_label(model, metadata)
         ylabel = _draw_target(ax, model, x, *found, widths, data or model.X.shape[1] == 1)
         if data and model.X.shape[1] > 1:
-            draw_data(ax, model, seen, shown)
+            drawn = grids.rows_of_levels(model, [column], at)
+            draw_data(ax, model, seen, shown, rows=drawn)
     if model.X.shape[1] > 1:
         style.draw_rug(ax, seen)
     grids.dress_axis(ax, model, column, grid)

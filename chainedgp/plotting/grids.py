@@ -16,7 +16,7 @@ from ..data.columns import Date
 from ..data.types import Data
 from ..errors import InputError
 from ..kernels.scales import shortest_scale
-from ..linalg import Array
+from ..linalg import Array, Booleans
 from ..predictive.fitted import FittedModel
 from ..predictive.inputs import (
     column_index,
@@ -118,6 +118,16 @@ def resting_point(model: FittedModel, at: Place = None) -> Array:
     if given.shape != row.shape or not np.isfinite(given).all():
         raise InputError(f"at must be a dict, or a finite row of {row.size} inputs; got {at!r}.")
     return given
+
+
+def rows_of_levels(model: FittedModel, columns: Sequence[int], at: Place) -> Booleans:
+    """Rows of the data that a figure shows, (N,) of booleans.
+
+    They are those with the levels at which it holds the categories that it does not draw along.
+    """
+    row, X = resting_point(model, at), np.asarray(model.X)
+    held = [d for d in range(X.shape[1]) if d not in columns and column_of(model, d).level_names]
+    return np.asarray((X[:, held] == row[held]).all(axis=1))
 
 
 def rows_along(model: FittedModel, columns: Sequence[int], values: Array, at: Place) -> Array:

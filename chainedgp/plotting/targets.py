@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..data.types import Data
-from ..linalg import Array
+from ..linalg import Array, Booleans
 from ..predictive.fitted import FittedModel
 from . import style
 
@@ -36,15 +36,25 @@ def shown_targets(model: FittedModel, metadata: Mapping[str, Data]) -> Array:
     return y
 
 
-def draw_data(ax: Axes, model: FittedModel, x: Array, y: Array, colour: str = style.POINTS) -> None:
+def draw_data(
+    ax: Axes,
+    model: FittedModel,
+    x: Array,
+    y: Array,
+    colour: str = style.POINTS,
+    rows: Booleans | None = None,
+) -> None:
     """Draw the targets y of the data over x, (N,); censored ones as triangles, intervals as bars.
 
     Classes, which have no place on an axis of probabilities, are rows of ticks at its foot.
+
+    rows : which are drawn, (N,) of booleans; None draws all.
     """
-    x = np.asarray(x)
+    drawn = np.ones(len(y), dtype=bool) if rows is None else rows
+    x, own = np.asarray(x), "" if drawn.all() else " of these levels"
     if not model.likelihood.target_support.ordered:
         for k in range(model.likelihood.num_categories):
-            ticks = x[y == k]
+            ticks = x[drawn & (y == k)]
             height = np.full(len(ticks), 0.02 + 0.035 * k)
             colour = style.SEQUENCE[k % len(style.SEQUENCE)]
             ax.plot(ticks, height, "|", ms=5, color=colour, transform=ax.get_xaxis_transform())
@@ -52,18 +62,17 @@ def draw_data(ax: Axes, model: FittedModel, x: Array, y: Array, colour: str = st
     seen = model.Y_metadata.get("censored", np.zeros(len(y)))
     size, alpha = (4.0, 0.9) if len(y) <= 150 else (3.2, 0.8) if len(y) <= 500 else (2.5, 0.5)
     for code, (marker, label) in MARKS.items():
-        mask = seen == code
+        mask = drawn & (seen == code)
         if mask.any():
             look: Any = {"ms": size, "color": colour, "alpha": alpha, "ls": "none", "zorder": 3}
             look["rasterized"] = len(y) > MOST_DRAWN
             face: Any = {} if code == 0 else {"mfc": "white", "mew": 0.8}
-            ax.plot(x[mask], y[mask], marker=marker, label=label, **look, **face)
-    mask = seen == INTERVAL
+            ax.plot(x[mask], y[mask], marker=marker, label=label + own, **look, **face)
+    mask = drawn & (seen == INTERVAL)
     if mask.any():
         upper = model.Y_metadata["y_upper"][mask]
-        ax.vlines(
-            x[mask], y[mask], upper, color=colour, lw=0.8, label="interval-censored", zorder=3
-        )
+        label = "interval-censored" + own
+        ax.vlines(x[mask], y[mask], upper, color=colour, lw=0.8, label=label, zorder=3)
 
 
 def target_limits(

@@ -103,9 +103,9 @@ class AveragedPredictive(SurvivalCurves):
         """The log-density of events in an average, (n, k), whatever was seen of the rows."""
         return self._log_over(self._at(self._as_targets(t, "t"), Predictive._log_event_density))
 
-    def _log_sf(self, t: Data) -> Array:
-        """log Σ_k w_k S_k(t), (n, k)."""
-        return self._log_over(self._at(self._as_targets(t, "t"), Predictive._log_sf))
+    def logsf(self, y: Data) -> Array:
+        """The log of an averaged predictive's upper tail, log Σ_k w_k P_k(Y > y), (n, k)."""
+        return self._log_over(self._at(self._as_targets(y), Predictive.logsf))
 
     def ppf(self, q: float | Array) -> Array:
         """Quantiles of an averaged predictive, the least y with cdf(y) ≥ q: (n, k) for k values.

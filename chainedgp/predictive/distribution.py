@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -28,7 +27,7 @@ from .mixtures import (
 )
 from .moments import node_moments
 from .nodes import Mixture, log_expectation
-from .quantiles import mixture_cdf, mixture_ppf
+from .quantiles import mixture_cdf, mixture_log_sf, mixture_ppf
 from .survival import SurvivalCurves
 from .tables import DensityTables
 
@@ -150,21 +149,25 @@ class Predictive(SurvivalCurves):
         """log p(t) of events, (n, k), whatever was seen of the rows."""
         return self._logpdf(t, self._law)
 
-    def _log_sf(self, t: Data) -> np.ndarray:
-        """log E[S(t | f)], (n, k); 0 below 0, and at 0 unless some events are at 0."""
-        t = self._as_targets(t, "t")
+    def logsf(self, y: Data) -> np.ndarray:
+        """log P(Y > y), (n, k) for a grid (k,), also where P(Y > y) is smaller than any number.
 
-        mixture: Any = self._mixture  # Of event times it has a log_survival.
-
-        def log_sf(t: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            return log_expectation(
-                mixture, mixture.log_survival, t, rows, probe=mixture.log_density
-            )
-
+        The likelihood's own upper tail is integrated over q(f).
+        """
         lik = self._likelihood
-        at_0 = 0.0 in lik.atoms or not lik.target_support.continuous  # Events may be at 0.
-        sure = t < 0.0 if at_0 else t <= 0.0
-        return np.minimum(self._over_entries(np.where(sure, -1.0, t), 0.0, -np.inf, log_sf), 0.0)
+        if self._tables is not None and not lik.event_times:
+            with np.errstate(divide="ignore"):
+                return np.log1p(-self._cdf(y))
+        y = self._as_targets(y)
+        if lik.event_times:
+            at_0 = 0.0 in lik.atoms or not lik.target_support.continuous  # Events may be at 0.
+            y = np.where(y < 0.0 if at_0 else y <= 0.0, -1.0, y)
+
+        def log_sf(y: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            law = self._mixture if lik.event_times else self._law
+            return mixture_log_sf(law, y, rows, of_cdf=not lik.event_times)
+
+        return self._over_entries(y, 0.0, -np.inf, log_sf, step=not lik.event_times)
 
     def _cdf(self, y: Data) -> np.ndarray:
         """P(Y ≤ y), (n, k) for a grid (k,)."""

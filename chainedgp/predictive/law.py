@@ -150,21 +150,24 @@ class PredictiveLaw:
         of P(Y ≤ y | f), the probability among rows that share the latents f.
         """
         value = self._cdf(y)
-        return value if bands is None else (value, *self._band_of_cdf(y, bands))
+        return value if bands is None else (value, *self._band_of_probability(y, bands))
 
     def _cdf(self, y: Data) -> Array:
         """P(Y ≤ y), (n, k)."""
         raise NotImplementedError
 
-    def _band_of_cdf(self, y: Data, bands: Ends) -> tuple[Array, Array]:
-        """Percentiles over q(f) of P(Y ≤ y | f), (n, k) each."""
+    def _band_of_probability(
+        self, y: Data, bands: Ends, above: bool = False
+    ) -> tuple[Array, Array]:
+        """Percentiles over q(f) of P(Y ≤ y | f), or P(Y > y | f) if `above`, (n, k) each."""
         support, atoms = self._support, self._likelihood.atoms
+        share, ends = (sf_given, (1.0, 0.0)) if above else (GaussianLatents.cdf, (0.0, 1.0))
 
         def curve(event: GaussianLatents, y: Array, rows: Indices, latents: Latents) -> Array:
             low, high = support.outside(y, atoms)
             y = y if support.continuous else np.floor(y)
-            given = event.cdf(np.where(low | high, support.interior, y), rows, latents)
-            return np.where(low, 0.0, np.where(high, 1.0, given))
+            given = share(event, np.where(low | high, support.interior, y), rows, latents)
+            return np.where(low, ends[0], np.where(high, ends[1], given))
 
         count = BAND_NODES if self._likelihood.has_cdf else FEW_NODES
         return self._band(self._as_targets(y), curve, as_band(bands), count)
@@ -185,11 +188,17 @@ class PredictiveLaw:
         raise NotImplementedError
 
     def sf(self, y: Data, bands: Bands = None) -> Array | tuple[Array, Array, Array]:
-        """P(Y > y), (n, k) for a grid (k,): the probability of more than y; `bands` as in `cdf`."""
-        if bands is None:
-            return 1.0 - self._cdf(y)
-        value, lower, upper = self.cdf(y, bands)
-        return 1.0 - value, 1.0 - upper, 1.0 - lower
+        """P(Y > y), (n, k) for a grid (k,): the probability of more than y; `bands` as in `cdf`.
+
+        Small probabilities keep their digits, where 1 − cdf rounds to 0; not those of a likelihood
+        that is known by its density alone.
+        """
+        value = np.exp(self.logsf(y))
+        return value if bands is None else (value, *self._band_of_probability(y, bands, True))
+
+    def logsf(self, y: Data) -> Array:
+        """log P(Y > y), (n, k) for a grid (k,), also where P(Y > y) is smaller than any number."""
+        raise NotImplementedError
 
     def ppf(self, q: float | Array) -> Array:
         """Predictive quantiles, the least y with cdf(y) ≥ q: (n, k) for k values."""
@@ -291,3 +300,8 @@ class PredictiveLaw:
 def quantile_given(event: GaussianLatents, q: Array, rows: Indices, latents: Latents) -> Array:
     """The quantile of y at q (N,), given the latents of some rows, (K, N)."""
     return np.asarray(event.likelihood.ppf(q, *latents, **event.keywords(rows)))
+
+
+def sf_given(event: GaussianLatents, y: Array, rows: Indices, latents: Latents) -> Array:
+    """P(Y > y | f) at y (N,), given the latents of some rows, (K, N)."""
+    return np.exp(event.log_survival(y, rows, latents))

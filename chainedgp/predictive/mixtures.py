@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gammainccinv, gammaincinv, gammaln, ndtr, ndtri, polygamma
+from scipy.special import gammainccinv, gammaincinv, gammaln, log_ndtr, ndtr, ndtri, polygamma
 
 from ..data.rows import rows_of
 from ..data.types import Keywords, Value
@@ -152,8 +152,10 @@ class GaussianLatents:
         return self.likelihood.cdf(y, *latents, **self.keywords(rows))
 
     def log_survival(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """log P(T > t | f) of an event time at nodes of a mixture, (K, N)."""
-        return self.likelihood.log_survival(t, *latents, **self.keywords(rows))
+        """log P(Y > t | f) at nodes of a mixture, right where it is far below 0, (K, N)."""
+        if self.likelihood.event_times:
+            return self.likelihood.log_survival(t, *latents, **self.keywords(rows))
+        return self.likelihood.log_tails(t, *latents, **self.keywords(rows))[1]
 
     def middle(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Quantiles of a mixture guessed at the mean of q; see `Mixture`."""
@@ -274,6 +276,10 @@ class ScaleMixture:
         """Φ((y − m_f)/sqrt(v_f + e^s)) at nodes of a scale mixture; see `Mixture`."""
         return ndtr((y - self.m_f[rows]) * latents[0])
 
+    def log_survival(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
+        """log Φ((m_f − t)/sqrt(v_f + e^s)) at nodes of a scale mixture; see `Mixture`."""
+        return log_ndtr((self.m_f[rows] - t) * latents[0])
+
     def middle(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """A quantile of a scale mixture of about the right size; see `Mixture`."""
         return self.guess(q, rows)[0]
@@ -335,6 +341,10 @@ class NormalInFirst(GaussianLatents):
     def cdf(self, y: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
         """Φ((y − a m)/sqrt(a² v + s)) at nodes of a mixture normal in f; see `Mixture`."""
         return ndtr((y - latents[0]) * latents[1])
+
+    def log_survival(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
+        """log Φ((a m − t)/sqrt(a² v + s)) at nodes of a mixture normal in f; see `Mixture`."""
+        return log_ndtr((latents[0] - t) * latents[1])
 
     def middle(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """A quantile of a mixture normal in f, of about the right size; see `Mixture`."""
@@ -432,10 +442,11 @@ class WithOdds:
         return self._log_total(hit, none, self.inner.log_density(safe, rows, inner), shares)
 
     def log_survival(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """log P(T > t) of an event time with atoms at nodes of a mixture, (K, N)."""
+        """log P(Y > t) of a target with atoms at nodes of a mixture, (K, N)."""
         above = np.less.outer(t, self.likelihood.at).T
         latents, shares = self._parted(latents)
-        inner = self.inner.log_survival(np.maximum(t, TINY), rows, latents)
+        t = np.maximum(t, TINY) if self.likelihood.event_times else t
+        inner = self.inner.log_survival(t, rows, latents)
         return self._log_total(above, np.zeros(len(t), dtype=bool), inner, shares)
 
     def _parted(self, latents: tuple) -> tuple[tuple, tuple]:
@@ -507,7 +518,7 @@ class WithRounding:
         return self.law.cdf(y, rows, latents)
 
     def log_survival(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
-        """The log-survival of an event time Y before it was rounded, at nodes."""
+        """log P(Y > t) of Y before it was rounded, at nodes of the mixture; see `Mixture`."""
         return self.law.log_survival(t, rows, latents)
 
     def middle(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -42,6 +42,8 @@ MASS = 1e-7
 """On a lattice that resolves a cdf the total weight differs from 1 by at most this."""
 NEGLIGIBLE = 1e-10
 """A cdf on whose value sub-lattices agree to this is resolved, whatever the density does."""
+BESIDE = 3.5
+"""A window of its own reach moves where its end is less than this from the mode."""
 KEEP, MOVES = 3.0, 100
 """A moving window has its centre KEEP standard deviations behind the mode; it moves MOVES times."""
 
@@ -129,6 +131,10 @@ class Mixture(Protocol):
         """P(Y ≤ y | latents) at nodes of a mixture, (K, N) for y (N,)."""
         ...
 
+    def log_survival(self, t: np.ndarray, rows: np.ndarray, latents: tuple) -> np.ndarray:
+        """log P(Y > t | latents) at nodes of a mixture, (K, N) for t (N,)."""
+        ...
+
     def middle(self, q: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """A quantile of a mixture of about the right size, (N,): the first of `guess`."""
         ...
@@ -149,6 +155,7 @@ def log_expectation(
     *,
     probe: LogFunction | None = None,
     follow: bool = True,
+    reach: float | None = None,
     floor: float = -np.inf,
     nothing: float = 0.0,
 ) -> np.ndarray:
@@ -163,6 +170,8 @@ def log_expectation(
     probe: for a function that is a step in the latents: the log-density whose peak must be
         resolved, because sub-lattices can agree on a step by chance.
     follow: move the window to the mode where that is far out.
+    reach: of the window, in standard deviations, for a tail, whose mode is not near the centre, or
+        which has several; else that of a density. Even the smallest tail is then resolved.
     floor: values below it are not refined.
     nothing: for a function that is the logarithm of a probability P: where E[P (1 − P)] is below
         it P is all but 0 or 1 wherever π is, and nothing has to be resolved.
@@ -170,15 +179,18 @@ def log_expectation(
     result = np.empty(len(y))
     centre = np.zeros((mixture.dim, len(y)))
     todo = np.arange(len(y))
-    last = LAST_LEVEL.get(mixture.dim, 2)
+    last, far = LAST_LEVEL.get(mixture.dim, 2), None
+    if follow:
+        far = mixture.far if reach is None or mixture.dim > 3 else reach - BESIDE
     with np.errstate(all="ignore"):  # A log-density may well be −inf.
         for level in range(last + 1):
-            grid = lattice(mixture.dim, level)
+            grid = lattice(mixture.dim, level, reach)
             coarse = np.zeros(len(todo), dtype=bool)
             for part in row_blocks(len(todo), grid.size):
                 block = todo[part]
                 args = (mixture, function, y[block], rows[block], grid, probe, nothing)
-                result[block], done, centre[:, block] = _window_sum(*args, centre[:, block], follow)
+                options = centre[:, block], far, reach is not None
+                result[block], done, centre[:, block] = _window_sum(*args, *options)
                 coarse[part] = ~(done | (result[block] < floor))
             todo = todo[coarse]
             if not len(todo):
@@ -200,7 +212,8 @@ def _window_sum(
     probe: LogFunction | None,
     nothing: float,
     centre: np.ndarray,
-    follow: bool,
+    far: float | None,
+    relative: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A sum over one lattice of nodes: log sums (N,), if resolved (N,), new centres (dim, N)."""
     value, done = np.empty(len(y)), np.empty(len(y), dtype=bool)
@@ -215,17 +228,21 @@ def _window_sum(
             density = log_base + probe(y[todo], rows[todo], latents)
             weights = np.exp(log_base)
             mass, values = weights.sum(axis=0), np.exp(terms)
-            done[todo] = step_resolved(mass, density, weights, values, grid)[0]
+            resolved = step_resolved(mass, density, weights, values, grid)[0]
+            if (moved := centre[:, todo].any(axis=0)).any():
+                # Its window leaves most of the mass out: the peaks alone have to be resolved.
+                resolved |= moved & _sum(density, grid)[1]
+            done[todo] = resolved & done[todo] if relative else resolved
             if nothing > 0.0:
                 # At a node of weight w it is w P (1 − P).
                 uncertain = values - np.exp(2.0 * terms - log_base)
                 done[todo] |= (np.nansum(uncertain, axis=0) < nothing) & (np.abs(mass - 1.0) < MASS)
-        if not follow:
+        if far is None:
             break
         step = grid.x[:, np.nanargmax(np.fmax(terms, -1e300), axis=0)]
         mode = centre[:, todo] + step
         new = mode * np.maximum(0.0, 1.0 - KEEP / np.maximum(_radius(mode), 1e-300))
-        moving = (_radius(step) > mixture.far) & np.isfinite(value[todo])
+        moving = (_radius(step) > far) & np.isfinite(value[todo])
         moving &= _radius(new - centre[:, todo]) > 0.5
         centre[:, todo] = np.where(moving | centre[:, todo].any(axis=0), new, 0.0)
         todo = todo[moving]

@@ -20,6 +20,7 @@ from ..likelihoods.support import Continuum
 from .few import few_nodes
 from .nodes import (
     LAST_LEVEL,
+    REACH,
     Lattice,
     Mixture,
     lattice,
@@ -54,6 +55,11 @@ SAME_MASS = 1e-3
 """For counts the logarithms of their probabilities differ by at most this."""
 AT_ATOMS: dict[int, tuple[int, int]] = {1: (11, 19), 2: (7, 13), 3: (5, 9)}
 """Rules of these degrees, in one dimension to three, tell whether a quantile is an atom."""
+LOG_TAIL = float(np.log(1e-3))
+"""A probability P(Y > y) whose logarithm is below this is a tail."""
+OF_TAILS = {1: 11.0, 2: 11.0, 3: 7.5}
+"""Nodes for a tail lie within so many standard deviations of the latents, by their number: two
+rates that are added have two modes far out, of which a window that moves would hold one."""
 SURE = 10.0
 """They tell it if the level of the quantile is so many times farther from the ends of the cdf's
 jump than both numbers of nodes differ."""
@@ -67,6 +73,23 @@ def mixture_cdf(mixture: Mixture, y: np.ndarray, rows: np.ndarray) -> np.ndarray
 
     value = log_expectation(mixture, log_cdf, y, rows, probe=mixture.log_density, follow=False)
     return np.minimum(np.exp(value), 1.0)
+
+
+def mixture_log_sf(mixture: Mixture, y: np.ndarray, rows: np.ndarray, of_cdf: bool) -> np.ndarray:
+    """The log of the upper tail of a predictive mixture, log E[P(Y > y | z)], (N,).
+
+    of_cdf : where it is not small it is one less the cdf, which some likelihoods have faster.
+    """
+
+    def over(y: np.ndarray, rows: np.ndarray, reach: float | None = None) -> np.ndarray:
+        args = mixture, mixture.log_survival, y, rows
+        return log_expectation(*args, probe=mixture.log_density, reach=reach)
+
+    with np.errstate(divide="ignore"):
+        value = np.log1p(-mixture_cdf(mixture, y, rows)) if of_cdf else over(y, rows)
+    tail = np.flatnonzero(value < LOG_TAIL)
+    value[tail] = over(y[tail], rows[tail], OF_TAILS.get(mixture.dim, REACH[3]))
+    return np.minimum(value, 0.0)
 
 
 def mixture_ppf(

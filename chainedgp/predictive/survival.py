@@ -11,7 +11,7 @@ from ..data.types import Data
 from ..errors import InputError
 from ..linalg import Array, Indices
 from .centiles import Bands
-from .law import Curve, Latents, PredictiveLaw, quantile_given
+from .law import Curve, Latents, PredictiveLaw, quantile_given, sf_given
 from .mixtures import GaussianLatents
 
 PANELS = 14
@@ -37,7 +37,7 @@ class SurvivalCurves(PredictiveLaw):
         """
         if not self._likelihood.event_times:
             return super().sf(t, bands)
-        return self._with_bands(np.exp(self._log_sf(t)), _sf_given, t, bands)
+        return self._with_bands(np.exp(self.logsf(t)), sf_given, t, bands)
 
     def cumulative_hazard(self, t: Data, bands: Bands = None) -> Estimate:
         """H(t) = −log S(t), (n, k)."""
@@ -46,7 +46,7 @@ class SurvivalCurves(PredictiveLaw):
         def curve(event: GaussianLatents, t: Array, rows: Indices, latents: Latents) -> Array:
             return -event.log_survival(t, rows, latents)
 
-        return self._with_bands(-self._log_sf(t) + 0.0, curve, t, bands)
+        return self._with_bands(-self.logsf(t) + 0.0, curve, t, bands)
 
     def hazard(self, t: Data, bands: Bands = None) -> Estimate:
         """h(t) = p(t)/S(t) = −d log S(t)/dt, (n, k)."""
@@ -56,7 +56,7 @@ class SurvivalCurves(PredictiveLaw):
             log_density = event.log_density(t, rows, latents)
             return np.exp(log_density - event.log_survival(t, rows, latents))
 
-        estimate = np.exp(self._log_event_density(t) - self._log_sf(t))
+        estimate = np.exp(self._log_event_density(t) - self.logsf(t))
         return self._with_bands(estimate, curve, t, bands)
 
     def median(self, bands: Bands = None) -> Estimate:
@@ -74,10 +74,10 @@ class SurvivalCurves(PredictiveLaw):
         def curve(event: GaussianLatents, _: Array, rows: Indices, latents: Latents) -> Array:
             total = np.zeros(latents[0].shape)
             for t, weight in zip(nodes, weights, strict=True):  # One after another: little memory.
-                total += weight * _sf_given(event, np.full(len(rows), t), rows, latents)
+                total += weight * sf_given(event, np.full(len(rows), t), rows, latents)
             return total
 
-        estimate = np.exp(self._log_sf(nodes)) @ weights[:, None]
+        estimate = np.exp(self.logsf(nodes)) @ weights[:, None]
         return self._with_bands(estimate, curve, [float(horizon)], bands)
 
     # ---- parts -----------------------------------------------------------------------------------
@@ -89,10 +89,6 @@ class SurvivalCurves(PredictiveLaw):
                 "log_survival. Use cdf, ppf or interval, or derive the likelihood from Survival."
             )
 
-    def _log_sf(self, t: Data) -> Array:
-        """log S(t), (n, k); 0 below 0, and at 0 unless some events are at 0."""
-        raise NotImplementedError
-
     def _log_event_density(self, t: Data) -> Array:
         """log p(t) of events, (n, k), whatever was seen of the rows."""
         raise NotImplementedError
@@ -103,11 +99,6 @@ class SurvivalCurves(PredictiveLaw):
             return estimate
         at = np.maximum(self._as_targets(t, "t"), np.finfo(float).tiny)  # S(0) = 1, h(0) its limit
         return (estimate, *self._band(at, curve, as_band(bands)))
-
-
-def _sf_given(event: GaussianLatents, t: Array, rows: Indices, latents: Latents) -> Array:
-    """S(t | f), (K, N)."""
-    return np.exp(event.log_survival(t, rows, latents))
 
 
 def _panels(horizon: float, jumps: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:

@@ -188,7 +188,7 @@ def competing(m, frame, y):
         risks.update(frame[:2], times[:2])
     one = risks.models["a"]
     one.update(frame[:2], times[:2], {"censored": [0, 1]})
-    return risks.cumulative_incidence(frame[:2], [1.0])["a"], one.effects("town")["mean"]
+    return risks.cumulative_incidence(frame[:2], [1.0])["a"], one.effects("town")["median"]
 
 
 ALONE = {"batches": batches, "restarts": restarts, "joint": joint}

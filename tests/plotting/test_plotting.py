@@ -992,6 +992,18 @@ def table_model():
     return m
 
 
+@pytest.mark.parametrize("figure", ["plot_slice", "plot_centiles"])
+def test_curves_of_a_group_are_drawn_with_the_rows_of_that_group(table_model, figure):
+    """The town and the day are of York, open: rows of Ely and Bath do not belong to its curves."""
+    m = table_model
+    ax = getattr(m, figure)(input="when", at={"town": "York", "open": True}, data=True, num=5)
+    own = (m.X[:, 0] == 2.0) & (m.X[:, 1] == 1.0)  # The codes of York, and of True.
+    found = line(ax, "data of these levels").get_ydata()
+    np.testing.assert_allclose(found, np.asarray(m.Y)[own, 0])
+    everything = getattr(m, figure)(input="town", at={"open": True}, data=True, num=5)
+    assert len(line(everything, "data of these levels").get_xdata()) == (m.X[:, 1] == 1.0).sum()
+
+
 def test_levels_and_dates_are_on_the_axes(table_model):
     from matplotlib.dates import date2num
 

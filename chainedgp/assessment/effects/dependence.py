@@ -71,7 +71,7 @@ def partial_dependence(
     else:
         size, seed = positive_int(draws, "draws"), int(as_generator(rng).integers(2**31))
         drawn = _drawn(population, columns, values, quantity, size, seed)
-        low, high = _bands_of_draws(drawn, ends)
+        low, high = _bands_of_draws(drawn, ends, mean)
     return Dependence(values, mean, low, high)
 
 
@@ -107,7 +107,7 @@ def averaged_dependence(
     if quantity.latent is not None:
         low, high = normal_mixture_quantiles(means, np.stack(spread), over.weights, ends).T
     else:
-        low, high = _bands_of_draws(np.concatenate(spread, axis=1), ends)
+        low, high = _bands_of_draws(np.concatenate(spread, axis=1), ends, mean)
     return Dependence(values, mean, low, high)
 
 
@@ -160,7 +160,11 @@ def _drawn(
     return result
 
 
-def _bands_of_draws(drawn: Array, ends: Array) -> Array:
-    """Ends (2, k) of effect bands: quantiles of draws (k, size)."""
+def _bands_of_draws(drawn: Array, ends: Array, mean: Array) -> tuple[Array, Array]:
+    """Ends (k,) of effect bands: quantiles of draws (k, size) of averages whose mean is (k,).
+
+    The band of a mean that is infinite is so at its upper end, however few draws are.
+    """
     with np.errstate(invalid="ignore"):  # An average may be infinite.
-        return np.quantile(drawn, ends, axis=1)
+        low, high = np.quantile(drawn, ends, axis=1)
+    return np.where(np.isnan(mean), mean, low), np.where(np.isfinite(mean), high, mean)

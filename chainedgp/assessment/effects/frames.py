@@ -166,9 +166,10 @@ def effects(
     due to the input, in the unit of the quantity.
 
     Partial dependence is the average prediction over the rows, with one value of the input in
-    all of them. "low" and "high" are the ends of a credible band of this average, which
-    accounts for correlations between rows; it is exact for latents, else from joint draws. The
-    width and the median have no band, because they already include the uncertainty.
+    all of them. The column "value" has these values, a column with the name of the quantity the
+    averages. "low" and "high" are the ends of a credible band of the average, which accounts for
+    correlations between rows; it is exact for latents, else from joint draws. The width and the
+    median have no band, because they already include the uncertainty.
 
     Parameters
     ----------
@@ -212,18 +213,18 @@ def effects(
     if kind == "individual":
         curves = individual_curves(scene.population, columns, at, quantity)  # (k, n)
         k, n = curves.shape
-        return as_frame(
-            {
-                "row": np.repeat(scene.population.numbers, k),
-                "value": np.tile(labels, n),
-                "mean": curves.T.ravel(),
-            }
-        )
+        table = {"row": np.repeat(scene.population.numbers, k), "value": np.tile(labels, n)}
+        return as_frame({**table, _own_column(quantity): curves.T.ravel()})
     found = scene.dependence(columns, at, quantity, draws, rng, over)
-    table = {"value": labels, "mean": found.mean}
+    table = {"value": labels, _own_column(quantity): found.mean}
     if found.low is not None and found.high is not None:
         table.update(low=found.low, high=found.high)
     return as_frame(table)
+
+
+def _own_column(quantity: Quantity) -> str:
+    """Name of the column that has a quantity along an input: its own, unless that is taken."""
+    return "average" if quantity.name in ("row", "value", "low", "high") else quantity.name
 
 
 def one_name(of: str | Sequence[str] | None) -> str | None:
