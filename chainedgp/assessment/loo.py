@@ -303,7 +303,7 @@ def compare(models: Mapping[str, Compared | LOO], **options: Unpack[Options]) ->
 
     Columns: elpd; se; difference from the best, elpd_m − elpd_best = Σ_i d_i; se_difference
     = sqrt(N var_i d_i); p_loo; bad_k, the rows whose density is not to be trusted. A
-    difference of a few of its standard errors says something, one of less does not.
+    difference counts only if it is several times its standard error.
 
     Parameters
     ----------

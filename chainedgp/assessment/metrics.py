@@ -335,7 +335,7 @@ def d_calibration(
     on (0, s), adds to each bin the part of (0, s) that lies in it; so do a left-censored one with
     (s, 1) and an interval with its own ends. Where a row has an entry, S_i is given T_i > entry.
     The statistic Σ (O − n/B)²/(n/B) is compared with χ² of B − 1 degrees of freedom: a small
-    p-value says not calibrated.
+    p-value says that the model is not calibrated.
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ def survival_check(
     Parameters
     ----------
     X, Y, Y_metadata : the rows, with `censored` and `entry` among the metadata; None takes those
-        of the model. Rows must be seen or right-censored.
+        of the model. Events must be observed or right-censored.
     by : the groups. An input, by index or name: the levels of a category, the values of another
         input where there are four at most, else its thirds. "risk" takes thirds of the predicted
         risk, an array (n,) gives each row its group, and None makes one group of all rows.

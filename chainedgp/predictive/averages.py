@@ -25,7 +25,7 @@ LEVELS, POOLED = 32, 1024
 class AveragedPredictive(SurvivalCurves):
     """The averaged predictive distribution of y at n rows, p(y) = Σ_k w_k p_k(y).
 
-    Its methods are those of `Predictive`, in the habit of scipy.stats.
+    Its methods are those of `Predictive`, named as in scipy.stats.
 
     Parameters
     ----------

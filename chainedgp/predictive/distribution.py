@@ -40,7 +40,7 @@ where little variance is left, rounding does that."""
 
 
 class Predictive(SurvivalCurves):
-    """The predictive distribution p(y) = ∫ p(y | f) q(f) df at n rows, in the habit of scipy.stats.
+    """The predictive distribution p(y) = ∫ p(y | f) q(f) df at n rows, named as in scipy.stats.
 
     q(f) = N(f; means, V), V diagonal for variances. Parameters of the likelihood are read once,
     here: the object does not change when the model does. A one-dimensional y (or t) is a grid, with
@@ -60,7 +60,7 @@ class Predictive(SurvivalCurves):
     wider: variances, or covariances, of the latents for the quantiles of `parameters`, where those
         of targets are too narrow for them.
     constants: parameters of the likelihood that are uncertain, and how the latents go with them.
-        Bands of what depends on them are over these, too; the distribution of y has them fixed.
+        Bands include their uncertainty; the distribution of y takes them as known.
     """
 
     def __init__(

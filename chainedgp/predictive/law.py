@@ -32,7 +32,7 @@ Curve = Callable[[GaussianLatents, Array, Indices, Latents], Array]
 
 
 class PredictiveLaw:
-    """The base of predictive distributions of y at n rows, in the habit of scipy.stats.
+    """The base of predictive distributions of y at n rows, named as in scipy.stats.
 
     A one-dimensional y (or t) is a grid, with results (n, k); an array (n, k), such as (n, 1),
     holds values for each row.
@@ -75,12 +75,12 @@ class PredictiveLaw:
 
     @property
     def noise_variance(self) -> Array:
-        """Noise in the predictive variance, E[var[y | f]], (n, 1): data cannot remove it."""
+        """Noise in the predictive variance, E[var[y | f]], (n, 1): more data do not reduce it."""
         return self._moments[1].copy()
 
     @property
     def latent_variance(self) -> Array:
-        """The ignorance var[E[y | f]] in a predictive variance, (n, 1): more data remove it."""
+        """The ignorance var[E[y | f]] in a predictive variance, (n, 1): more data reduce it."""
         return self._moments[2].copy()
 
     @cached_property
@@ -123,7 +123,7 @@ class PredictiveLaw:
 
         "noise", the first, would remain if the latents were known: more rows do not remove it.
         "ignorance", the second, is what the rows leave open about the latents, and in an average
-        about the hyperparameters: more rows do.
+        about the hyperparameters: more rows reduce it.
         """
         return {"noise": self.noise_variance, "ignorance": self.latent_variance}
 
@@ -237,7 +237,7 @@ class PredictiveLaw:
         Hyperparameters and constants of the likelihood, such as the `shape` of a `GEV`, count as
         uncertain where the model counts them so (`ChainedGP(hyperparameters=…)`): the band is then
         over these as well. `m.over_hyperparameters().predictive(X)` has the same method, whose
-        bands are over them in any case. `ppf(1 - 1/T)` is a quantile of the predictive distribution
+        bands always include them. `ppf(1 - 1/T)` is a quantile of the predictive distribution
         at the fitted constants, in which the uncertainty of the latents is averaged out.
 
         Parameters
@@ -268,7 +268,7 @@ class PredictiveLaw:
             likelihood has no quick `ppf`.
 
         Hyperparameters and constants of the likelihood count as uncertain where the model counts
-        them so; bands of `m.over_hyperparameters().predictive(X)` are over them in any case.
+        them so; bands of `m.over_hyperparameters().predictive(X)` always include this.
         """
         levels, wanted = as_centiles(centiles, bands, self._support)
         each = (np.full(len(self), level) for level in levels)

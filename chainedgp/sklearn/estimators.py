@@ -27,7 +27,7 @@ from .base import (
 
 @estimator
 class ChainedGPRegressor(RegressorMixin, WithQuantiles):
-    """Regression as scikit-learn has it, every parameter of the distribution depending on x.
+    """A regressor for scikit-learn: every parameter of the distribution may depend on x.
 
     y_i ~ p(y | f_1(x_i), …, f_b(x_i)), as in `ChainedGP`; `likelihood` says which p. Any shipped
     or own likelihood of numbers will do: counts, shares and positive values too. What it needs
@@ -77,7 +77,7 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
 
 @estimator
 class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
-    """Classification as scikit-learn has it, with Gaussian processes.
+    """A classifier for scikit-learn, with Gaussian processes.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ CurveOf = Callable[[Predictive, Array], Any]  # values (n, k) of n distributions
 
 @estimator
 class ChainedGPSurvival(WithQuantiles):
-    """Survival times as scikit-survival has them, every parameter depending on x; right censoring.
+    """A survival estimator for scikit-learn; all parameters may depend on x; right censoring.
 
     y is scikit-survival's structured array: a boolean field, True where the event was seen and
     False where the row is censored, and a field of times; or a data frame of two such columns.
