@@ -177,7 +177,7 @@ class Rows:
 
     @cached_property
     def telling(self) -> tuple[str, ...]:
-        """Names of the metadata that are not their default in all rows; see `unsaid.telling`."""
+        """Names of the metadata that are not their default in all rows."""
         return telling(self.metadata)
 
     def __getitem__(self, rows: Selection) -> Rows:

@@ -21,7 +21,7 @@ from .profile import fit_profile, fit_variational
 from .rescue import begin_again_if_astray
 from .restarts import fit_restarts
 from .result import INTERRUPTED, OptimizationResult, TracePoint
-from .step_rules import RULES
+from .steps import RULES
 from .stochastic import BatchArguments, Settings, fit_batches
 
 METHODS = ("profile", "lbfgsb", "natgrad", *RULES)

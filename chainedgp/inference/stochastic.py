@@ -18,7 +18,6 @@ from ..data.arguments import as_generator, positive_float, positive_int
 from ..errors import ConvergenceWarning, InputError, NumericalError, warn
 from ..likelihoods.density_check import row_numbers
 from ..linalg import Array
-from ..posterior.evaluator import Evaluator
 from ..posterior.gaussian import Gaussian
 from ..posterior.shards import Shard
 from ..posterior.sums import Gram
@@ -29,12 +28,8 @@ from .natural_gradients import find_q, start_from_q
 from .problem import Best, Problem
 from .profile import fit_profile, start_sites
 from .result import FINISHED, OUT_OF_PATIENCE
-from .step_rules import RULES, Adam
+from .steps import NaturalSteps, PlainSteps
 
-# A batch moves the natural parameters of q by this share ρ of the way to its own optimum.
-NATURAL_STEP = 0.05
-# Adam moves θ at this learning rate if the user gives none.
-THETA_RATE = 0.005
 # At the end q is settled by at most FINAL_STEPS passes over all rows, to within FINAL_GAP nats a
 # row of its best bound.
 FINAL_STEPS, FINAL_GAP = 12, 1e-5
@@ -341,91 +336,6 @@ def _last_or_best(run: Run, steps: PlainSteps | NaturalSteps) -> None:
         _keep_better(run, settles=False)
     except NumericalError:  # The last step has no bound.
         run.best.restore()
-
-
-class PlainSteps:
-    """Stochastic steps by a plain rule on hyperparameters and q together, as in the paper."""
-
-    def __init__(self, problem: Problem, method: str, rate: float | None) -> None:
-        self.problem, self.method, self.rule = problem, method, RULES[method]()
-        self.rate = rate or self.rule.learning_rate
-        self.vector = problem.free_vector(with_q=True)
-        self.x = self.vector.read()
-        self.evaluator = Evaluator([], problem.evaluator.family)
-
-    def step(self, shard: Shard, scale: float, decay: float) -> float:
-        """Move by the gradient of a batch; returns the bound that the batch estimates."""
-        problem, evaluator = self.problem, self.evaluator
-        evaluator.set_hyperparameters(problem.parts.theta())
-        evaluator.take(shard, scale)
-        state = evaluator.evaluate(problem.parts.q(), gradient=True)
-        evaluator.accept(0.0)
-        if not np.isfinite(state.bound):
-            raise NumericalError(
-                f"{self.method}: the bound of a batch is not finite; use a smaller learning_rate."
-            )
-        problem.write_gradient(evaluator.gradient(state, sites_fixed=False), state)
-        x = self.vector.read()
-        self.vector.write(x + self.rate * decay * self.rule.step(self.vector.gradient()))
-        self.x = self.vector.read()
-        return state.bound
-
-    def put_back(self) -> None:
-        """Put θ and q of the last step into the leaves."""
-        self.vector.write(self.x)
-
-
-class NaturalSteps:
-    """Stochastic steps: natural gradients on q, held by its natural parameters, and Adam on θ."""
-
-    def __init__(self, problem: Problem, q: tuple[Gaussian, ...], rate: float | None) -> None:
-        self.problem, self.q, self.gram = problem, q, Gram.of(q)
-        self.rate, self.rule = rate or THETA_RATE, Adam()
-        self.vector = problem.free_vector()
-        self.point = self.vector.read(), q  # It is the point after the last whole step.
-        self.evaluator = Evaluator([], problem.evaluator.family)
-        self.evaluator.set_hyperparameters(problem.parts.theta())
-
-    def step(self, shard: Shard, scale: float, decay: float) -> float:
-        """Move q and θ by the gradients of a batch; returns the bound that the batch estimates."""
-        evaluator = self.evaluator
-        evaluator.take(shard, scale)
-        state = evaluator.evaluate(self.q, self.gram, gradient=True)
-        self.problem.write_gradient(evaluator.gradient(state, sites_fixed=False))
-        slopes = self.vector.gradient()
-        if np.isfinite([state.bound, *slopes]).all():  # Else the batch is skipped.
-            self._move_q(state.proposal(), NATURAL_STEP * decay)
-            self._move_theta(self.rate * decay * self.rule.step(slopes))
-            self.point = self.vector.read(), self.q
-        return state.bound
-
-    def put_back(self) -> None:
-        """Put θ and q of the last whole step into the leaves."""
-        x, q = self.point
-        self.vector.write(x)
-        self.problem.parts.write_q(q)
-
-    def _move_q(self, ahead: Gram, rho: float) -> None:
-        """Natural-gradient step (1 − ρ) λ + ρ λ⁺ on the sums, halved while q does not exist."""
-        for _ in range(10):
-            mixed = Gram.mixed((1.0 - rho, rho), (self.gram, ahead))
-            try:
-                self.q = self.evaluator.gaussians(mixed)
-            except NumericalError:
-                rho *= 0.5
-            else:
-                self.gram = mixed
-                return
-
-    def _move_theta(self, step: Array) -> None:
-        """Move θ by a step of Adam, with q(v) as it is; stay if that fails."""
-        x = self.vector.read()
-        self.vector.write(x + step)
-        try:
-            self.evaluator.set_hyperparameters(self.problem.parts.theta())
-        except NumericalError:
-            self.vector.write(x)
-            self.evaluator.set_hyperparameters(self.problem.parts.theta())
 
 
 def _subset_start(batches: Batches, monitor: Monitor) -> tuple[float, tuple[Gaussian, ...]]:

@@ -343,7 +343,7 @@ class PosteriorFamily(ABC):
     def reverse_sites(
         self, chunks: Chunks, g_m: Array, g_V: Array, sites: Array, left: Arrays, S_mu_bar: Arrays
     ) -> list[KernelGradient]:
-        """Gradients in kernels, Z and means at fixed sites; see `reverse_sites` of this module."""
+        """Gradients in kernels, Z and means at fixed sites; see `blocks.reverse_sites`."""
         parts, r = [], self._pulls(chunks, sites)
         for group, factors, moved in zip(self.groups(len(chunks)), left, S_mu_bar, strict=True):
             own = [chunks[j] for j in group]

@@ -27,7 +27,8 @@ from test_meetings_of_likelihoods import (
 
 import chainedgp as cgp
 from chainedgp.errors import ChainedGPWarning
-from chainedgp.inference.stochastic import Batches, NaturalSteps, PlainSteps, Settings
+from chainedgp.inference.steps import NaturalSteps, PlainSteps
+from chainedgp.inference.stochastic import Batches, Settings
 from chainedgp.posterior.evaluator import Evaluator
 
 WEIGHTS = np.array([2.0, 1.0, 3.0, 1.0, 2.0, 1.0])

@@ -21,7 +21,7 @@ from scipy import stats
 import chainedgp as cgp
 from chainedgp import kernels, likelihoods, means, priors
 from chainedgp.errors import ConvergenceWarning, InputError, NumericalError
-from chainedgp.inference import lbfgs, step_rules, stochastic
+from chainedgp.inference import lbfgs, steps
 from chainedgp.inference.problem import Problem
 from chainedgp.inference.rescue import (
     grows_without_limit,
@@ -231,16 +231,16 @@ def test_the_minimiser_finds_the_minimum_beside_a_cliff():
     assert not short.converged and "3 iterations" in short.reason
 
 
-@pytest.mark.parametrize("name", step_rules.RULES)
+@pytest.mark.parametrize("name", steps.RULES)
 def test_step_rules_climb_a_parabola(name):
-    rule, x = step_rules.RULES[name](), np.array([1.0, -2.0])
+    rule, x = steps.RULES[name](), np.array([1.0, -2.0])
     for _ in range(3000):
         x = x + rule.learning_rate * rule.step(-x * np.array([1.0, 10.0]))
     assert np.abs(x).max() < 0.2
 
 
 def test_adam_by_hand():
-    rule = step_rules.Adam(0.9, 0.99)
+    rule = steps.Adam()
     g1, g2 = 2.0, -1.0
     rule.step(np.array([g1]))
     m = (0.9 * 0.1 * g1 + 0.1 * g2) / (1 - 0.9**2)
@@ -481,7 +481,7 @@ def test_a_batch_that_is_not_finite_is_passed_over(monkeypatch):
     result = fitted()
     assert len(calls) > 20
     assert np.isfinite(result.estimates).all()
-    monkeypatch.setattr(stochastic, "THETA_RATE", 0.0)  # as if the rule had stopped
+    monkeypatch.setattr(steps, "THETA_RATE", 0.0)  # as if the rule had stopped
     gained = usual.bound - fitted().bound
     assert gained > 10.0 and abs(result.bound - usual.bound) < 0.2 * gained
 
@@ -499,7 +499,7 @@ def test_natgrad_on_batches_comes_near_the_full_fit():
     assert again.optimize(batch_size=100, epochs=15, rng=0).bound == result.bound
 
 
-@pytest.mark.parametrize("method", step_rules.RULES)
+@pytest.mark.parametrize("method", steps.RULES)
 def test_step_rules_raise_the_bound(method):
     m = model(200)
     start = m.log_likelihood()
