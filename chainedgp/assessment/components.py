@@ -12,7 +12,6 @@ from ..data.names import checks_names
 from ..data.types import Data
 from ..errors import InputError
 from ..kernels import Kernel
-from ..kernels.combine import Sum
 from ..likelihoods import Likelihood
 from ..linalg import Array, one_blas_thread
 from ..parameters.parts import latent_index
@@ -119,7 +118,7 @@ def grouped_parts(
     kernel: Kernel, groups: Mapping[str, Sequence[int | str]] | None
 ) -> dict[str, list[Kernel]]:
     """Additive parts of a latent's kernel by name: parts of a group together, others alone."""
-    parts = additive_parts(kernel)
+    parts = kernel.additive_parts
     together = {
         name: [additive_part(kernel, member) for member in members]
         for name, members in (groups or {}).items()
@@ -133,22 +132,25 @@ def grouped_parts(
     return {**together, **alone}
 
 
-def contributions(predictor: Predictor, X: Array, weights: Array) -> dict[str, np.ndarray]:
+def contributions(
+    predictor: Predictor, X: Array, weights: Array, least: Array
+) -> dict[str, np.ndarray]:
     """How much the additive parts of every latent vary over weighted rows X: table columns.
 
     f = mean(x) + Σ_p h_p(x), all at their posterior means. "sd" is the standard deviation of h_p
     over the rows, "share" is cov(h_p, f)/var(f): shares of one latent sum to 1. A share below 0
-    belongs to a part that others counteract. A mean function that is not constant is a part.
+    belongs to a part that others counteract; in a latent whose standard deviation is below `least`
+    (b,) all are 0, because it is flat. A mean function that is not constant is a part.
     """
     rows: dict[str, list[object]] = {key: [] for key in ("latent", "part", "sd", "share")}
     sizes = [len(prior.Z) for prior in predictor.priors]
     by_latent = predictor.family.by_latent(predictor.q, sizes)
-    for name, prior, q in zip(
-        predictor.likelihood.latents, predictor.priors, by_latent, strict=True
+    for name, prior, q, flat in zip(
+        predictor.likelihood.latents, predictor.priors, by_latent, least, strict=True
     ):
         parts = {
             part.name: _moments_of_part(part, prior, q, X)[0][:, 0]
-            for part in additive_parts(prior.kernel)
+            for part in prior.kernel.additive_parts
         }
         level = np.broadcast_to(prior.mean.evaluate(X)[0], len(X))
         if np.ptp(level) > 0.0:
@@ -160,7 +162,8 @@ def contributions(predictor: Predictor, X: Array, weights: Array) -> dict[str, n
             rows["latent"].append(name)
             rows["part"].append(part)
             rows["sd"].append(float(np.sqrt(weights @ h**2)))
-            rows["share"].append(float(weights @ (h * whole)) / variance if variance > 0 else 0.0)
+            varies = variance > flat**2
+            rows["share"].append(float(weights @ (h * whole)) / variance if varies else 0.0)
     return {key: np.array(column) for key, column in rows.items()}
 
 
@@ -204,7 +207,7 @@ def _natural_scale(likelihood: Likelihood, j: int, curves: list[Array]) -> list[
 
 def additive_part(kernel: Kernel, part: int | str) -> Kernel:
     """The additive part of a latent's kernel with this index or name; an error lists the parts."""
-    parts = additive_parts(kernel)
+    parts = kernel.additive_parts
     if isinstance(part, str):
         found = [one for one in parts if one.name == part]
         if len(found) == 1:
@@ -218,10 +221,3 @@ def additive_part(kernel: Kernel, part: int | str) -> Kernel:
         f"part must be an index below {len(parts)} or a name; the latent's kernel {kind} {names}; "
         f"got {part!r}."
     )
-
-
-def additive_parts(kernel: Kernel) -> list[Kernel]:
-    """Terms of a kernel that is a sum, nested sums included; another kernel is its only part."""
-    if not isinstance(kernel, Sum):
-        return [kernel]
-    return [leaf for part in kernel.parts for leaf in additive_parts(part)]

@@ -37,8 +37,6 @@ ROUGH_ROWS, ROUGH_INDUCING = 300, 100
 # Latents that are held constant have prior standard deviations of the share HELD of their scales;
 # when they are freed, of the share FREED.
 HELD, FREED = 0.02, 0.5
-# An input that does not matter for a latent begins with a lengthscale of this many of its sds.
-LONG = 10.0
 # If the latents of a likelihood play the same role, local optima differ by which latent takes which
 # part: candidates multiply lengthscales of the first latent and of all others by these factors.
 FACTORS = ((0.5, 0.2), (1.5, 0.1), (0.15, 0.2), (4.0, 0.5))
@@ -164,7 +162,7 @@ def _followed(problem: Problem, found: Functions, rough: Callable[..., Outcome])
         spreads = zip(problem.parts.kernels, problem.starts.scales, centred.std(1), strict=True)
         for kernel, scale, sd in spreads:
             if sd > scale:
-                _set_spread(problem, kernel, float(sd))
+                set_spread(problem, kernel, float(sd))
     follow(problem, found)
     return rough()
 
@@ -199,27 +197,20 @@ def _one_latent_first(
         _set_together(problem, screen)
     others = list(zip(problem.parts.kernels, problem.starts.scales, strict=True))[1:]
     for kernel, scale in others:
-        _set_spread(problem, kernel, HELD * scale)
+        set_spread(problem, kernel, HELD * scale)
     rough(held=[leaf for kernel, _ in others for leaf in leaves_below(kernel)])
     for kernel, scale in others:
-        _set_spread(problem, kernel, FREED * scale)
+        set_spread(problem, kernel, FREED * scale)
     return rough()
 
 
 def _set_lengthscales(problem: Problem, screen: Screen) -> None:
     """Set lengthscales of a candidate from the screen, long ones for inputs that do not matter.
 
-    The lengthscales of k inputs that matter are √k times those found for each alone, because
-    distances grow with √k. A latent for which no input matters keeps its lengthscales.
+    A latent for which no input matters keeps its lengthscales.
     """
-    X = inputs_that_count(problem.sample)
-    spread = input_spread(X, problem.parts.unordered_columns)
-    found = zip(screen.relevant, screen.lengthscales, strict=True)
-    _write_lengthscales(problem, [
-        np.where(relevant, np.sqrt(relevant.sum()) * lengths, LONG * spread)
-        if relevant.any() else None
-        for relevant, lengths in found
-    ])  # fmt: skip
+    spread = input_spread(inputs_that_count(problem.sample), problem.parts.unordered_columns)
+    _write_lengthscales(problem, screen.starts(spread))
 
 
 def _set_together(problem: Problem, screen: Screen) -> None:
@@ -230,23 +221,27 @@ def _set_together(problem: Problem, screen: Screen) -> None:
 
 def _write_lengthscales(problem: Problem, lengths: Sequence[Array | None]) -> None:
     """Write a candidate's lengthscales (D,) for each latent's kernel; None leaves one as it is."""
+    for kernel, own in zip(problem.parts.kernels, lengths, strict=True):
+        if own is not None:
+            write_lengthscales(problem, kernel, own)
+
+
+def write_lengthscales(problem: Problem, kernel: Kernel, lengths: Array) -> None:
+    """Write lengthscales by column (D,) to a kernel; one of several columns gets the shortest."""
     vector = problem.free_vector()
     x = vector.read()
-    for kernel, own in zip(problem.parts.kernels, lengths, strict=True):
-        if own is None:
-            continue
-        for part in kernel.simple_parts:
-            if part.leaves_with(Role.PERIOD):
-                continue  # The lengthscale of a season is a share of its period.
-            of_columns = own[part.columns]
-            for leaf in part.leaves_with(Role.LENGTHSCALE):
-                each = leaf.size == of_columns.size
-                x = vector.with_values(x, leaf, of_columns if each else of_columns.min())
+    for part in kernel.simple_parts:
+        if part.leaves_with(Role.PERIOD):
+            continue  # The lengthscale of a season is a share of its period.
+        of_columns = lengths[part.columns]
+        for leaf in part.leaves_with(Role.LENGTHSCALE):
+            each = leaf.size == of_columns.size
+            x = vector.with_values(x, leaf, of_columns if each else of_columns.min())
     vector.write(x)
 
 
-def _set_spread(problem: Problem, kernel: Kernel, sd: float) -> None:
-    """Scale the free variances of a candidate's kernel until its mean prior sd is `sd`.
+def set_spread(problem: Problem, kernel: Kernel, sd: float) -> None:
+    """Scale the free variances of a kernel until its mean prior sd is `sd`, for a start.
 
     Steps go half of the way, because the variances of a product multiply. What is fixed stays.
     """

@@ -15,6 +15,7 @@ from .growth import fit_growing, go_on, grows
 from .inducing import left_open
 from .lbfgs import TOLERANCE, Outcome
 from .monitor import Monitor
+from .overlooked import tell_of_overlooked
 from .plain_gradients import fit_plain
 from .problem import Problem
 from .profile import fit_profile, fit_variational
@@ -76,6 +77,8 @@ def optimize(
             spent = problem.counts  # The check at the end does not count.
             _check_end(problem, monitor)
             _tell_of_inducing(problem, monitor)
+            if only is None and not monitor.stop_reason:
+                tell_of_overlooked(problem, monitor)
     spent = spent or problem.counts  # An interrupted fit has not come to its check.
     counts = spent[0] - before[0], spent[1] - before[1]
     return monitor.result(ended[0], float(problem.state().bound), counts, problem.log_prior())
@@ -110,6 +113,7 @@ def optimize_restarts(
         counts = counts[0] + now[0] - before[0], counts[1] + now[1] - before[1]
         _check_end(problem, monitor)
         _tell_of_inducing(problem, monitor)
+        tell_of_overlooked(problem, monitor)
     return monitor.result(ended[0], float(problem.state().bound), counts, problem.log_prior())
 
 

@@ -22,8 +22,9 @@ from .lbfgs import TOLERANCE, Memory, Outcome, new_memory
 from .monitor import Monitor
 from .natural_gradients import InnerResult, find_q, start_from_q
 from .objective import BoundObjective
+from .overlooked import begin_where_it_sees
 from .problem import Problem
-from .rescue import shrink_variances
+from .rescue import WIDEST, shrink_variances
 from .result import INTERRUPTED
 from .subsets import begin_on_subsets
 
@@ -33,8 +34,6 @@ LOOSEST, TIGHTEST, FINAL_TOLERANCE, ROUGH = 1.0, 1e-6, 1e-7, 0.01
 # At one θ the search for q takes at most TRIAL_STEPS steps, ROUGH_STEPS if starts are compared; the
 # gradient at fixed sites is exact wherever it ends. At the last θ it may take FINAL_STEPS.
 TRIAL_STEPS, ROUGH_STEPS, FINAL_STEPS = 50, 15, 500
-# A new model begins with prior standard deviations of at most this many scales of its latents.
-WIDEST = 10.0
 SMALLER = "the given variances of kernels are far too large: began from smaller ones"
 
 
@@ -193,7 +192,8 @@ def fit_profile(
     """Fit by the profiled bound: maximise it over all free hyperparameters, then settle q.
 
     A model that nobody has touched begins with the best of several candidates, fitted roughly (if
-    `several_starts`; see `candidates`). Of a symmetric likelihood (its latents play the same role)
+    `several_starts`; see `candidates`). If given kernels were blind to a signal, it is fitted again
+    from where they see it. Of a symmetric likelihood (its latents play the same role)
     q is at the end also found from a cold start; the better bound is kept.
 
     held : leaves that stay as they are. cold : find q also from a cold start, even if q is not new.
@@ -206,8 +206,15 @@ def fit_profile(
     if untouched and several_starts:
         choose_start(problem, monitor, max_iters, _fit_roughly)
         memory = begin_on_subsets(problem, monitor, max_iters, partial(_fit_subset, held))
-    found = _maximise(problem, monitor, max_iters, tolerance, held=held, memory=memory)
-    return _settle(*found, cold)
+
+    def fit(memory: Memory | None = None) -> Outcome:
+        found = _maximise(problem, monitor, max_iters, tolerance, held=held, memory=memory)
+        return _settle(*found, cold)
+
+    outcome = fit(memory)
+    if untouched and several_starts and problem.parts.given_kernels:
+        outcome = begin_where_it_sees(problem, monitor, outcome, max_iters, fit)
+    return outcome
 
 
 def _maximise(

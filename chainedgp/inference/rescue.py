@@ -23,6 +23,8 @@ MOST = 30.0
 # A site of this precision, in units of 1/scale² of its latent, determines the latent to 1e-9 of its
 # scale: no data are so precise, and no search makes progress among such sites.
 SHARPEST = 1e18
+# A new model begins with prior standard deviations of at most this many scales of its latents.
+WIDEST = 10.0
 # Nearly constant latents have prior standard deviations of this share of their scales.
 SMALL = 0.1
 
@@ -132,19 +134,21 @@ def set_nearly_constant(problem: Problem, small: float) -> None:
 def shrink_variances(problem: Problem, most: float) -> bool:
     """Shrink the free variances of kernels till prior sds are at most `most` latent scales.
 
+    Each term of a sum is shrunk by itself: beside a far too wide one another may be as it should.
     Returns whether any was shrunk. It ends where it no longer helps, because the variance of a
     fixed part of a kernel stays.
     """
     vector, rows = problem.free_vector(), np.asarray(problem.sample.X[:100], dtype=float)
     x, shrunk = vector.read(), False
     for kernel, scale in zip(problem.parts.kernels, problem.starts.scales, strict=True):
-        step = np.where(vector.variances_of([kernel]), 1.0, 0.0)
-        size = float(np.mean(kernel.Kdiag(rows)))
-        while size > (most * scale) ** 2:
-            vector.write(x - step)
-            last, size = size, float(np.mean(kernel.Kdiag(rows)))
-            if not size < 0.9 * last:
-                vector.write(x)
-                break
-            x, shrunk = vector.read(), True
+        for part in kernel.additive_parts:
+            step = np.where(vector.variances_of([part]), 1.0, 0.0)
+            size = float(np.mean(part.Kdiag(rows)))
+            while size > (most * scale) ** 2:
+                vector.write(x - step)
+                last, size = size, float(np.mean(part.Kdiag(rows)))
+                if not size < 0.9 * last:
+                    vector.write(x)
+                    break
+                x, shrunk = vector.read(), True
     return shrunk

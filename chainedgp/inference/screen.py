@@ -7,7 +7,7 @@ z_ij = s_ij / I_j: whatever the likelihood, z_j is a target with noise, which a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +33,8 @@ NOISE_SHARES = (0.03, 0.15, 0.4, 0.7, 0.9)
 # what the best input gains. Without the second, noise beside a strong signal that happens to look
 # like a short wave would begin with a lengthscale that hides the signal.
 LEAST_GAIN, LEAST_SHARE = 3.0, 0.1
+# An input that does not matter for a latent begins with a lengthscale of this many of its sds.
+LONG = 10.0
 # The inputs are tried again this many times on what those found before leave unexplained.
 ROUNDS = 6
 # Working targets farther than this many robust standard deviations from their median are cut there.
@@ -47,17 +49,33 @@ class Screen:
     lengthscales : lengthscales of that GP, in units of the input.
     together : lengthscales of the best GP of all inputs together, NaN for a latent that it explains
         no better than the best input alone does.
+    gain_together : (b,) nats by which that GP is better than noise, −inf where it was not tried.
     """
 
     gains: Array
     lengthscales: Array
     together: Array
+    gain_together: Array
 
     @property
     def relevant(self) -> np.ndarray:
         """Which inputs matter for a latent, (b, D) of bool."""
         best = self.gains.max(axis=1, keepdims=True)
         return self.gains > np.maximum(LEAST_GAIN, LEAST_SHARE * best)
+
+    def starts(self, spread: Array) -> list[Array | None]:
+        """Lengthscales (D,) for each latent to begin with; None where no input matters.
+
+        Those of k inputs that matter are √k times those found for each alone, because distances
+        grow with √k. spread : (D,) the units of the inputs.
+        """
+        found = zip(self.relevant, self.lengthscales, strict=True)
+        return [
+            np.where(relevant, np.sqrt(relevant.sum()) * lengths, LONG * spread)
+            if relevant.any()
+            else None
+            for relevant, lengths in found
+        ]
 
 
 def screen_inputs(
@@ -83,20 +101,22 @@ def screen_targets(
     weights: Array,
     spread: Array,
     unordered: Sequence[int] | np.ndarray,
+    together: bool = True,
 ) -> Screen:
     """Screen the inputs X (n, D), with row weights (n,), on targets (b, n) of mean 0.
 
-    As `screen_inputs` otherwise. spread : (D,) the units of the inputs.
+    As `screen_inputs` otherwise. spread : (D,) the units of the inputs. together : whether a GP of
+    all inputs is tried too.
     """
     inputs = [
         one_input(column, weights, levels=d in unordered) for d, column in enumerate((X / spread).T)
     ]
     gains, lengthscales, means = _tried(inputs, targets)
-    together = np.full(gains.shape, np.nan)
-    if X.shape[1] > 1:
+    common, gain = np.full(gains.shape, np.nan), np.full(len(gains), -np.inf)
+    if together and X.shape[1] > 1:
         gain, length, _ = all_inputs(X / spread, weights, unordered).fit(targets)
         more = gain > gains.max(axis=1) + LEAST_GAIN
-        together = np.where(more, length, np.nan)[:, None] * spread
+        common = np.where(more, length, np.nan)[:, None] * spread
     every = np.arange(len(targets))
     left, taken = targets.copy(), np.zeros(gains.shape, dtype=bool)
     now, now_means = gains, means
@@ -110,7 +130,7 @@ def screen_targets(
         now, lengths, now_means = _tried(inputs, left)
         better = ~taken & (now > gains) & going[:, None]
         gains, lengthscales = np.where(better, now, gains), np.where(better, lengths, lengthscales)
-    return Screen(gains, lengthscales * spread, together)
+    return Screen(gains, lengthscales * spread, common, gain)
 
 
 def _tried(inputs: list[Trial], targets: Array) -> tuple[Array, Array, Array]:
@@ -120,14 +140,16 @@ def _tried(inputs: list[Trial], targets: Array) -> tuple[Array, Array, Array]:
     return gains, lengthscales, means
 
 
-def working_targets(likelihood: Likelihood, rows: Rows, constants: Array, weights: Array) -> Array:
-    """Working targets z (b, n) of every latent at constant latents, centred, to screen inputs on.
+def working_targets(likelihood: Likelihood, rows: Rows, latents: Array, weights: Array) -> Array:
+    """Working targets z (b, n) of every latent at given latents, centred, to screen inputs on.
 
     They are 0 where a slope is not finite.
+
+    latents : (b,) constants, or (b, n) values at the rows.
     """
     y, kw = rows.targets(), rows.keywords(**likelihood.parameter_values())
     with np.errstate(all="ignore"):
-        slopes = likelihood.dlog_density(y, *(np.full(y.size, c) for c in constants), **kw)
+        slopes = likelihood.dlog_density(y, *(np.full(y.size, f) for f in latents), **kw)
     targets = []
     for slope in slopes:
         z = np.where(np.isfinite(slope), slope, 0.0)
@@ -153,19 +175,34 @@ class Trial:
 
     and the mean of the GP at the rows is Aᵀ V diag(a/(s + a λ)) p.
 
-    apart, away : squared distances (M, M) between inducing inputs and (M, n) to the rows.
+    tried : by a number that names it, such as its lengthscale, each covariance that is tried: that
+        of inducing inputs (M, M), that of these with the rows (M, n), and the rows' variances (n,).
     """
 
-    def __init__(self, apart: Array, away: Array, weights: Array) -> None:
+    def __init__(
+        self, tried: Mapping[float, tuple[Array, Array, Array | float]], weights: Array
+    ) -> None:
         self.weights, self.total = weights, float(weights.sum())
-        self.bases: list[tuple[Array, Array, float]] = []  # λ (M,), VᵀA (M, n), tr(W (1 − AᵀA))
-        for length in LENGTHSCALES:
-            Kuu, Kuf = (np.exp(-0.5 * d2 / length**2) for d2 in (apart, away))
+        # By name: λ (M,), VᵀA (M, n), tr(W (diag K − AᵀA)).
+        self.bases: dict[float, tuple[Array, Array, float]] = {}
+        for name, (Kuu, Kuf, kff) in tried.items():
             L = np.linalg.cholesky(Kuu + 1e-6 * np.eye(len(Kuu)))
             A = solve_triangular(L, Kuf, lower=True)
             lam, V = np.linalg.eigh((A * weights) @ A.T)
-            left = float(weights @ np.maximum(1.0 - np.einsum("mn,mn->n", A, A), 0.0))
-            self.bases.append((np.maximum(lam, 0.0), V.T @ A, left))
+            left = float(weights @ np.maximum(kff - np.einsum("mn,mn->n", A, A), 0.0))
+            self.bases[name] = np.maximum(lam, 0.0), V.T @ A, left
+
+    @staticmethod
+    def of_lengthscales(apart: Array, away: Array, weights: Array) -> Trial:
+        """Trial GPs with an RBF of each of the lengthscales that a screen tries.
+
+        apart, away : squared distances (M, M) between inducing inputs and (M, n) to the rows.
+        """
+        tried: dict[float, tuple[Array, Array, Array | float]] = {
+            length: (np.exp(-0.5 * apart / length**2), np.exp(-0.5 * away / length**2), 1.0)
+            for length in LENGTHSCALES
+        }
+        return Trial(tried, weights)
 
     def fit(self, targets: Array) -> tuple[Array, Array, Array]:
         """The best gain (b,) of a GP on targets (b, n), its lengthscale (b,) and mean (b, n)."""
@@ -175,7 +212,7 @@ class Trial:
         s, a = v * share, v * (1.0 - share)  # (b, shares)
         best, lengthscale = np.full(len(targets), -np.inf), np.ones(len(targets))
         mean = np.zeros_like(targets)
-        for length, (lam, VA, left) in zip(LENGTHSCALES, self.bases, strict=True):
+        for length, (lam, VA, left) in self.bases.items():
             p = (targets * self.weights) @ VA.T  # (b, M)
             shrunk = a[..., None] / (s[..., None] + a[..., None] * lam)  # (b, shares, M)
             gain = -0.5 * (
@@ -207,7 +244,7 @@ def one_input(column: Array, weights: Array, levels: bool = False) -> Trial:
     apart, away = inducing[:, None] - inducing, inducing[:, None] - column
     if levels:
         apart, away = ((d != 0.0) / LEVEL_SPREAD for d in (apart, away))
-    return Trial(apart**2, away**2, weights)
+    return Trial.of_lengthscales(apart**2, away**2, weights)
 
 
 def all_inputs(X: Array, weights: Array, unordered: Sequence[int] | np.ndarray = ()) -> Trial:
@@ -226,4 +263,4 @@ def all_inputs(X: Array, weights: Array, unordered: Sequence[int] | np.ndarray =
             d2 += step**2 if d in ordered else (step != 0.0) / LEVEL_SPREAD**2
         return d2
 
-    return Trial(distances(rows), distances(X), weights)
+    return Trial.of_lengthscales(distances(rows), distances(X), weights)

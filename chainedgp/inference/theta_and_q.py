@@ -42,6 +42,7 @@ class Parts:
     family : the family of distributions from which q is taken.
     ties : the treatment of targets that several rows share, or None.
     given_kernels : whether a user chose the kernels, whose values are then a start to respect.
+    given_inducing : whether a user chose the inducing inputs.
     open_inducing : whether nobody said how many inducing inputs there are: a fit may add some.
     """
 
@@ -55,6 +56,7 @@ class Parts:
     family: PosteriorFamily = field(default=MEAN_FIELD, kw_only=True)
     ties: Ties | None = field(default=None, kw_only=True)
     given_kernels: bool = field(default=False, kw_only=True)
+    given_inducing: bool = field(default=False, kw_only=True)
     open_inducing: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:

@@ -211,6 +211,11 @@ class Kernel(Part):
         return (self,)
 
     @property
+    def additive_parts(self) -> tuple[Kernel, ...]:
+        """The terms of a kernel that is a sum, nested sums included; else only itself."""
+        return (self,)
+
+    @property
     def unplaced(self) -> bool:
         """Whether active_dims are names of columns that `name_columns` has not made numbers yet."""
         return self.active_dims is not None and self.active_dims.dtype.kind == "U"

@@ -177,6 +177,11 @@ class Sum(Combination):
     def __init__(self, parts: Sequence[Parameterized], name: str = "sum") -> None:
         super().__init__(parts, name)
 
+    @property
+    def additive_parts(self) -> tuple[Kernel, ...]:
+        """The terms of the sum, those of sums inside it included."""
+        return tuple(term for part in self.parts for term in part.additive_parts)
+
     def _join(self, values: Sequence[Array]) -> Array:
         total = values[0].copy() if len(values) == 1 else values[0] + values[1]
         for value in values[2:]:

@@ -258,6 +258,7 @@ class ChainedGP(ParamzModel, Predictions):
         for given in inducing if isinstance(inducing, list) else [inducing]:
             check_levels(own_kernels, given, self.input_names, "Z")
         self._link(own_kernels, own_means, inducing, jitter)
+        self._parts.given_inducing = Z is not None
         self._parts.open_inducing = Z is None and num_inducing is None
         if with_priors:
             X = inputs_that_count(self._sample)

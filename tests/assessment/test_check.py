@@ -256,7 +256,7 @@ def test_hyperparameters():
     assert "likelihood.nu" not in finding(t, "hyperparameters").message
     # a latent that follows single rows, one whose variance has no limit
     m = with_q(X, y, kernels=[K.RBF(1, 1.0, 1e-4), K.RBF(1, 0.5, 3.0)], Z=X)
-    assert_tripped(finding(m, "hyperparameters"), "mean is uncorrelated", "set_prior")
+    assert_tripped(finding(m, "hyperparameters"), "mean follows single rows", "Set lengthscales")
     m = with_q(X, (rng.uniform(size=60) < 0.5) * 1.0, L.Bernoulli(), kernels=K.RBF(1, 1e6, 0.7))
     assert_tripped(finding(m, "hyperparameters"), "logit has a prior standard deviation of 1e+03")
 

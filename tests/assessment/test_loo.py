@@ -7,7 +7,6 @@ from stacks import Logistic
 
 from chainedgp import ChainedGP, kernels, likelihoods, means, metrics
 from chainedgp.assessment.censoring import Censoring
-from chainedgp.assessment.components import additive_parts
 from chainedgp.assessment.cross_validation import cross_validate
 from chainedgp.assessment.loo import LOO, LeftOut, compare
 from chainedgp.errors import ChainedGPWarning, ConvergenceWarning, InputError
@@ -439,7 +438,7 @@ def test_nested_sums_are_counted_through():
 
     inner = Inner([kernels.RBF(1, name="a"), kernels.Bias(1, name="b")])
     outer = kernels.Sum([inner, kernels.RBF(1, name="c") * kernels.Bias(1)])
-    assert [part.name for part in additive_parts(outer)] == ["a", "b", "product"]
+    assert [part.name for part in outer.additive_parts] == ["a", "b", "product"]
 
 
 # ---- folds ---------------------------------------------------------------------------------------

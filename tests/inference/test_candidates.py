@@ -149,7 +149,7 @@ def test_a_weak_input_is_found_beside_a_strong_one():
 
 def test_an_accident_beside_a_strong_signal_does_not_matter():
     gains = np.array([[-1.9, 1.3, 146.3, 4.8], [2.0, 4.8, 3.5, -1.0]])
-    found = Screen(gains, np.ones((2, 4)), np.full((2, 4), np.nan))
+    found = Screen(gains, np.ones((2, 4)), np.full((2, 4), np.nan), np.full(2, -np.inf))
     expected = [[False, False, True, False], [False, True, True, False]]
     np.testing.assert_array_equal(found.relevant, expected)
 
@@ -256,7 +256,7 @@ def test_fixed_and_bounded_parameters_stay_where_they_may_be():
 
 def test_a_fit_begins_with_the_values_of_given_kernels(monkeypatch):
     """No rough fit moves them, but where latents play the same role."""
-    m = new(kernels=kernels.Matern32(2, 0.3, 0.25))
+    m = new(kernels=kernels.Matern32(2, 0.3, [2.0, 0.25], ARD=True))
     assert m.optimize().starts == {}
     counts = np.random.default_rng(0).poisson(3.0, 40).astype(float)
     given = kernels.RBF(2, 0.3, 0.25)

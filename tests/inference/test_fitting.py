@@ -917,7 +917,8 @@ def test_a_kernel_with_other_names_and_declared_roles_fits_as_ours_does(likeliho
         results = [m.optimize(max_iters=50) for m in (own, ours)]
         with contextlib.suppress(NumericalError):  # the start that nothing shrinks is too wide
             without.optimize(max_iters=50)
-    assert results[0].warnings == results[1].warnings
+    notes = [[note.replace("reach", "lengthscale") for note in r.warnings] for r in results]
+    assert notes[0] == notes[1]
     assert results[0].bound == pytest.approx(results[1].bound, rel=1e-10)
     for one, two in zip(own.kernels, ours.kernels, strict=True):
         np.testing.assert_allclose(one.param_array, two.param_array, rtol=1e-7)
@@ -987,7 +988,8 @@ def test_a_wide_free_variance_comes_down_to_a_fixed_one():
     kernel.parts[0].variance.fix()
     m = cgp.ChainedGP(X, y, likelihoods.Gaussian(), kernel, num_inducing=5)
     assert shrink_variances(m.problem, 10.0)
-    assert 1e2 < m.kernels[0].parts[1].variance.values[0] < 2e3
+    most = (10.0 * m.problem.starts.scales[0]) ** 2
+    assert 0.3 * most < m.kernels[0].parts[1].variance.values[0] <= most
     endless = kernels.Linear(2, 1e300) + kernels.RBF(2)  # its variance overflows
     with np.errstate(over="ignore"):
         m = cgp.ChainedGP(1e10 * X, y, likelihoods.Gaussian(), endless, num_inducing=5)

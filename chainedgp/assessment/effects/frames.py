@@ -22,6 +22,7 @@ from .dependence import (
     individual_curves,
     partial_dependence,
 )
+from .flat import FLAT, latent_units
 from .importance import importance
 from .population import Groups, Population
 from .quantities import ON_REQUEST, Quantity, central, chosen, quantities
@@ -249,7 +250,9 @@ def _importance(scene: Scene, of: str | Sequence[str] | None) -> Frame | Table:
 def _parts(scene: Scene) -> Frame | Table:
     """How much each additive part of each latent's kernel contributes over the rows, as a frame."""
     population = scene.population
-    table = contributions(population.predictor, population.X, population.weights)
+    x = population.X[len(population.X) // 2][None]
+    least = FLAT * latent_units(population.predictor, x, population.metadata)
+    table = contributions(population.predictor, population.X, population.weights, least)
     return as_frame(table)
 
 

@@ -11,7 +11,8 @@ the rows. From this one table come
 √total_d is in the unit of h: for h = Σ_d b_d x_d it is |b_d| times the standard deviation of x_d,
 whatever values x_d has: two, many, or some far out. For independent inputs 2 total_d is the mean
 squared change of h when the column is permuted. total/whole and alone/whole are the total and the
-first-order index of Sobol, of an input that is independent of the others.
+first-order index of Sobol, of an input that is independent of the others. Both are 0 for a quantity
+that is flat, whatever input its last digits follow.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...linalg import Array
+from .flat import least_sds
 from .population import Population
 from .quantities import Quantity, predicted
 
@@ -52,7 +54,9 @@ def importance(population: Population, wanted: Sequence[Quantity]) -> Importance
         [_parts(population, columns, wanted) for columns in population.columns]
     )  # (inputs, 3, quantities)
     total, alone, whole = parts.transpose(1, 0, 2)
-    scale = np.where(whole > 0.0, whole, 1.0)
+    with np.errstate(invalid="ignore"):  # A mean may be infinite.
+        flat = ~(np.sqrt(whole.max(axis=0)) > least_sds(wanted, population))
+    scale = np.where(flat, np.inf, np.where(whole > 0.0, whole, 1.0))
     names = tuple(population.names), tuple(quantity.name for quantity in wanted)
     return Importance(*names, np.sqrt(total), total / scale, alone / scale)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from paramz.transformations import __fixed__
 
 from ...inference.inducing import more_inducing
 from ...inference.natural_gradients import find_q, start_from_q
+from ...inference.overlooked import find_overlooked, in_words
 from ...inference.starts import is_location
 from ...kernels import Kernel
 from ...likelihoods import Likelihood
@@ -73,9 +74,14 @@ def inducing_inputs(e: Evidence) -> Finding:
 
 
 def hyperparameters(e: Evidence) -> Finding:
-    """Find hyperparameters at a bound, and latents that are constant or follow single rows."""
+    """Find hyperparameters at a bound, and latents that are constant or follow single rows.
+
+    It is a problem if the inputs would explain such a latent.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
-        notes = [*_at_bounds(e.problem.parameters), *_latent_notes(e)]
+        overlooked = {one.latent: in_words(e.problem, one) for one in find_overlooked(e.problem)}
+        notes = [*_at_bounds(e.problem.parameters), *overlooked.values()]
+        notes += _latent_notes(e, overlooked)
     values = {"notes": tuple(message for message, _, _ in notes)}
     if not notes:
         message = "No parameter is at a bound or runs away to an extreme value."
@@ -83,7 +89,8 @@ def hyperparameters(e: Evidence) -> Finding:
     messages, causes, remedies = (
         " ".join(dict.fromkeys(part)) for part in zip(*notes, strict=True)
     )
-    return Finding("hyperparameters", "look", messages, causes, remedies, values)
+    level = "problem" if overlooked else "look"
+    return Finding("hyperparameters", level, messages, causes, remedies, values)
 
 
 def _at_bounds(parameters: ParamzModel) -> list[tuple[str, str, str]]:
@@ -113,8 +120,11 @@ def _set_a_prior(latent: str, kernel: Kernel, role: Role) -> str:
     return f'Put a prior on it: m.set_prior("kernels.{latent}.*{name}", …).'
 
 
-def _latent_notes(e: Evidence) -> list[tuple[str, str, str]]:
-    """Find latents that are constant, that follow single rows, or whose prior variance ran away."""
+def _latent_notes(e: Evidence, told: Collection[int]) -> list[tuple[str, str, str]]:
+    """Find latents that are constant, that follow single rows, or whose prior variance ran away.
+
+    told : numbers of the latents of which is known already that they are constant or follow rows.
+    """
     rows, lik, kernels = e.problem.rows, e.likelihood, e.problem.parts.kernels
     notes, (few, many) = [], (e.some(PAIRS[0]), e.some(PAIRS[1]))
     kw = e.left.rows.keywords(many, **lik.parameter_values())
@@ -127,7 +137,9 @@ def _latent_notes(e: Evidence) -> list[tuple[str, str, str]]:
             continue
         R = kernel.evaluate(*X)[0] / np.outer(*sd)
         R_near = np.where(few[:, None] == many, -1.0, R).max(axis=1)
-        if R.min() > 0.999 or q[j].kl < 0.5:
+        if j in told:
+            pass
+        elif R.min() > 0.999 or q[j].kl < 0.5:
             notes.append((
                 f"The latent {latent} does not vary.",
                 "The data give no reason for it to vary: its lengthscale is very long, or its "
