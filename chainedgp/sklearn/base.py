@@ -19,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import likelihoods
+from ..data.arguments import one_of
 from ..data.columns import Boolean, Category, Columns, Number
 from ..data.frames import check_numbers, frame_like, in_order
 from ..data.kinds import SET_UNSEEN
@@ -32,6 +33,7 @@ from ..model import ChainedGP
 from ..model.arguments import Kernels, Means, kinds_of_inputs
 from ..posterior.choice import PosteriorName
 from ..predictive.distribution import Predictive
+from .gaps import ADVICE, without_gaps
 
 Estimator = TypeVar("Estimator", bound="ChainedGPEstimator")
 
@@ -111,6 +113,8 @@ class ChainedGPEstimator(BaseEstimator):
     random_state : int, RandomState or None: shuffles minibatches, nothing else.
     unseen, periodic : as for `ChainedGP`: what to do with levels of categories that were not in the
         fit, and seasons of columns, by their names.
+    missing : "raise", or "drop" to fit without the rows whose target or an input is missing.
+        Predictions need all inputs of a row in any case.
 
     X may be a data frame with text, categories, truth values and dates, which are read as
     `ChainedGP` does. With `standardize` categories and truth values stay as they are.
@@ -138,8 +142,17 @@ class ChainedGPEstimator(BaseEstimator):
     posterior: PosteriorName = "auto"
     unseen: str = "raise"
     periodic: Any = None
+    missing: str = "raise"
 
     # ---- fit ------------------------------------------------------------------------------------
+
+    def _given(
+        self, X: Data, y: Data, sample_weight: Data | None, metadata: Mapping[str, Data]
+    ) -> tuple[Any, Any, Any, dict[str, Any]]:
+        """What a fit was given; with missing="drop" that of the rows without gaps."""
+        if one_of(self.missing, ("raise", "drop"), "missing") == "raise":
+            return X, y, sample_weight, dict(metadata)
+        return without_gaps(X, y, sample_weight, metadata)
 
     def _checked(self, X: Data, *y: Data, reset: bool = True, **options: Any) -> Any:
         """X, or X and y, as scikit-learn checks them; what is no number is read as one first."""
@@ -155,7 +168,17 @@ class ChainedGPEstimator(BaseEstimator):
                 words = str(error).replace(SET_UNSEEN, 'fit with unseen="prior"')
                 raise InputError(words) from None
             X = frame_like(X, dict(zip(columns.names, values.T, strict=True)))
-        return validate_data(self, X, *y, reset=reset, dtype=np.float64, **options)
+        try:
+            return validate_data(self, X, *y, reset=reset, dtype=np.float64, **options)
+        except ValueError as error:
+            which = re.match(r"Input (X|y) contains NaN", str(error))
+            if which is None:
+                raise
+            words = [f"{which[1]} has missing values (NaN): a row needs all of its values."]
+            if reset:
+                words.append('To leave out such rows, create the estimator with missing="drop".')
+            words += [ADVICE] if which[1] == "X" else []
+            raise InputError(" ".join(words)) from None
 
     def _names(self) -> list[str] | Columns | None:
         """Names of the estimator's inputs for its model, or how they were read, in its units."""

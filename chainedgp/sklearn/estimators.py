@@ -50,6 +50,7 @@ class ChainedGPRegressor(RegressorMixin, WithQuantiles):
         self, X: Data, y: Data, sample_weight: Data | None = None, **metadata: Data
     ) -> ChainedGPRegressor:
         """Fit the regressor to X (n, D), y (n,), row weights (n,), the likelihood's metadata."""
+        X, y, sample_weight, metadata = self._given(X, y, sample_weight, metadata)
         inputs, targets = self._checked(X, y, y_numeric=True)
         kept, weights = rows_of_weight(inputs, sample_weight)
         given = rows_of({key: np.asarray(value) for key, value in metadata.items()}, kept)
@@ -94,6 +95,7 @@ class ChainedGPClassifier(ClassifierMixin, ChainedGPEstimator):
 
     def fit(self, X: Data, y: Data, sample_weight: Data | None = None) -> ChainedGPClassifier:
         """Fit the classifier to X (n, D) and labels y (n,), with row weights (n,)."""
+        X, y, sample_weight, _ = self._given(X, y, sample_weight, {})
         inputs, labels = self._checked(X, y)
         check_classification_targets(labels)
         kept, weights = rows_of_weight(inputs, sample_weight)

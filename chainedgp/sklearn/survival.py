@@ -39,6 +39,7 @@ class ChainedGPSurvival(WithQuantiles):
 
     def fit(self, X: Data, y: Survivals, sample_weight: Data | None = None) -> ChainedGPSurvival:
         """Fit the survival estimator to X (n, D), y (n,), events and times, and weights (n,)."""
+        X, y, sample_weight, _ = self._given(X, y, sample_weight, {})
         inputs = self._checked(X)
         event, time = events_and_times(y)
         check_consistent_length(inputs, time)

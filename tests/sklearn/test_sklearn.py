@@ -20,6 +20,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import _safe_indexing
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import chainedgp as cgp
@@ -488,3 +489,59 @@ def test_names_of_likelihoods_are_words():
     assert "het_student_t_nu" in str(told.value) and "box_cox_t" in str(told.value)
     for name in ("gev", "GEV", "g_e_v"):
         assert type(named_likelihood(name)).__name__ == "GEV"
+
+
+# ---- gaps ---------------------------------------------------------------------------------------
+
+
+def with_gaps(kind):
+    """A table of 30 rows of which 5, 8 and 9 have gaps; targets and weights."""
+    rng = np.random.default_rng(0)
+    town = np.resize(np.array(["Bath", "York", "Ely"], dtype=object), 30)
+    size = rng.normal(size=30)
+    y = size + (town == "York") + 0.1 * rng.normal(size=30)
+    town[5], size[8], y[9] = None, np.nan, np.nan
+    table = {"town": town.tolist(), "size": size.tolist()}
+    if kind == "array":
+        return size[:, None], y, [8, 9]
+    if kind == "polars":
+        frame = pytest.importorskip("polars").DataFrame(table, nan_to_null=True)
+    else:
+        frame = pytest.importorskip("pandas").DataFrame(table)
+    return frame, y, [5, 8, 9]
+
+
+@pytest.mark.parametrize("kind", ["array", "pandas", "polars"])
+def test_rows_with_gaps_are_left_out_if_asked_for(kind):
+    X, y, gaps = with_gaps(kind)
+    kept = np.delete(np.arange(30), gaps)
+    options = {"num_inducing": 5, "max_iter": 3}
+    rows = _safe_indexing(X, kept)
+    weights = np.linspace(0.5, 1.5, 30)
+    found = ChainedGPRegressor(missing="drop", **options).fit(X, y, weights)
+    want = ChainedGPRegressor(**options).fit(rows, y[kept], weights[kept])
+    np.testing.assert_array_equal(found.predict(rows), want.predict(rows))
+    with pytest.raises(InputError, match="X has missing values.*SimpleImputer"):
+        found.predict(X)
+    with pytest.raises(InputError, match='missing="drop".*SimpleImputer'):
+        want.fit(X, y)
+    with pytest.raises(InputError, match='y has missing values.*missing="drop"'):
+        want.fit(rows, np.where(np.arange(len(kept)) == 3, np.nan, y[kept]))
+    with pytest.raises(InputError, match="nothing is left"):
+        found.fit(X, np.full(30, np.nan))
+    with pytest.raises(InputError, match="missing must be"):
+        ChainedGPRegressor(missing="impute").fit(rows, y[kept])
+
+
+def test_rows_without_a_label_or_a_time_are_left_out_if_asked_for():
+    X = np.linspace(0.0, 1.0, 20)[:, None]
+    options = {"missing": "drop", "num_inducing": 4, "max_iter": 2}
+    labels = np.resize(np.array(["no", "yes", "yes"], dtype=object), 20)
+    labels[4] = None
+    y = np.array(list(zip(np.resize([True, False], 20), np.linspace(1, 3, 20), strict=True)))
+    y = np.array([(bool(e), t) for e, t in y], dtype=[("event", bool), ("time", float)])
+    y["time"][7] = np.nan
+    classifier = ChainedGPClassifier(**options).fit(X, labels)
+    survival = ChainedGPSurvival(**options).fit(X, y)
+    assert list(classifier.classes_) == ["no", "yes"]
+    assert len(classifier.model_.X) == len(survival.model_.X) == 19
