@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from ..posterior.family import PosteriorFamily
 from ..posterior.gaussian import Gaussian
 from ..posterior.mean_field import MEAN_FIELD
 from ..posterior.sparse import Projector
-from .constants import Constants, ConstantsAt
+from .constants import DRAWS, Constants, ConstantsAt
 from .distribution import Predictive
 from .latents import (
     covariances_at,
@@ -93,6 +94,29 @@ class Predictor(Predictions):
     def latent_draws(self, Xnew: Data, size: int, rng: np.random.Generator) -> Array:
         """Joint draws of the latent functions at Xnew from q: (n, b, size)."""
         return draws_at(self.priors, self.q, self.family, self.inputs(Xnew), size, rng)
+
+    def draws_with_constants(
+        self, X: Array, size: int, rng: np.random.Generator
+    ) -> Iterator[tuple[Array, dict[str, float]]]:
+        """Joint draws (n, b, k) of the latents, `size` in all, each with constants of its own.
+
+        Where no constant of the likelihood is uncertain, all draws come at once, with none.
+        """
+        if self.constants is None:
+            yield self.latent_draws(X, size, rng), {}
+            return
+        links = self.constants.links
+        groups = self.family.groups(len(self.priors))
+        loads = [np.concatenate([links[j] for j in group]) for group in groups]
+        given = ConstantsAt(self.constants.values, loads[0]).each()
+        for k, (z, constants) in enumerate(given):
+            q = tuple(
+                replace(part, mu=part.mu + C @ z, S=part.S - C @ C.T, precision=None, root=None)
+                for part, C in zip(self.q, loads, strict=True)
+            )
+            count = len(range(k, size, DRAWS))
+            if count:
+                yield replace(self, q=q).latent_draws(X, count, rng), constants
 
     def distribution(self, Xnew: Data, Y_metadata: Metadata = None) -> Predictive:
         """The predictive distributions p(y* | x*) under q, one for each row of Xnew."""

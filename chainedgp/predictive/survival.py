@@ -72,10 +72,7 @@ class SurvivalCurves(PredictiveLaw):
         nodes, weights = _panels(float(horizon), self._likelihood.atoms)
 
         def curve(event: GaussianLatents, _: Array, rows: Indices, latents: Latents) -> Array:
-            total = np.zeros(latents[0].shape)
-            for t, weight in zip(nodes, weights, strict=True):  # One after another: little memory.
-                total += weight * sf_given(event, np.full(len(rows), t), rows, latents)
-            return total
+            return restricted_mean_given(float(horizon), event, rows, latents)
 
         estimate = np.exp(self.logsf(nodes)) @ weights[:, None]
         return self._with_bands(estimate, curve, [float(horizon)], bands)
@@ -99,6 +96,17 @@ class SurvivalCurves(PredictiveLaw):
             return estimate
         at = np.maximum(self._as_targets(t, "t"), np.finfo(float).tiny)  # S(0) = 1, h(0) its limit
         return (estimate, *self._band(at, curve, as_band(bands)))
+
+
+def restricted_mean_given(
+    horizon: float, event: GaussianLatents, rows: Indices, latents: Latents
+) -> Array:
+    """Restricted means ∫₀ʰ S(t | f) dt given the latents of some rows, (K, N)."""
+    total = np.zeros(latents[0].shape)
+    for t, weight in zip(*_panels(horizon, event.likelihood.atoms), strict=True):
+        # One time after another takes little memory.
+        total += weight * sf_given(event, np.full(len(rows), t), rows, latents)
+    return total
 
 
 def _panels(horizon: float, jumps: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:

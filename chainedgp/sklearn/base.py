@@ -174,11 +174,11 @@ class ChainedGPEstimator(BaseEstimator):
             which = re.match(r"Input (X|y) contains NaN", str(error))
             if which is None:
                 raise
-            words = [f"{which[1]} has missing values (NaN): a row needs all of its values."]
+            parts = [f"{which[1]} has missing values (NaN): a row needs all of its values."]
             if reset:
-                words.append('To leave out such rows, create the estimator with missing="drop".')
-            words += [ADVICE] if which[1] == "X" else []
-            raise InputError(" ".join(words)) from None
+                parts.append('To leave out such rows, create the estimator with missing="drop".')
+            parts += [ADVICE] if which[1] == "X" else []
+            raise InputError(" ".join(parts)) from None
 
     def _names(self) -> list[str] | Columns | None:
         """Names of the estimator's inputs for its model, or how they were read, in its units."""

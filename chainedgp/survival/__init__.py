@@ -7,6 +7,7 @@ Times to an event, likelihoods of them and their predictions are in `chainedgp.l
 from ..assessment.kaplan_meier import AalenJohansen, KaplanMeier
 from ..assessment.survival import SurvivalCheck, survival_calibration, survival_check
 from .competing_risks import CompetingRisks
+from .contrasts import contrasts
 from .episodes import Episodes, episode_survival, split_episodes
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Episodes",
     "KaplanMeier",
     "SurvivalCheck",
+    "contrasts",
     "episode_survival",
     "split_episodes",
     "survival_calibration",

@@ -521,11 +521,11 @@ def test_rows_with_gaps_are_left_out_if_asked_for(kind):
     found = ChainedGPRegressor(missing="drop", **options).fit(X, y, weights)
     want = ChainedGPRegressor(**options).fit(rows, y[kept], weights[kept])
     np.testing.assert_array_equal(found.predict(rows), want.predict(rows))
-    with pytest.raises(InputError, match="X has missing values.*SimpleImputer"):
+    with pytest.raises(InputError, match=r"X has missing values.*SimpleImputer"):
         found.predict(X)
-    with pytest.raises(InputError, match='missing="drop".*SimpleImputer'):
+    with pytest.raises(InputError, match=r'missing="drop".*SimpleImputer'):
         want.fit(X, y)
-    with pytest.raises(InputError, match='y has missing values.*missing="drop"'):
+    with pytest.raises(InputError, match=r'y has missing values.*missing="drop"'):
         want.fit(rows, np.where(np.arange(len(kept)) == 3, np.nan, y[kept]))
     with pytest.raises(InputError, match="nothing is left"):
         found.fit(X, np.full(30, np.nan))
