@@ -10,7 +10,7 @@ sys.path.insert(0, str(HERE))
 
 import make_likelihoods
 import mathjax
-from docstrings import as_rst, constructor, foreign
+from docstrings import as_rst, foreign, signature
 from docutils import nodes
 from sphinx.util.inspect import TypeAliasForwardRef
 
@@ -58,7 +58,7 @@ def setup(app):
     """Docstrings are plain text with equations; pages of likelihoods come from a table."""
     app.connect("doctree-read", keep_percentages)
     app.connect("autodoc-process-docstring", as_rst)
-    app.connect("autodoc-process-signature", constructor)
+    app.connect("autodoc-process-signature", signature)
     app.connect("autodoc-skip-member", foreign)
     app.connect("builder-inited", mathjax.bundle)
     app.connect("builder-inited", lambda app: make_likelihoods.write(HERE / "likelihoods"))

@@ -119,8 +119,21 @@ def as_rst(app, what, name, obj, options, lines):
     lines[:] = verbatim(lines) if foreign and lines else convert(lines)
 
 
-def constructor(app, what, name, obj, options, signature, returns):
-    """Handler of autodoc-process-signature: paramz hides the arguments of classes."""
+def signature(app, what, name, obj, options, signature, returns):
+    """Handler of autodoc-process-signature: types have the names that the code gives them.
+
+    autodoc would write out what they stand for: six lines for numpy's ArrayLike. paramz hides the
+    arguments of classes.
+    """
+    function = inspect.unwrap(getattr(obj, "__func__", obj))
+    if what in ("function", "method") and signature and inspect.isfunction(function):
+        own = inspect.signature(obj)
+        # A function of a model that is its method, too, calls itself `model`: plot_fit and others.
+        owner = ("self", "cls", "model") if what == "method" else ()
+        rest = [p for p in own.parameters.values() if p.name not in owner]
+        result = own.return_annotation
+        shown = inspect.Signature(rest)
+        return stringify_signature(shown), None if result is own.empty else str(result)
     if what != "class" or obj.__init__ is object.__init__:
         return None
     _, *rest = inspect.signature(obj.__init__).parameters.values()
