@@ -121,6 +121,14 @@ def _entropy(gap: Array, j: Array, size: Array) -> Array:
     return np.where(np.abs(gap) < 0.03, gap * gap * series, r * np.log(r) - r + 1.0)
 
 
+def _log_poisson(j: Array, rate: Array) -> Array:
+    """The logarithm of a Poisson probability of j ≥ 1, without cancellation at large rates."""
+    gap = (j - rate) / rate
+    far = j * (np.log(j) - np.log(rate)) - (j - rate)
+    cost = np.where(np.abs(gap) < 0.5, rate * _entropy(np.clip(gap, -0.5, 0.5), j, rate), far)
+    return np.asarray(-cost - 0.5 * np.log(2.0 * np.pi * j) - binet(j))
+
+
 def over_counts(rate: Array, alpha: Array, scaled: Array) -> Array:
     """Σ_{j ≥ 1} Poisson(j; rate) P(jα, scaled)."""
     rate, alpha, scaled = np.broadcast_arrays(np.maximum(rate, 1e-300), alpha, scaled)
@@ -135,10 +143,8 @@ def over_counts(rate: Array, alpha: Array, scaled: Array) -> Array:
             for start in range(0, len(rows), 512):
                 some = rows[start : start + 512]
                 j, step = points(rates[some], a)
-                log_p = -rates[some] * _entropy((j - rates[some]) / rates[some], j, rates[some])
                 valid = np.maximum(j, 1.0)
-                log_p = log_p - 0.5 * np.log(2.0 * np.pi * valid) - binet(valid)
-                p = np.where(j < 1.0, 0.0, step * np.exp(log_p))
+                p = np.where(j < 1.0, 0.0, step * np.exp(_log_poisson(valid, rates[some])))
                 # P falls with j: beyond the mean, a term of a small p is small beside the others.
                 needed = (p > NEGLIGIBLE * p.max(axis=0)) | (j <= rates[some])
                 share = np.zeros(p.shape)
@@ -201,7 +207,9 @@ def log_upper(rate: Array, alpha: Value, scaled: Array) -> Array:
     if table is not None:
         result[~rest] = log_ndtr(-table(rates[~rest], x[~rest]))
         rest |= ~table.holds(x)
-    direct = np.flatnonzero(rest)
+    # Nothing is above an endless value, and no amounts at all are above none.
+    result[rest] = -np.inf
+    direct = np.flatnonzero(rest & (rates > 0.0) & np.isfinite(x))
     for start in range(0, len(direct), 4096):
         some = direct[start : start + 4096]
         result[some] = _log_tail_sum(rates[some], shapes[some], x[some])
@@ -216,7 +224,7 @@ def _log_tail_sum(rates: Array, shapes: Array, x: Array) -> Array:
     """
 
     def log_term(j: Array) -> Array:
-        return j * np.log(rates) - rates - gammaln(j + 1.0) + np.log(gammaincc(j * shapes, x))
+        return _log_poisson(j, rates) + np.log(gammaincc(j * shapes, x))
 
     with np.errstate(all="ignore"):
         mean = np.maximum(rates, x / shapes)
@@ -242,7 +250,7 @@ def _log_tail_sum(rates: Array, shapes: Array, x: Array) -> Array:
         low = np.maximum(np.floor(ends[0]), 1.0)
         step = np.maximum((ends[1] - low) / TERMS, 1.0)
         j = low + step * np.arange(TERMS + 1.0)[:, None]
-        return np.asarray(logsumexp(log_term(j), axis=0) + np.log(step))
+        return np.asarray(np.minimum(logsumexp(log_term(j), axis=0) + np.log(step), 0.0))
 
 
 def _tabled(rates: Array, shapes: Array, x: Array) -> tuple[_Table | None, Booleans]:
