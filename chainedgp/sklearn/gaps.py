@@ -35,7 +35,7 @@ def gaps_in(data: Data) -> Booleans:
 
 def without_gaps(
     X: Data, y: Data, sample_weight: Data | None, metadata: Mapping[str, Data]
-) -> tuple[Any, Any, Any, dict[str, Any]]:
+) -> tuple[Data, Data, Data | None, dict[str, Data]]:
     """The rows of an estimator's fit that have their target and all of their inputs."""
     gaps, more = gaps_in(X), gaps_in(y)
     if len(gaps) != len(more):

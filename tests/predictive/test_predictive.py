@@ -757,7 +757,7 @@ def test_bands_are_quantiles_of_the_curve_over_q():
     estimate, lower, upper = p.median(bands=(5, 95))
     z = stats.norm.ppf(0.95)
     np.testing.assert_allclose(
-        upper[:, 0], np.exp(means[:, 0] + z * np.sqrt(variances[:, 0])), rtol=0.01
+        upper[:, 0], np.exp(means[:, 0] + z * np.sqrt(variances[:, 0])), rtol=1e-12
     )
     assert (lower < estimate).all() and (estimate < upper).all()
 
