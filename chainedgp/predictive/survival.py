@@ -60,8 +60,9 @@ class SurvivalCurves(PredictiveLaw):
         return self._with_bands(estimate, curve, t, bands)
 
     def median(self, bands: Bands = None) -> Estimate:
-        """The time with S(t) = ½, (n, 1)."""
-        self._check_survival("median")
+        """The median, (n, 1): of an event time the t with S(t) = ½. All numbers have one."""
+        if not self._likelihood.target_support.ordered:
+            raise InputError("classes have no order, so that they have no median: use pdf.")
         return self._with_bands(self.ppf(0.5), quantile_given, [0.5], bands)
 
     def restricted_mean(self, horizon: float, bands: Bands = None) -> Estimate:

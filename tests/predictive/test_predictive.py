@@ -25,6 +25,7 @@ from chainedgp.likelihoods import (
     LogLogisticSurvival,
     LogNormalSurvival,
     Poisson,
+    Softmax,
     StudentT,
     WeibullSurvival,
 )
@@ -762,6 +763,24 @@ def test_bands_are_quantiles_of_the_curve_over_q():
     assert (lower < estimate).all() and (estimate < upper).all()
 
 
+def test_every_number_has_a_median_with_bands():
+    means, variances = rows(2, 4, seed=6)
+    p, z = Predictive(HetGaussian(), means, variances), stats.norm.ppf([0.05, 0.95])
+    estimate, *ends = p.median(bands=(5, 95))
+    np.testing.assert_allclose(estimate[:, 0], means[:, 0], atol=1e-8)
+    latent = means[:, 0] + np.outer(z, np.sqrt(variances[:, 0]))
+    np.testing.assert_allclose(np.stack(ends)[..., 0], latent, rtol=1e-6, atol=1e-8)
+    counts = Predictive(Poisson(), means[:, :1], variances[:, :1])
+    np.testing.assert_array_equal(counts.median(), counts.ppf(0.5))
+    _, *ends = counts.median(bands=(5, 95))
+    given = [
+        stats.poisson.median(np.exp(means[:, 0] + level * np.sqrt(variances[:, 0]))) for level in z
+    ]
+    np.testing.assert_array_equal(np.stack(ends)[..., 0], given)
+    with pytest.raises(InputError, match="classes have no order"):
+        Predictive(Softmax(3), *rows(3, 3)).median()
+
+
 def test_restricted_mean_is_the_mean_of_the_capped_time():
     p = survival_rows()
     estimate, lower, upper = p.restricted_mean(3.0, bands=(5, 95))
@@ -840,7 +859,7 @@ def test_the_object_is_a_snapshot():
         (lambda p: p.pdf(np.zeros((2, 1))), "each row"),
         (lambda p: p.pdf([np.nan]), "missing"),
         (lambda p: p.hazard(1.0), "HetGaussian"),
-        (lambda p: p.median(), "HetGaussian"),
+        (lambda p: p.cumulative_hazard(1.0), "HetGaussian"),
         (lambda p: p.restricted_mean(1.0), "HetGaussian"),
         (lambda p: p.parameters((0.0,)), "percentages"),
         (lambda p: p.sample(0), "size"),
