@@ -77,6 +77,7 @@ def optimize(
             spent = problem.counts  # The check at the end does not count.
             _check_end(problem, monitor)
             _tell_of_inducing(problem, monitor)
+            _tell_of_targets(problem, monitor)
             if only is None and not monitor.stop_reason:
                 tell_of_overlooked(problem, monitor)
     spent = spent or problem.counts  # An interrupted fit has not come to its check.
@@ -113,6 +114,7 @@ def optimize_restarts(
         counts = counts[0] + now[0] - before[0], counts[1] + now[1] - before[1]
         _check_end(problem, monitor)
         _tell_of_inducing(problem, monitor)
+        _tell_of_targets(problem, monitor)
         tell_of_overlooked(problem, monitor)
     return monitor.result(ended[0], float(problem.state().bound), counts, problem.log_prior())
 
@@ -206,6 +208,16 @@ def _tell_of_inducing(problem: Problem, monitor: Monitor) -> None:
         monitor.note(
             f"more inducing inputs would raise the bound by up to {cost:.2g} nats a row: try "
             f"num_inducing={more} instead of {M}; a fit then takes up to four times as long"
+        )
+
+
+def _tell_of_targets(problem: Problem, monitor: Monitor) -> None:
+    """Note in the result that all targets are the same, if their support is continuous."""
+    y = problem.sample.targets()
+    if y.size > 1 and problem.parts.likelihood.target_support.continuous and np.all(y == y[0]):
+        monitor.note(
+            f"all targets are {y[0]:g}: they say neither how they depend on X nor how much they "
+            "vary, so that predictions rest on priors alone"
         )
 
 

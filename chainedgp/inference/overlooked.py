@@ -76,7 +76,9 @@ def find_overlooked(problem: Problem, together: bool = True) -> list[Overlooked]
     together : whether also those are looked for that only all inputs together show.
     """
     rows = problem.rows_at_hand.thinned(SCREEN_ROWS)
-    X = rows.inputs()
+    X, y = rows.inputs(), rows.targets()
+    if np.all(y == y[0]):  # A screen of scores that are rounding errors finds anything.
+        return []
     problem.set_hyperparameters()
     with np.errstate(all="ignore"):
         latents, blind = _look(problem, X)
@@ -265,7 +267,12 @@ def _listed(values: Array) -> str:
 
 
 def tell_of_overlooked(problem: Problem, monitor: Monitor) -> None:
-    """Note in the result of a fit if it overlooked a clear signal."""
+    """Note in the result of a fit if it overlooked a clear signal.
+
+    With default kernels, the best of several starts has tried what the note says.
+    """
+    if monitor.start and not problem.parts.given_kernels:
+        return
     for one in find_overlooked(problem, together=False):
         monitor.note(" ".join(in_words(problem, one)))
 

@@ -24,6 +24,8 @@ SPREAD_ROWS = 10_000
 # Values of a column farther than this many interquartile ranges from its quartiles are cut there
 # before its spread is taken: one slip of the decimal point would hide what all other rows tell.
 REACH = 10.0
+# Numbers that vary by less than this share of their size have too few digits left: a float has 16.
+FEW_DIGITS = 1e-10
 # The linear part of a default kernel begins with a prior standard deviation of this share of the
 # scale on which its latent varies.
 TREND = 0.5
@@ -290,7 +292,7 @@ def warn_of_scaling(X: Array, names: Sequence[str] | None) -> None:
     """Warn once if a column of X varies so little around so large a value that digits are lost."""
     rows = np.asarray(X[:: max(1, X.shape[0] // SPREAD_ROWS)], dtype=float)
     spread, size = rows.std(0), np.abs(rows).max(0)
-    bad = np.flatnonzero((spread > 0) & (spread < 1e-7 * size))
+    bad = np.flatnonzero((spread > 0) & (spread < FEW_DIGITS * size))
     if bad.size:
         column = f"column {bad[0]} of X" if names is None else f"input {names[bad[0]]!r}"
         warn(
@@ -316,7 +318,7 @@ def warn_of_targets(likelihood: Likelihood, rows: Rows) -> None:
     if exact.size < 2 or not (support.continuous and support.whole_line):
         return
     spread, size = float(exact.std()), float(np.abs(exact).max())
-    if 0.0 < spread < 1e-7 * size:
+    if 0.0 < spread < FEW_DIGITS * size:
         warn(
             f"The targets vary by {spread:.1e} around {size:.1e}: too few of their digits are left "
             "for a fit. Subtract their mean.",

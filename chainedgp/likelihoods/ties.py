@@ -18,7 +18,7 @@ FEWEST = 0.02
 """Tied targets are spread over their intervals where they are at least this share of the rows."""
 ROWS = 10_000
 """Tied targets are sought in about so many rows, evenly taken from more."""
-DIGITS = 1e-9
+DIGITS = 1e-13
 """Targets that differ by less than this share of the largest count as tied: digits were lost."""
 OUTER = 0.5 * float(np.sqrt(0.6))
 """Distance of the outer two of three Gauss–Legendre nodes from the middle, in widths of a tie."""
@@ -135,10 +135,11 @@ class Ties:
                 f"{share:.0%} of the targets are {value:g}. If this value has a probability of its "
                 f"own, use Inflated(…, at=({value:g},)) or Hurdle(…)"
             )
-        if self.num_values <= FEW and self.step:
+        if self.num_values <= FEW:
+            width = f"{self.step:g}" if self.step else "width"
             return (
                 f"the targets have only {self.num_values} different values. If they are rounded, "
-                f"use Rounded(…, {self.step:g}); if they are classes or counts, use Ordinal or a "
+                f"use Rounded(…, {width}); if they are classes or counts, use Ordinal or a "
                 "likelihood of counts"
             )
         return None
@@ -213,7 +214,7 @@ def _step(values: Array) -> float:
     gaps = np.diff(values)
     if not gaps.size:
         return 0.0
-    least = 1e-8 * (values[-1] - values[0])
+    least = 1e-6 * (values[-1] - values[0])
     slack = 16.0 * np.finfo(float).eps * np.abs(values).max()
     step = float(gaps.min())
     for _ in range(64):

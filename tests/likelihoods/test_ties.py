@@ -203,3 +203,16 @@ def test_all_targets_equal():
     mean, variance = m.predict(X[:3])
     np.testing.assert_allclose(mean, 3.0, atol=1e-3)
     assert (variance > 0.1).all()
+
+
+def test_targets_far_from_0_are_not_tied():
+    """Targets around 1e9 differ by far more than the last digits of such numbers."""
+    y = np.random.default_rng(3).normal(size=300)
+    assert ties_of(1e9 + y) is None
+    assert ties_of(1e9 + np.round(y, 1)).step == pytest.approx(0.1, rel=1e-6)
+
+
+def test_few_different_targets_that_are_no_scale_are_told_without_a_width():
+    y = np.exp(np.repeat([-1.0, 0.0, 1.0], 30))
+    assert ties_of(y, L.HetGamma()).step == 0.0
+    assert "Rounded(…, width)" in ties_of(y, L.HetGamma()).advice

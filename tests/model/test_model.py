@@ -515,9 +515,31 @@ def test_badly_scaled_inputs_warn_by_column():
 
 def test_targets_that_hardly_vary_warn():
     y = np.sin(np.arange(20.0))
-    cgp.ChainedGP(inputs(20), 5.0 + 1e-5 * y, L.HetGaussian(), num_inducing=4)
+    cgp.ChainedGP(inputs(20), 5.0 + 1e-7 * y, L.HetGaussian(), num_inducing=4)
     with pytest.warns(ScalingWarning, match="Subtract their mean"):
-        cgp.ChainedGP(inputs(20), 5.0 + 1e-9 * y, L.HetGaussian(), num_inducing=4)
+        cgp.ChainedGP(inputs(20), 9.0 + 1e-9 * y, L.HetGaussian(), num_inducing=4)
+
+
+def test_targets_that_are_all_the_same_are_told():
+    m = cgp.ChainedGP(inputs(20), np.full(20, 3.0), L.HetGaussian(), num_inducing=4)
+    notes = m.optimize().warnings
+    assert any(note.startswith("all targets are 3") for note in notes)
+    assert not any("explains part of what is left" in note for note in notes)
+    m = cgp.ChainedGP(inputs(20), np.full(20, 3.0), L.Poisson(), num_inducing=4)
+    assert not any(note.startswith("all targets") for note in m.optimize().warnings)
+
+
+@pytest.mark.parametrize("in_x, in_y", [(1e9, 0.0), (0.0, 1e9)])
+def test_a_large_offset_changes_no_fit(in_x, in_y):
+    """The digits that are left of the data at 1e9 are enough."""
+    X = np.random.default_rng(5).uniform(-3.0, 3.0, (60, 1))
+    y = np.sin(1.5 * X[:, 0]) + 0.2 * np.random.default_rng(6).normal(size=60)
+    plain = cgp.ChainedGP(X, y, L.HetGaussian(), num_inducing=15)
+    moved = cgp.ChainedGP(X + in_x, y + in_y, L.HetGaussian(), num_inducing=15)
+    assert moved.optimize().bound == pytest.approx(plain.optimize().bound, abs=0.01)
+    mean, variance = moved.predict(X + in_x)
+    np.testing.assert_allclose(mean - in_y, plain.predict(X)[0], atol=0.01)
+    np.testing.assert_allclose(variance, plain.predict(X)[1], rtol=0.05)
 
 
 def test_times_that_are_all_censored_warn():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...inference.starts import input_spread
+from ...inference.starts import FEW_DIGITS, input_spread
 from .evidence import Evidence, Finding, worst
 
 
@@ -19,11 +19,11 @@ def scaling(e: Evidence) -> Finding:
     for d, name in enumerate(names):
         if spread[d] <= 1e-12 * size[d]:
             notes.append((f"Column {name} of X is constant.", "Leave the column out."))
-        elif spread[d] < 1e-5 * size[d]:
+        elif spread[d] < 100.0 * FEW_DIGITS * size[d]:
             notes.append((
                 f"Column {name} of X varies by only {spread[d]:.1g} around {size[d]:.1g}, so that "
                 "distances are inaccurate.", "Subtract the mean of the column."))  # fmt: skip
-            levels.append("problem" if spread[d] < 1e-7 * size[d] else "look")
+            levels.append("problem" if spread[d] < FEW_DIGITS * size[d] else "look")
         elif z[d] > 30.0 and d not in codes:
             notes.append((
                 f"Column {name} of X has values {z[d]:.0f} standard deviations from its median.",
@@ -42,7 +42,7 @@ def scaling(e: Evidence) -> Finding:
         if e.y.std() <= 1e-12 * np.abs(e.y).max():
             notes.append(("All targets are the same.", "There is nothing to model."))
             levels.append("problem")
-        elif e.y.std() < 1e-5 * np.abs(e.y).max():
+        elif e.y.std() < 100.0 * FEW_DIGITS * np.abs(e.y).max():
             notes.append(("Y varies little around a large value.", "Subtract the mean of Y."))
     if not notes:
         return Finding("scaling", "ok", "X and Y are well scaled.")
