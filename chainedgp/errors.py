@@ -72,7 +72,7 @@ class ScalingWarning(ChainedGPWarning):
 
 
 class TargetWarning(ChainedGPWarning):
-    """Targets tell less than they seem to: many rows share one, or all are censored."""
+    """Many rows have the same target, or all rows are censored."""
 
 
 class NoiseWarning(ChainedGPWarning):
@@ -84,7 +84,7 @@ class UnfittedWarning(ChainedGPWarning):
 
 
 class CensoringWarning(ChainedGPWarning):
-    """Times to events are fitted, and nothing was said about which of them are censored."""
+    """A fit of event times has no metadata `censored`, so all times count as events."""
 
 
 class MetadataWarning(ChainedGPWarning):

@@ -98,5 +98,5 @@ def check(
     if findings[0].level != "problem" or result is not None:
         findings += [question(evidence) for question in ONCE_FITTED]
     else:
-        evidence.capped.append("all else: it makes sense once the model is fitted")
+        evidence.capped.append("all other questions: they need a fitted model")
     return Check(tuple(findings), tuple(evidence.capped), problem.parameters.name)

@@ -47,13 +47,13 @@ def predict_component(
 
     Parameters
     ----------
-    Xnew : (n, D). A part that reads some columns only takes any values in the others.
+    Xnew : (n, D). Columns that the part does not read may have any values.
     latent : index or name of the latent.
-    part : index or name of the part in the latent's kernel, nested sums counted through. A
+    part : index or name of the part in the latent's kernel; terms of nested sums count as parts. A
         kernel that is not a sum, such as a product, is its own only part. None is the whole
         latent, with its mean function.
     bands : percentages; (2.5, 97.5) if only `natural` is given.
-    natural : on the scale of the likelihood's own parameter that this latent drives.
+    natural : whether to predict on the scale of the likelihood's own parameter.
 
     Returns
     -------

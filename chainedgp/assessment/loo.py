@@ -199,7 +199,7 @@ class LeftOut:
     def __init__(self, problem: Problem) -> None:
         if not problem.is_local:
             raise InputError(
-                "this goes row by row, and the rows are on a cluster: judge the fit by "
+                "this needs single rows in memory, but the rows are on a cluster: judge the fit by "
                 "log_predictive_density of held-out rows, or by a model of some of the rows."
             )
         weights, self.likelihood = problem.rows.weights, problem.parts.likelihood

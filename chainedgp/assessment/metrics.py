@@ -165,8 +165,8 @@ def rmse(prediction: Data, y: Data, train: Train | None = None, tau: float | Non
     """Root mean squared error, sqrt(mean_i (ŷ_i − y_i)²); ŷ (n,), (n, 1) or a predictive's mean.
 
     If rows of a predictive are right-censored, it is the error of E[min(y, τ)] for min(y, τ),
-    weighted as in `crps`, which explains `train` and `tau`. With predictions (n,) all targets count
-    as seen.
+    weighted as in `crps`, which explains `train` and `tau`. For predictions (n,) all targets count
+    as observed.
     """
     return float(np.sqrt(_mean_error(prediction, y, "rmse", train, tau)))
 
@@ -295,7 +295,7 @@ def brier_score(
     if (at_t == 0.0).any():
         last = times[at_t > 0.0][-1:]
         raise InputError(
-            f"nothing is known of rows at t = {times[at_t == 0.0][0]:g}: all of them were censored "
+            f"no row was followed up to t = {times[at_t == 0.0][0]:g}: all of them were censored "
             f"or had their event before. Give times up to {last[0] if last.size else y.max():g}."
         )
     at_y[at_y == 0.0] = at_t[at_t == 0.0] = np.inf  # Where G is 0 nothing is known: no weight.

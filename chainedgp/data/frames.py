@@ -23,8 +23,8 @@ CLASSES = (
     "does it in their sorted order"
 )
 BESIDE = (
-    "Give numbers; words by comparing them, 1.0 * ({it} == 'alive') for rows that ended without "
-    "their event"
+    "Give numbers; a comparison turns words into numbers, such as 1.0 * ({it} == 'alive') for rows "
+    "that ended without their event"
 )
 """What to do with text and categories, among the inputs, as targets and in the metadata."""
 TO_NUMBERS = 'pandas.to_numeric({it}, errors="coerce"), {it}.cast(float, strict=False) in polars'

@@ -109,9 +109,9 @@ class Rows:
         if drop and not kept.all():
             if not kept.any():
                 raise InputError(
-                    "Y has no target that is not NaN: nothing is left to fit."
+                    "all targets in Y are missing (NaN): nothing is left to fit."
                     if np.isnan(y).all()
-                    else "no row has its target and all of its inputs: nothing is left to fit. "
+                    else "every row misses its target or an input: nothing is left to fit. "
                     "Leave out columns with many missing values."
                 )
             rows = replace(rows, names=called or RowNames(np.arange(len(y)), WITH_GAPS))[kept]
@@ -297,7 +297,7 @@ def as_inputs(
         _check_finite(array, name, names)
     if 0 in array.shape:
         raise InputError(
-            f"{name} is empty: its shape is {array.shape}. Give one row and one column or more."
+            f"{name} is empty: its shape is {array.shape}. Give at least one row and one column."
         )
     if columns is not None and array.shape[1] != columns:
         raise InputError(
@@ -365,7 +365,7 @@ def as_metadata(
             first = int(np.flatnonzero(values[key] <= 0.0)[0])
             raise InputError(
                 f"Y_metadata[{key!r}] must be positive; row {first} is {values[key][first]}. Leave "
-                f"out rows without {key}; give exp(…) where there is a logarithm of it.",
+                f"out rows without {key}; if you have its logarithm, give exp(…) of it.",
                 rows=[first],
             )
     if weights is not None and (weights < 0).any():

@@ -33,7 +33,7 @@ KNOWN_WINDOW = 5
 # curvature that has gone wrong may be what keeps steps short; it is dropped once.
 STEEP = 10.0
 TOO_STEEP = (
-    "{end}, but slopes of {slope:.1e} nats are left: the bound is too steep for numbers to follow. "
+    "{end}, but slopes of {slope:.1e} nats are left: the bound is too steep for double precision. "
     "Perhaps some noise nearly vanishes: look for targets that are repeated exactly, or give the "
     "noise a prior"
 )

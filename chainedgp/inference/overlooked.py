@@ -257,8 +257,8 @@ def _told(problem: Problem, given: list[Leaf], begun: list[Leaf]) -> str:
         if id(leaf) not in variances and not np.allclose(old, new, rtol=1e-9, atol=0.0)
     ]
     return (
-        "from the given values of kernels the fit overlooked a signal: it began again with "
-        f"{', '.join(words) or 'other variances'}, which was better"
+        "the fit overlooked a signal from the given values of kernels; a second fit, which was "
+        f"better, began with {', '.join(words) or 'other variances'}"
     )
 
 
@@ -301,11 +301,11 @@ def in_words(problem: Problem, one: Overlooked) -> tuple[str, str, str]:
     )
     found = one.lengthscales[one.inputs] if one.inputs else one.lengthscales.min(keepdims=True)
     return (
-        f"The latent {latent} {what} in this fit, but {inputs} explains part of what is left of "
-        f"it, by {one.gain:.2g} nats.",
-        f"Its kernel does not see that: {'; '.join(scales)}."
+        f"The latent {latent} {what} in this fit, although a function of {inputs} would explain "
+        f"the data better, by about {one.gain:.2g} nats.",
+        f"Its kernel cannot describe that function: {'; '.join(scales)}."
         if scales
-        else "Its kernel does not see that at its present values.",
+        else "Its kernel cannot describe that function with its present values.",
         f"Set lengthscales in the unit of the inputs, here about {_listed(found)}, and fit again"
         f"{'; give each input a lengthscale of its own, ARD=True' if shared else ''}.",
     )

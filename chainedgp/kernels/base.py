@@ -156,7 +156,7 @@ class Kernel(Part):
             )
         if np.unique(dims).size != dims.size:
             raise InputError(
-                f"{owner}: active_dims names a column twice: {dims.tolist()}; once each"
+                f"{owner}: active_dims names a column twice: {dims.tolist()}; name each once"
             )
         if dims.size != self.input_dim:
             raise InputError(

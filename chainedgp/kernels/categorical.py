@@ -39,8 +39,8 @@ class Mixed(Kernel):
     distance 1 of each other, and correlate by exp(−1/(2 lengthscale_d²)). In a column of ranks,
     which are levels in an order, it is the number of steps from one to the other.
 
-    The default kernel of a model that is built with a table of numbers and categories. Every level
-    has a function of its own, and the functions are alike.
+    This is the default kernel of a model with a table of numbers and categories. Every level has a
+    function of its own, and the functions are correlated.
 
     Columns of levels and ranks hold codes: numbers there are rounded to whole ones, and any two
     different codes are different levels, whether the data have them or not. Gradients in these
@@ -185,11 +185,11 @@ class Mixed(Kernel):
 class Categorical(Mixed):
     """Kernel of exchangeable levels, k = variance · exp(−½ Σ_d 1(x_d ≠ z_d) / lengthscale_d²).
 
-    Any two levels of a category are equally alike: they correlate by exp(−1/(2 lengthscale²)). A
-    long lengthscale says that the category hardly matters, a short one that nothing is learnt of
-    one level from another. Times another kernel,
-    `RBF(2, active_dims=[0, 1]) * Categorical(1, active_dims=[2])`, each level has a function of its
-    own, and the functions are alike; see `RandomEffects` for levels that add a constant each.
+    Any two different levels of a category have the correlation exp(−1/(2 lengthscale²)). With a
+    long lengthscale the category hardly matters; with a short one the levels are nearly
+    independent. In a product such as `RBF(2, active_dims=[0, 1]) * Categorical(1, active_dims=[2])`
+    each level has a function of its own, and the functions are correlated. With `RandomEffects`
+    each level adds a constant.
 
     With `ordered` the distance of two levels is the number of steps between them, |x_d − z_d|:
     neighbours in the order are more alike than others.
@@ -238,7 +238,7 @@ class RandomEffects(Kernel):
     """Kernel of random effects, k = Σ_d variances_d · 1(x_d = z_d): every level adds a constant.
 
     The effects of levels are independent, N(0, variances_d): random intercepts. Effects of several
-    categories add up. It is to `Categorical` what `Linear` is to `RBF`.
+    categories add up.
 
     With `num_levels` K_d the effects of the levels 0 … K_d − 1 sum to 0, so that they do not shift
     the function as a whole: 1(x_d = z_d) is replaced by 1(x_d = z_d) − 1/K_d if both are such

@@ -27,8 +27,8 @@ class Sphere(Stationary):
         u(x) = radius · (cos φ cos λ, cos φ sin λ, sin φ),    c = |u(x) − u(z)|,
 
     so that a degree of longitude is shorter near the poles, and places on both sides of the date
-    line are neighbours. Distances through the Earth differ from those along it by 1 % at 3,100 km;
-    the latter would give no valid covariance for most shapes ρ.
+    line are neighbours. The straight distance through the Earth is 1 % shorter than that along the
+    surface at 3,100 km; with distances along the surface most shapes ρ are not valid covariances.
 
     Parameters
     ----------

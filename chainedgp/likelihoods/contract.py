@@ -348,7 +348,8 @@ class Likelihood(Part, Expected):
     def normal_scale_mixture(self, **kw: Value) -> float | None:
         """The number a if y | f, g ~ N(f, e^g/λ), λ ~ Gamma(a, a); infinity for a normal y.
 
-        Default: None, y is no such thing. Latents are f and g; f is then integrated exactly.
+        Default: None, which means that y has no such form. Latents are f and g; f is then
+        integrated exactly.
         """
         return None
 
@@ -357,7 +358,8 @@ class Likelihood(Part, Expected):
 
         a and s have the shape of the rest.
 
-        Default: None, y is no such thing. Predictions then integrate f exactly.
+        Default: None, which means that y has no such form. Otherwise predictions integrate f
+        exactly.
         """
         return None
 
@@ -441,7 +443,8 @@ class Likelihood(Part, Expected):
     def initial_functions(self, X: Array, y: Array, **kw: Value) -> Array | None:
         """Values (b, n) of the latents at the rows, from which a fit is tried too. Default: None.
 
-        For a bound with local optima among functions, which the best constants do not tell apart.
+        This is for likelihoods whose bound has local optima that a start from constants does not
+        avoid.
 
         X : (n, D) inputs that are numbers, centred and in standard deviations; D may be 0.
         """

@@ -137,7 +137,7 @@ class _Extreme(Likelihood):
     def quantile_slopes(self, y: Array, *latents: Array, **kw: Value) -> Arrays:
         """How a quantile y of extremes moves with each latent.
 
-        By 1 with a location, y − location with g, and −e^g (∂w/∂h)/(∂w/∂z) with the latent
+        The slopes are 1 in a location, y − location in g, and −e^g (∂w/∂h)/(∂w/∂z) in the latent
         of ξ.
         """
         location, g, _, slope = self._law(latents, kw)

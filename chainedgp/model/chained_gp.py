@@ -124,17 +124,19 @@ class ChainedGP(ParamzModel, Predictions):
     Y : (N,) or (N, 1) targets. Likelihoods of classes take codes 0, 1, 2, …, text (classes are
         sorted) or categories (in their order); `m.class_names` keeps the labels.
     likelihood : a `Likelihood`; copied.
-    kernels : None (an ARD RBF per latent, a `Mixed` where there are categories; with two or more
-        inputs plus a `Linear` part, and `RandomEffects` of categories, for the first), one kernel
-        (copied for each latent) or one per latent.
-    Z : inducing inputs: None (chosen among the rows of X, one by one, where the model is still most
-        uncertain), (M, D) shared by all latents, or one array per latent.
-    mean_functions : None (a constant per latent, started from the data), one, or one per latent.
+    kernels : one kernel, of which each latent gets a copy, or a list with one for each latent. None
+        gives each latent an `RBF` with a lengthscale for each input, or a `Mixed` kernel if there
+        are categories. With two or more inputs the kernel of the first latent also has a `Linear`
+        part, and `RandomEffects` of the categories.
+    Z : inducing inputs, an array (M, D) for all latents, or one array for each. None chooses rows
+        of X, one by one, where the model is still most uncertain.
+    mean_functions : one mean function for all latents, or one for each. None gives each latent a
+        constant, which starts from the data.
     Y_metadata : dict of per-row values (N,), (N, 1) or scalar: what the likelihood's
         `log_density` takes by keyword, and `weights`.
-    num_inducing : number M of inducing inputs where Z is None. None begins with 100, or with all
-        distinct rows if there are fewer, and has the default method of `optimize` add rows while
-        that is worth its time: up to 400, fewer where N M² would be above 4e8.
+    num_inducing : number M of inducing inputs if Z is None. With None the model begins with 100, or
+        with all distinct rows if there are fewer, and the default method of `optimize` adds rows
+        while the gain is worth the time: up to 400, or fewer if N M² would exceed 4e8.
     name : name of the model.
     jitter : added to the diagonal of Kuu, relative to its mean; a constant of the model.
     num_nodes : quadrature nodes per latent dimension; None chooses the number for every row.
@@ -146,27 +148,28 @@ class ChainedGP(ParamzModel, Predictions):
     missing : "raise", or "drop" to leave out the rows whose target or an input is missing.
     unseen : "raise", or "prior": levels of a category that were not in the frame are predicted
         from what the others have in common. `m.unseen = "prior"` does so later.
-    periodic : seasons, each a part of the default kernels of every latent. "year", or ["week",
-        "year"], are of the only column of dates. {column: period} says which column, such as
-        {"month": 12}; a column has one period or a list of them: a number in its unit, for dates
-        "hour", "day", "week", "month", "year" or a duration.
+    periodic : seasons, each of which adds a part to the default kernel of every latent. For a
+        table with one column of dates "year", or a list such as ["week", "year"], is enough.
+        Otherwise {column: period} names the column, such as {"month": 12}. A period is a number in
+        the unit of the column or, for dates, "hour", "day", "week", "month", "year" or a duration.
+        A column may have a list of periods.
     priors : "auto" puts weakly informative priors on the parameters of default kernels, and then
         also on some parameters of the likelihood, such as ν of a Student-t. A model whose kernels
         are given gets no priors. "default" puts the same priors on given kernels too, and None puts
         none on any. `m.summary()` shows the priors, and `m.set_prior` changes single ones.
-    ties : what to do about targets that several rows share, as rounding makes them. Taken as exact
-        they let the estimated noise vanish. "auto" therefore counts a repeated target as known only
-        to a quarter of its distance to the next value (`likelihoods.ties.Ties`), in models with
-        default kernels. "spread" does so with any kernels; None takes all targets as exact.
-        `m.summary()` tells what was found.
-    hyperparameters : whether predictions count the fitted hyperparameters as known ("fixed") or as
-        uncertain ("uncertain"): bands of latents and targets then widen by as much as they would
-        move if the hyperparameters moved within their own uncertainty, and by what q, the best
-        Gaussian, misses of the spread of the posterior (`sampling.response`). Bands of return
-        levels, centiles, natural parameters and survival curves also include the uncertainty of
-        the likelihood's own constants, such as a constant shape. "auto" does so in models with
-        default priors and at most 1,000 rows in memory; a fit then takes a tenth to a half
-        longer. "fixed" predicts from q itself, as the paper does.
+    ties : what to do about targets that several rows share, for example because they were rounded.
+        If they were taken as exact, the estimated noise could vanish. In models with default
+        kernels "auto" therefore treats a repeated target as known only to a quarter of its distance
+        to the next value (`likelihoods.ties.Ties`). "spread" does so with any kernels, and None
+        takes all targets as exact. `m.summary()` says what was found.
+    hyperparameters : whether predictions take the fitted hyperparameters as known ("fixed") or as
+        uncertain ("uncertain"). "uncertain" widens the bands of latents and targets by the
+        uncertainty of the hyperparameters, and by the spread of the posterior that the best
+        Gaussian q leaves out (`sampling.response`). Bands of return levels, centiles, natural
+        parameters and survival curves then also include the uncertainty of the likelihood's own
+        constants, such as a constant shape. "auto" is "uncertain" in models with default priors
+        and at most 1,000 rows in memory; a fit then takes a tenth to a half longer. "fixed"
+        predicts from q itself, as the paper does.
     input_names : D names of the columns of X, for prints, plots and the `active_dims` of kernels;
         None takes those of a data frame. Frames to predict at must have the columns of the frame
         that the model was built with or, if that was an array, of these names.
@@ -480,7 +483,7 @@ class ChainedGP(ParamzModel, Predictions):
 
     @property
     def jitter(self) -> float:
-        """The share of its mean that is added to the diagonal of Kuu."""
+        """What is added to the diagonal of Kuu, as a share of the mean of the diagonal."""
         return self._parts.jitter
 
     @jitter.setter
@@ -610,12 +613,12 @@ class ChainedGP(ParamzModel, Predictions):
     ) -> Update:
         """Add rows to a fitted model without a fit: q takes them in, hyperparameters and Z stay.
 
-        Steps over the new rows alone find what they say about q (their sites); the old rows keep
-        their sites. Some old rows then tell how far the bound is below its maximum over q. If that
-        is more than the tolerance, because the new rows are many or contradict the old ones, steps
-        over all rows follow. So the result is that of `optimize(only="variational")` on all rows,
-        but usually for the price of the new ones. Update a model as its last fit left it: errors
-        that q had before remain.
+        Steps over the new rows alone find their sites, which are what the rows contribute to q; the
+        old rows keep their sites. A sample of the old rows then tells how far the bound is below
+        its maximum over q. If that is more than the tolerance, because the new rows are many or
+        contradict the old ones, steps over all rows follow. The result is that of
+        `optimize(only="variational")` on all rows, but usually it takes the time of the new rows
+        only. Errors that q had before the update remain.
 
         `optimize()` afterwards goes on from here with all rows, hyperparameters included.
 
@@ -770,12 +773,13 @@ class ChainedGP(ParamzModel, Predictions):
             and "bfgs" mean "lbfgsb", and GPy's keyword `optimizer` is understood.
         messages : whether to show progress; None shows it in a terminal or notebook.
         max_iters : the largest number of iterations. If it is 50 or more, the first fit of a new
-            model tries several starts; `result.start` and `result.starts` tell which. The default
-            method also adds inducing inputs while these are worth their time, where neither Z nor
-            their number was given.
+            model tries several starts; `result.start` and `result.starts` tell which. If neither Z
+            nor the number of inducing inputs was given, the default method also adds inducing
+            inputs while the gain is worth the time.
         tolerance : the fit has converged when the last 10 iterations together gained less than this
-            many nats. None is 0.001, or for the default method 5e-5 for each row where that is
-            more. A prediction that is off by a hundredth of its standard deviation costs as much.
+            many nats. None is 0.001 or, for the default method, 5e-5 times the number of rows if
+            that is more. For comparison, a prediction that is off by a hundredth of its standard
+            deviation costs 5e-5 nats.
         only : "variational" fits q alone and keeps the hyperparameters.
         batch_size, epochs, rng : for stochastic methods: rows in a batch (1,000), passes over the
             data (None goes on until a pass gains little), and seed or Generator of the shuffling.
@@ -784,8 +788,9 @@ class ChainedGP(ParamzModel, Predictions):
             without a better one. "natgrad" ends with a fit of q to all rows.
         learning_rate : of the stochastic method; None takes the method's own.
         callback : called with every accepted `TracePoint`; a true return value stops the fit.
-        checkpoint, checkpoint_every : path of a file to which the model is saved every so many
-            iterations (or epochs); `chainedgp.load(path).optimize()` goes on from there.
+        checkpoint, checkpoint_every : path of a file to which the model is saved, and the number of
+            iterations (or epochs) from one save to the next; `chainedgp.load(path).optimize()` goes
+            on from there.
 
         Returns
         -------
@@ -937,14 +942,14 @@ class ChainedGP(ParamzModel, Predictions):
 
     @checks_names
     def over_hyperparameters(self, size: int = 50, rng: Seed = 0) -> Around:
-        """Predictions that average over plausible hyperparameters, and not over q alone.
+        """Predictions that average over plausible hyperparameters.
 
-        With few rows the hyperparameters are uncertain, and the bands at the best values alone are
-        too narrow. Here points are drawn from a Gaussian around the fit, whose curvature is that of
-        bound and priors, in logarithms of positive parameters. q is fitted at each point, and
-        importance weights correct for the shape of the Gaussian. Inducing inputs stay where they
-        are. It takes seconds for some hundreds of rows; `sample` needs no such approximations and
-        takes minutes.
+        With few rows the hyperparameters are uncertain, and bands at the best values alone are too
+        narrow. This method draws hyperparameters from a Gaussian around the fit, whose curvature is
+        that of bound and priors (in logarithms of positive parameters). It fits q for each draw,
+        and importance weights correct for the shape of the Gaussian. Inducing inputs stay where
+        they are. It takes seconds for some hundreds of rows. `sample` needs none of these
+        approximations, and takes minutes.
 
             m.over_hyperparameters().predict_quantiles(Xnew)
 
@@ -968,7 +973,7 @@ class ChainedGP(ParamzModel, Predictions):
         rng: Seed = None,
         messages: bool | None = None,
     ) -> Sampled:
-        """Draw from the exact posterior with the no-U-turn sampler, where q is not enough.
+        """Draw from the exact posterior with the no-U-turn sampler.
 
         The draws are of the whitened inducing values v, whose posterior q approximates, and of the
         free hyperparameters with their priors. They assume neither that the posterior is Gaussian
@@ -1024,8 +1029,8 @@ class ChainedGP(ParamzModel, Predictions):
         The questions are: has the fit converged, are there enough quadrature nodes, how many rows
         make q wider (negative sites), how far is q from the exact posterior, how influential are
         single rows (Pareto k), are predictions of left-out rows calibrated, which rows are
-        outliers, would more inducing inputs help, which parameters are at a bound or run away, are
-        the data badly scaled, and does the noise vanish. It takes a few passes over the data, and
+        outliers, would more inducing inputs help, do parameters have extreme values, are the data
+        badly scaled, and does the noise vanish. It takes a few passes over the data, and
         the model is not changed.
 
         rows : the largest number of rows that are looked at one by one. rng : seed or Generator
@@ -1055,13 +1060,13 @@ class ChainedGP(ParamzModel, Predictions):
             title["Ties"] = self._ties.words
         if (widening := self._valid_widening()) is not None:
             title["Bands"] = (
-                "include uncertain hyperparameters and what q misses of the spread of the "
-                'posterior (hyperparameters="fixed" shows q)'
+                "include the uncertainty of the hyperparameters and the spread that q leaves out "
+                '(hyperparameters="fixed" shows q alone)'
             )
             if not widening.of_targets:
                 title["Targets"] = (
-                    "are predicted by q: the posterior of the latents is far from a Gaussian, and "
-                    "bands of single latents are rough (m.sample() draws from it)"
+                    "are predicted by q alone: the posterior of the latents is far from Gaussian, "
+                    "and bands of single latents are rough (m.sample() draws from it)"
                 )
         title["Last fit"] = str(getattr(self, "last_result", "none"))
         return summary(self, (*self._parts.Z, *self._parts.q_mu, *self._parts.q_root), title)
@@ -1125,6 +1130,6 @@ def _check_at_hand(X: Data, hyperparameters: str) -> None:
     """Refuse uncertain hyperparameters for rows on a cluster: they need many passes."""
     if hyperparameters == "uncertain" and is_dask(X):
         raise InputError(
-            'hyperparameters="uncertain" finds q again and again, and the rows are on a cluster: '
+            'hyperparameters="uncertain" needs the rows in memory, but they are on a cluster: '
             'use "fixed", or build a model of some of the rows, such as X[:1000].compute().'
         )

@@ -105,7 +105,7 @@ class ParamzModel(Searchable, Model):
             if not possible:
                 raise InputError(
                     f"{prior!r} has no density at {name} = {values.ravel()[:3]}: choose a prior "
-                    "whose support holds it, such as Normal for a parameter of either sign."
+                    "whose support contains this value, such as Normal for any real number."
                 )
 
     def _with_priors(self) -> list[tuple[Param, Prior]]:

@@ -31,7 +31,7 @@ class Part(Parameterized):
     roles: Mapping[str, Role] = {}
 
     def initialize_parameter(self) -> None:
-        """What paramz calls after `__init__`, which must have made what a part consists of."""
+        """Check, when paramz calls this after `__init__`, that the part has its parameters."""
         if "parameters" not in self.__dict__:
             raise InputError(
                 f"{type(self).__name__}.__init__ must call super().__init__(), which makes its "

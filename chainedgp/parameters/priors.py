@@ -130,11 +130,11 @@ class LogGaussian(Prior):
     """A hyperprior on positive x_d: log(x_d/median_d) jointly N(0, sd² I + common_sd² 11ᵀ).
 
     That is x_d = median_d · e^(c + r_d) with a common c ~ N(0, common_sd²), integrated out, and
-    r_d ~ N(0, sd²): the entries shrink towards a common multiple of their medians, which the data
-    find. With few data they stay nearly in proportion, with many each goes its own way.
+    r_d ~ N(0, sd²). The entries shrink towards a common multiple of their medians, which the data
+    determine. With few data they stay nearly in proportion; with many data each has its own value.
 
-    The density is that of the logarithms, unlike `LogNormal`'s: the mode (MAP) is then the median,
-    and no unit of x has a part in it.
+    Unlike `LogNormal`, this is a density of the logarithms. Its mode is therefore the median, and
+    does not depend on the unit of x.
 
     Parameters
     ----------

@@ -47,8 +47,8 @@ def plot_centiles(
     centiles : in percent.
     input, at, limits, num : as in `plot_slice`; a model of one input needs neither of the first.
     bands : percentages of the band of each curve over q, or None.
-    data : draw the rows behind the curves: those with the levels of the categories that the curves
-        are for, wherever their other inputs lie.
+    data : whether to draw the rows behind the curves: those that have the levels for which the
+        curves are drawn, whatever their other inputs are.
     """
     column = grids.most_relevant(model) if input is None else grids.column_index(model, input)
     values = grids.axis_values(model, column, num, limits)

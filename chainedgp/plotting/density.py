@@ -45,7 +45,7 @@ def plot_density(
     y : grid of targets (k,); None takes the range of data and 95 % band.
     num : points of each grid.
     data : draw the rows; None draws them for a model of one input.
-    Y_metadata : metadata of the drawn rows (exposure, trials); None takes medians of the data.
+    Y_metadata : metadata for the drawn curve (exposure, trials); None takes medians of the data.
     """
     support = model.likelihood.target_support
     if support.size is not None:

@@ -122,8 +122,8 @@ def plot_components(
     Each part is drawn along the input that it reads, or if it reads several along `input`, the
     others fixed. `m.effects(kind="parts")` has how much each contributes.
 
-    Parts are drawn less their averages over the rows of the data. Their sum tells nothing about
-    which of them holds the level: bands of parts with their levels are wider.
+    The average over the rows of the data is subtracted from each part, because the data determine
+    only the level of the sum. With their levels the parts have wider bands.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def plot_variance(
     ----------
     input, at, limits, num : along which input, where the others are held, and the grid, as in
         `plot_slice`.
-    Y_metadata : metadata of the drawn rows (exposure, trials); None takes medians of the data.
+    Y_metadata : metadata for the drawn curve (exposure, trials); None takes medians of the data.
     """
     column = grids.most_relevant(model) if input is None else grids.column_index(model, input)
     values = grids.axis_values(model, column, num, limits)

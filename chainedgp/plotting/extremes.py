@@ -40,10 +40,11 @@ def plot_return_levels(
 ) -> Axes:
     """Plot return levels at one place against their periods, with a band, and the data.
 
-    The curve is the median of `predictive(X).return_level`. The points are all targets, moved to
-    the place: a target whose probability in its own row is u becomes the quantile of u at the
-    place, both at the posterior means of the latents. The i-th smallest of n is drawn at the period
-    (n + 1)/((n + 1 − i) rate). Points that leave the band to one side show a tail that is wrong.
+    The curve is the median of `predictive(X).return_level`. The points are all targets, transformed
+    to the place: a target that is the quantile of level u in its own row becomes the quantile of
+    level u at the place, both at the posterior means of the latents. The i-th smallest of n is
+    drawn at the period (n + 1)/((n + 1 − i) rate). Points that leave the band to one side show a
+    tail that is wrong.
 
     Parameters
     ----------
@@ -52,8 +53,7 @@ def plot_return_levels(
         span, and to 100 at least.
     level : probability of the band in percent.
     rate : targets per unit of time: 1 for yearly maxima, the mean number of exceedances a year.
-    average : `m.over_hyperparameters()`, whose bands need no Gaussian of hyperparameters and of a
-        constant shape.
+    average : `m.over_hyperparameters()`, to draw its return levels instead of those of the fit.
     """
     rate = positive_float(rate, "rate")
     place, metadata = grids.resting_point(model, at), grids.metadata_at_rest(model, Y_metadata)

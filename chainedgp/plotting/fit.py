@@ -50,7 +50,7 @@ def plot_fit(
     num : number of points of the grid; None takes 200, or more where the kernels have shorter
         lengthscales or periods, so that each of many seasons is resolved.
     data, legend : whether to draw them.
-    Y_metadata : metadata of the drawn rows (exposure, trials); None takes medians of the data.
+    Y_metadata : metadata for the drawn curve (exposure, trials); None takes medians of the data.
     ax : axes to draw on; None makes a figure.
     """
     if model.X.shape[1] != 1:
@@ -91,9 +91,9 @@ def plot_slice(
     levels : probabilities of the bands, in percent.
     at : where the other inputs are held: a row (D,) or {index or name: value}; else the medians.
     latent : index or name of a latent function to draw in place of the target.
-    data : draw the rows too: those with the levels of the categories that are held at rest,
-        wherever their other inputs lie. Ticks at the foot of the axes show the inputs of all rows
-        in any case where there is more than one.
+    data : whether to draw the rows: those that have the levels at which categories are held,
+        whatever their other inputs are. With more than one input, ticks at the foot of the axes
+        always show the inputs of all rows.
     """
     column = grids.most_relevant(model) if input is None else grids.column_index(model, input)
     grid = grids.axis_values(model, column, num, limits)

@@ -93,10 +93,10 @@ def around_the_fit(problem: Problem, columns: Columns, size: int, rng: Seed) -> 
     """Average over hyperparameters around the fit; see `ChainedGP.over_hyperparameters`."""
     size, generator = positive_int(size, "size"), as_generator(rng)
     if size < 10:
-        raise InputError(f"size must be at least 10 points, to see their weights; got {size}.")
+        raise InputError(f"size must be at least 10 points; got {size}.")
     if not problem.is_local:
         raise InputError(
-            "averages over hyperparameters find q again and again, and the rows are on a cluster: "
+            "averages over hyperparameters need the rows in memory, but they are on a cluster: "
             "build a model of some of the rows, such as X[:1000].compute()."
         )
     own = problem.copy()
@@ -118,8 +118,8 @@ def around_the_fit(problem: Problem, columns: Columns, size: int, rng: Seed) -> 
         warn(
             f"the posterior of the hyperparameters is not near a Gaussian: the weights that "
             f"correct it have a Pareto k of {k:.2f}, and are worth {found.ess:.0f} of {size} "
-            "points. Take more points, give priors to parameters that run away, or draw from it "
-            "by m.sample().",
+            "points. Take more points, give priors to parameters with extreme values, or draw from "
+            "the posterior by m.sample().",
             ChainedGPWarning,
         )
     return found

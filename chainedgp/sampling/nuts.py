@@ -77,7 +77,7 @@ def sample(
     if not isinstance(hyperparameters, bool | np.bool_):
         raise InputError(f"hyperparameters must be True or False; got {hyperparameters!r}.")
     if draws < 4:
-        raise InputError(f"draws must be at least 4, for R-hat to be told; got {draws}.")
+        raise InputError(f"draws must be at least 4, to compute R-hat; got {draws}.")
     if hyperparameters:
         check_proper(problem)
     nutpie, arviz = _sampler()

@@ -43,7 +43,7 @@ def without_gaps(
     kept = np.flatnonzero(~(gaps | more))
     if not kept.size:
         raise InputError(
-            "no row has its target and all of its inputs: nothing is left to fit. Leave out "
+            "every row misses its target or an input: nothing is left to fit. Leave out "
             "columns with many missing values."
         )
 

@@ -69,7 +69,7 @@ def _check_normal(probe: Probe) -> None:
     with probe.report.guard("normal_in_first"):
         law = declared_normal(probe.lik, first)
         if law is not None:
-            words = "the normal distribution that it tells of is not that of log_density"
+            words = "gives another normal distribution than log_density"
             probe.compare(law.method, words, law.got, law.want)
 
 
@@ -93,7 +93,7 @@ def _check_tails(probe: Probe) -> None:
         return
     tails, cdf = probe.call("log_tails", y, *probe.latents, kw=kw), lik.cdf(y, *probe.latents, **kw)
     if tails is not None:
-        words = "is not the logarithms of cdf and 1 − cdf"
+        words = "differs from the logarithms of cdf and 1 − cdf"
         probe.compare("log_tails", words, np.exp(np.stack(tails)), np.stack([cdf, 1.0 - cdf]))
     slopes = probe.call("quantile_slopes", y, *probe.latents, kw=kw)
     if slopes is None:

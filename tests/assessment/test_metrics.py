@@ -579,5 +579,5 @@ def test_a_brier_score_after_all_rows_are_censored_is_refused():
     y, censored = np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.0, 0.0, 1.0, 1.0])
     S = np.full((4, 2), 0.5)
     assert np.isfinite(metrics.brier_score(S, [1.5, 2.5], y, censored)).all()
-    with pytest.raises(InputError, match=r"nothing is known of rows at t = 5.*up to 2\.5"):
+    with pytest.raises(InputError, match=r"no row was followed up to t = 5.*up to 2\.5"):
         metrics.brier_score(S, [2.5, 5.0], y, censored)

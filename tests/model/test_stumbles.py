@@ -175,7 +175,10 @@ def test_events_and_words_among_the_metadata():
         cgp.ChainedGP(X, y, L.WeibullSurvival(), Y_metadata={"event": np.ones(6)})
     with pytest.raises(InputError, match=r"log-offset give \{'exposure': exp\(offset\)\}"):
         cgp.ChainedGP(X, y, L.Poisson(), Y_metadata={"offset": np.ones(6)})
-    with pytest.raises(InputError, match=r"numbers; words by comparing them, 1\.0 \* \(Y_meta"):
+    with pytest.raises(
+        InputError,
+        match=r"numbers; a comparison turns words into numbers, such as 1\.0 \* \(Y_meta",
+    ):
         cgp.ChainedGP(X, y, L.WeibullSurvival(), Y_metadata={"censored": ["alive", "dead"] * 3})
 
 

@@ -223,7 +223,7 @@ def test_work_is_bounded_and_said(monkeypatch):
     assert "linear response" not in asked(m)[0].message
     monkeypatch.setattr(question, "PAIRS", 1000)
     found, e = asked(m)
-    assert found.level == "ok" and "Not asked" in found.message and "not asked" in e.capped[0]
+    assert found.level == "ok" and "Not computed" in found.message and "not computed" in e.capped[0]
 
 
 def test_rows_on_a_cluster_are_refused(monkeypatch):

@@ -156,9 +156,9 @@ def effects(
 
     Quantities are the mean (or the median, if there is no mean), the "width" of the central
     interval, all latents and all parameters of the distribution; for classes "P(…)" of each.
-    On request there are "median", "noise" and "ignorance" (the parts of the predictive
-    variance). If a likelihood is given by its density alone, the mean and the width too are
-    computed on request only, because they are integrals for each row.
+    "median", "noise" and "ignorance" (the parts of the predictive variance) are computed only
+    if `of` names them. For a likelihood that is given by its density alone this also holds for
+    the mean and the width, because each takes an integral for each row.
 
     For the importance of an input, its values are replaced by other observed values, while the
     other inputs of each row stay as they are. "total" is the share of the quantity's variance

@@ -84,7 +84,7 @@ def hyperparameters(e: Evidence) -> Finding:
         notes += _latent_notes(e, overlooked)
     values = {"notes": tuple(message for message, _, _ in notes)}
     if not notes:
-        message = "No parameter is at a bound or runs away to an extreme value."
+        message = "No parameter is at a bound or has an extreme value."
         return Finding("hyperparameters", "ok", message, values=values)
     messages, causes, remedies = (
         " ".join(dict.fromkeys(part)) for part in zip(*notes, strict=True)
@@ -108,7 +108,7 @@ def _at_bounds(parameters: ParamzModel) -> list[tuple[str, str, str]]:
             if (np.minimum(distance, high - low - distance) < 1e-3 * width).any():
                 notes.append((
                     f"The parameter {name} is at the end of its interval ({constraint}).",
-                    "The data ask for a value outside the interval, or say nothing about it.",
+                    "The best value may lie outside the interval, or the data do not determine it.",
                     f"Widen the constraint, or fix {name} at a value that makes sense.",
                 ))  # fmt: skip
     return notes
@@ -142,9 +142,9 @@ def _latent_notes(e: Evidence, told: Collection[int]) -> list[tuple[str, str, st
         elif R.min() > 0.999 or q[j].kl < 0.5:
             notes.append((
                 f"The latent {latent} does not vary.",
-                "The data give no reason for it to vary: its lengthscale is very long, or its "
+                "The data do not show that it varies: its lengthscale is very long, or its "
                 "variance is 0.",
-                f'A constant in its place does the same: likelihood.with_constant("{latent}").'
+                f'A constant in its place is enough: likelihood.with_constant("{latent}").'
                 if len(lik.latents) > 1
                 else "Either nothing in X explains Y, or the fit began badly: try "
                 "m.optimize_restarts(5).",
@@ -160,7 +160,7 @@ def _latent_notes(e: Evidence, told: Collection[int]) -> list[tuple[str, str, st
             notes.append((
                 f"The latent {latent} has a prior standard deviation of {sd[1].mean():.2g}; about "
                 f"{scales[j]:.2g} would be usual.",
-                "The data do not limit its variance, as where classes can be separated perfectly.",
+                "The data do not limit its variance: perhaps they separate classes perfectly.",
                 _set_a_prior(latent, kernel, Role.VARIANCE),
             ))  # fmt: skip
     return notes

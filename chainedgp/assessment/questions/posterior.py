@@ -41,8 +41,8 @@ def posterior(e: Evidence) -> Finding:
     """
     draws = min(MOST_DRAWS, PAIRS // e.N)
     if draws < FEWEST or e.N * sum(e.problem.parts.sizes) > STORED:
-        e.capped.append(f"posterior: not asked, because {e.N} rows are too many to draw from it")
-        return Finding("posterior", "ok", "Not asked: too many rows.")
+        e.capped.append(f"posterior: not computed, because {e.N} rows are too many to draw from it")
+        return Finding("posterior", "ok", "Not computed: too many rows.")
     density, (mean, root) = LogJoint(e.problem), whitened_q(e.problem)
     z = e.rng.standard_normal((len(mean), draws))
     V = mean[:, None] + root @ z
@@ -54,7 +54,7 @@ def posterior(e: Evidence) -> Finding:
         if found is None and not k <= HIGH_K:
             return _unknown(e, k, _responding(e, density, rows))
         if found is not None:
-            how = "tempered draws, led from the prior to the posterior"
+            how = "draws that were moved step by step from the prior to the posterior"
             V, weights = found, np.full(found.shape[1], 1.0 / found.shape[1])
     moments = _moments(density, V, weights, rows)
     return _compared(e, rows, moments, how, k, _responding(e, density, rows))
@@ -157,8 +157,8 @@ def _cause(e: Evidence) -> str:
     family, b = e.problem.parts.family, len(e.likelihood.latents)
     if len(family.groups(b)) > 1:
         return (
-            "q is Gaussian without correlations between latents; the posterior has correlations "
-            "where one latent can make up for another."
+            "q is Gaussian without correlations between latents, but in the posterior the latents "
+            "are correlated."
         )
     return "q is Gaussian, and the posterior is skewed or bent."
 

@@ -58,7 +58,7 @@ def pareto_k(e: Evidence) -> Finding:
 def calibration(e: Evidence) -> Finding:
     """Whether the leave-one-out PIT is uniform, by a χ² test over ten bins."""
     if not e.likelihood.target_support.ordered:
-        return Finding("calibration", "ok", "Not asked: classes have no order.")
+        return Finding("calibration", "ok", "Not computed: classes have no order.")
     rows = e.rows
     if len(rows) > PIT_ROWS:
         rows = np.sort(e.rng.choice(rows, PIT_ROWS, replace=False))
@@ -96,7 +96,7 @@ def calibration(e: Evidence) -> Finding:
 def outliers(e: Evidence) -> Finding:
     """Find outliers: rows that the model, fitted without them, holds for all but impossible."""
     if not e.likelihood.target_support.ordered:
-        return Finding("outliers", "ok", "Not asked: classes have no order.")
+        return Finding("outliers", "ok", "Not computed: classes have no order.")
     log_p = e.left_out(e.rows).logpdf(e.y[e.rows][:, None])[:, 0]
     rows = e.rows[np.argsort(log_p, kind="stable")[:MOST_OUTLIERS]]  # All other rows are likelier.
     lower, upper = e.pit(rows)
@@ -145,7 +145,7 @@ def noise(e: Evidence) -> Finding:
     seen = ~np.isin(y, lik.atoms) & (metadata.get("censored", np.zeros(len(y))) == 0)
     support = lik.target_support
     if not isinstance(support, Continuum) or not seen.any():
-        return Finding("noise", "ok", "Not asked: the targets are not continuous.")
+        return Finding("noise", "ok", "Not computed: the targets are not continuous.")
     left = e.left
     q = Predictive(lik, left.means[e.rows], left.variances[e.rows], metadata)
     log_p = q.logpdf(y[:, None])[seen, 0]
