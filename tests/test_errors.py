@@ -54,7 +54,7 @@ WAYS = {
         lambda: make().predictive(X[:2]).parameters((0.05, 0.95)),
         ChainedGPWarning,
     ),
-    "a model": (lambda: make(X=1e9 + X), ScalingWarning),
+    "a model": (lambda: make(X=1e14 + X), ScalingWarning),
     "leaving out": (lambda: make().loo(refit=0), ConvergenceWarning),
     "a pipeline": (by_an_estimator, ConvergenceWarning),
 }

@@ -100,7 +100,7 @@ def test_default_bands_are_wider_than_at_fixed_hyperparameters(fitted):
     assert (wide >= narrow).all() and (wide > 1.01 * narrow).any(0).all()
     assert "Bands" not in m.summary().title
     m.hyperparameters = "auto"
-    assert "include uncertain hyperparameters" in m.summary().title["Bands"]
+    assert "include the uncertainty of the hyperparameters" in m.summary().title["Bands"]
     np.testing.assert_array_equal(m.predict_latents(NEW)[1], wide)
 
 
