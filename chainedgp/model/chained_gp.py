@@ -948,8 +948,9 @@ class ChainedGP(ParamzModel, Predictions):
         narrow. This method draws hyperparameters from a Gaussian around the fit, whose curvature is
         that of bound and priors (in logarithms of positive parameters). It fits q for each draw,
         and importance weights correct for the shape of the Gaussian. Inducing inputs stay where
-        they are. It takes seconds for some hundreds of rows. `sample` needs none of these
-        approximations, and takes minutes.
+        they are. Up to 1,000 rows, or with hyperparameters="uncertain", each q is widened by the
+        spread that it leaves out, as in default bands. It takes seconds for some hundreds of rows.
+        `sample` needs none of these approximations, and takes minutes.
 
             m.over_hyperparameters().predict_quantiles(Xnew)
 
@@ -959,7 +960,10 @@ class ChainedGP(ParamzModel, Predictions):
         -------
         Around : predictions by methods of the same names as here. The model is not changed.
         """
-        return around_the_fit(self.problem, self._expected, size, rng)
+        few = self._data.num_rows <= FEW_ROWS
+        return around_the_fit(
+            self.problem, self._expected, size, rng, few or self._hyperparameters == "uncertain"
+        )
 
     @checks_names
     def sample(

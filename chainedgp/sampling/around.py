@@ -6,6 +6,9 @@ with the profiled bound in the place of log p(y | θ). Its logarithm has a gradi
 one q (at fixed sites), so that differences of gradients at the fit give its Hessian. Points are
 drawn from a Student-t with the Gaussian's curvature, q is found at each, and weights correct what
 it has wrong (importance sampling; the largest weights are smoothed).
+
+At given hyperparameters q itself is too narrow. As in the bands of a fit, each q is widened by its
+linear response (`response`), and where the posterior is bent, only for latents (`widening`).
 """
 
 from __future__ import annotations
@@ -17,15 +20,15 @@ from ..data.types import Seed
 from ..errors import ChainedGPWarning, InputError, warn
 from ..inference.monitor import Monitor
 from ..inference.problem import Problem
-from ..inference.profile import ProfiledBound, start_sites
-from ..linalg import Array
-from ..posterior.gaussian import Gaussian
+from ..linalg import Array, unpack_lower
+from ..posterior.gaussian import Gaussian, root_of
 from .averaged import Averaged, Columns, Point
-from .hyper import jacobian_leaves
 from .pareto import smoothed_weights
+from .profiled import LogPosterior, curvature_root
+from .response import response
+from .widening import suits_targets, wider
 
 STEP = 0.01  # Second derivatives are differences of gradients over this share of a reach in x.
-TOLERANCE = 1e-6  # At every point q is found to within so many nats of the best bound.
 FREEDOM = 5.0  # Points are drawn from a Student-t of so many degrees of freedom, to reach tails.
 MOST_MOVES = 5  # The centre is moved to the mode by at most so many steps of Newton's method.
 # Importance weights are not to be trusted if their Pareto k is above HIGH_K and they are also worth
@@ -54,43 +57,50 @@ class Around(Averaged):
         )
 
 
-class LogPosterior:
-    """Log-posterior L*(x) + log p(θ) + log |∂θ/∂x| of free hyperparameters x (p,), with slopes."""
+class _Points:
+    """Points of an average, each with the q that was found last, widened by its linear response.
 
-    def __init__(self, problem: Problem, monitor: Monitor) -> None:
-        start_sites(problem)
-        self.objective = ProfiledBound(problem, monitor)
-        self.objective.tolerance = TOLERANCE
-        self.vector = self.objective.vector
-        self.start, self.chosen = self.vector.read(), self.vector.groups[0]
-        self.leaves = jacobian_leaves(problem)
-        self.reach = self.vector.reach()[self.chosen]
+    Where the posterior is bent, the response is found anew at every point, and targets are
+    predicted by q; whether it is, is decided at the fit. Elsewhere the response is small, and that
+    of the fit is taken along: of q with S = R Rᵀ it is the same share of R everywhere.
+    """
 
-    def value(self, x: Array) -> float:
-        """The log-posterior of hyperparameters x, up to a constant; −inf where there is none."""
-        full = self.start.copy()
-        full[self.chosen] = x
-        value = -self.objective.value(full)
-        return value + self.vector.log_jacobian(self.leaves)[0] if np.isfinite(value) else -np.inf
+    def __init__(self, density: LogPosterior, widened: bool) -> None:
+        self.density = density
+        roots = self._response() if widened else None
+        self.bent = roots is not None and not suits_targets(density.objective.problem, roots)
+        pairs = zip(density.q(), roots or (), strict=False)
+        self.shares = [np.linalg.solve(_root(q), root) for q, root in pairs]
 
-    def gradient(self) -> Array:
-        """The gradient (p,) of the hyperparameters' log-posterior at the last x of `value`."""
-        slopes = -self.objective.gradient() + self.vector.log_jacobian(self.leaves)[1]
-        return slopes[self.chosen]
+    def point(self, x: Array | None) -> Point:
+        """The point at hyperparameters x, the last given to the log-posterior."""
+        q = self.density.q()
+        if self.bent:
+            roots = self._response()
+            return Point(x, q if roots is None else wider(q, roots), q)
+        if not self.shares:
+            return Point(x, q)
+        pairs = zip(q, self.shares, strict=True)
+        return Point(x, wider(q, [_root(part) @ share for part, share in pairs]))
 
-    def q(self) -> tuple[Gaussian, ...]:
-        """The q that was found at the last hyperparameters x given to `value`."""
-        if self.objective.inner is None:
-            raise RuntimeError("value comes first")
-        return self.objective.inner.state.q
-
-    def commit(self) -> None:
-        """Start the search for q at other hyperparameters from the q at the last ones."""
-        self.objective.evaluator.commit()
+    def _response(self) -> tuple[Array, ...] | None:
+        problem = self.density.objective.problem
+        problem.parts.write_q(self.density.q())
+        return response(problem)
 
 
-def around_the_fit(problem: Problem, columns: Columns, size: int, rng: Seed) -> Around:
-    """Average over hyperparameters around the fit; see `ChainedGP.over_hyperparameters`."""
+def _root(q: Gaussian) -> Array:
+    """The lower triangular R (M, M) of S = R Rᵀ."""
+    return unpack_lower(root_of(q), q.mu.size)
+
+
+def around_the_fit(
+    problem: Problem, columns: Columns, size: int, rng: Seed, widened: bool
+) -> Around:
+    """Average over hyperparameters around the fit; see `ChainedGP.over_hyperparameters`.
+
+    widened : whether each q is widened by its linear response.
+    """
     size, generator = positive_int(size, "size"), as_generator(rng)
     if size < 10:
         raise InputError(f"size must be at least 10 points; got {size}.")
@@ -106,11 +116,12 @@ def around_the_fit(problem: Problem, columns: Columns, size: int, rng: Seed) -> 
         top = density.value(x)
         if not np.isfinite(top):
             raise InputError("the model has no finite bound: fit it by m.optimize() first.")
+        made = _Points(density, widened)
         if not x.size:
-            points, weights, k = [Point(None, density.q())], np.ones(1), -np.inf
+            points, weights, k = [made.point(None)], np.ones(1), -np.inf
         else:
             centre, C = _gaussian(density, x, top)
-            points, weights, k = _drawn(density, centre, C, size, generator)
+            points, weights, k = _drawn(made, centre, C, size, generator)
         own.evaluator.freeze_nodes(False)
     found = Around(problem, points, weights, columns, problem.parts.family)
     found.ess, found.pareto_k = float(1.0 / np.sum(weights**2)), k
@@ -123,15 +134,6 @@ def around_the_fit(problem: Problem, columns: Columns, size: int, rng: Seed) -> 
             ChainedGPWarning,
         )
     return found
-
-
-def curvature_root(H: Array, reach: Array) -> Array:
-    """Root C (p, p) of the covariance C Cᵀ = (−H)⁻¹ of hyperparameters of Hessian H.
-
-    A direction about which nothing is known has the standard deviation of its reach (p,).
-    """
-    values, vectors = np.linalg.eigh(-0.5 * reach[:, None] * (H + H.T) * reach)
-    return reach[:, None] * vectors / np.sqrt(np.maximum(values, 1.0))
 
 
 def _gaussian(density: LogPosterior, x: Array, top: float) -> tuple[Array, Array]:
@@ -163,7 +165,7 @@ def _gaussian(density: LogPosterior, x: Array, top: float) -> tuple[Array, Array
 
 
 def _drawn(
-    density: LogPosterior, centre: Array, C: Array, size: int, rng: np.random.Generator
+    made: _Points, centre: Array, C: Array, size: int, rng: np.random.Generator
 ) -> tuple[list[Point], Array, float]:
     """Draw hyperparameters in pairs to either side of the centre, with weights and Pareto k."""
     pairs, p = -(-size // 2), centre.size
@@ -173,9 +175,9 @@ def _drawn(
     points, log_ratios = [], []
     for row in z:
         x = centre + C @ row
-        value = density.value(x)
+        value = made.density.value(x)
         if np.isfinite(value):
-            points.append(Point(x, density.q()))
+            points.append(made.point(x))
             log_ratios.append(value + 0.5 * (FREEDOM + p) * np.log1p(float(row @ row) / FREEDOM))
     if len(points) < 2:
         raise InputError("the bound is not finite around the fit: fit by m.optimize() first.")

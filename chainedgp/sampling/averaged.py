@@ -42,6 +42,7 @@ class Point(NamedTuple):
 
     x: Array | None  # The free hyperparameters (p,); None leaves them as they are in the model.
     q: tuple[Gaussian, ...]  # of each group of latents
+    q_targets: tuple[Gaussian, ...] | None = None  # for targets, where that is another one
 
 
 class Averaged(Predictions):
@@ -82,7 +83,14 @@ class Averaged(Predictions):
                 self._vector.write(full)
             if point.x is not None or priors is None:
                 priors = parts.theta().priors()
-            yield Predictor(parts.likelihood, priors, point.q, self.columns, self.family)
+            yield Predictor(
+                parts.likelihood,
+                priors,
+                point.q,
+                self.columns,
+                self.family,
+                q_targets=point.q_targets,
+            )
 
     # ---- latents --------------------------------------------------------------------------------
 
@@ -130,7 +138,7 @@ class Averaged(Predictions):
         X, likelihood = self.inputs(Xnew), self.likelihood
         metadata, _ = as_metadata(Y_metadata, likelihood, len(X), weighted=False)
         parts: list[Predictive] = []
-        pending: list[tuple[Array, Array]] = []
+        pending: list[tuple[Array, ...]] = []
         known, own = None, likelihood
         for part in self.predictors():
             values = likelihood.parameter_values()
@@ -139,7 +147,10 @@ class Averaged(Predictions):
                 pending = []
             if not pending:
                 known, own = values, copy_of(likelihood)
-            pending.append(marginals_at(part.priors, part.q, part.family, X))
+            own_q = part.q if part.q_targets is None else part.q_targets
+            mean, V = marginals_at(part.priors, own_q, part.family, X)
+            wider = () if own_q is part.q else marginals_at(part.priors, part.q, part.family, X)[1:]
+            pending.append((mean, V, *wider))
         parts.append(_joined(own, pending, metadata))
         return AveragedPredictive(likelihood, parts, self.weights)
 
@@ -165,9 +176,13 @@ class Averaged(Predictions):
 
 
 def _joined(
-    likelihood: Likelihood, marginals: list[tuple[Array, Array]], metadata: dict[str, Array]
+    likelihood: Likelihood, marginals: list[tuple[Array, ...]], metadata: dict[str, Array]
 ) -> Predictive:
-    """The predictive distributions at points that share parameters of the likelihood, in one."""
-    means, V = (np.concatenate(part) for part in zip(*marginals, strict=True))
+    """The predictive distributions at points that share parameters of the likelihood, in one.
+
+    marginals : means and covariances of the latents, and wider covariances where bands of latents
+        have others than targets.
+    """
+    means, V, *wider = (np.concatenate(part) for part in zip(*marginals, strict=True))
     copies = {name: np.tile(value, len(marginals)) for name, value in metadata.items()}
-    return Predictive(likelihood, means, V, copies)
+    return Predictive(likelihood, means, V, copies, wider=wider[0] if wider else None)

@@ -7,10 +7,11 @@ the latents, and a Gaussian of the whitened inducing values takes that in:
 
     q̃(v) = N(μ, S + D Dᵀ),    D_j = argmin |A_jᵀ D − J_j C|² + ε |D|²,
 
-where A_jᵀ v_j are the latents at the rows. An evaluation at a little step along each hyperparameter
-gives its column of J and, by the difference of gradients, of the curvature. At given
-hyperparameters q itself is too narrow, and columns of `response` are appended to D. Predictions use
-q̃ in the place of q; the bound, its gradients, leave-one-out and the next fit see q alone.
+where A_jᵀ v_j are the latents at the rows, and squares of rows are summed with their weights. An
+evaluation at a little step along each hyperparameter gives its column of J and, by the difference
+of gradients, of the curvature. At given hyperparameters q itself is too narrow, and columns of
+`response` are appended to D. Predictions use q̃ in the place of q; the bound, its gradients, leave-
+one-out and the next fit see q alone.
 
 Where the posterior is a bent ridge, as that of two rates with a known sum, a Gaussian as wide as it
 is holds much that the data exclude: e^f + e^g is far too large when f and g are wide. Bands of
@@ -40,8 +41,8 @@ from ..parameters.domains import DOMAINS
 from ..posterior.gaussian import Gaussian
 from ..posterior.sparse import project
 from ..predictive.constants import Constants, normal_draws
-from .around import LogPosterior, curvature_root
 from .density import LogJoint
+from .profiled import LogPosterior, curvature_root
 from .response import response
 
 # Means and gradients are differences over this share of the reach of a hyperparameter, which is a
@@ -193,10 +194,11 @@ def _responses(own: Problem, density: LogPosterior, x: Array) -> tuple[tuple[Arr
     C = curvature_root(H, density.reach)
     change = np.tensordot(J, C, ([0], [0]))  # (n, b, p)
     ridges = RIDGE * np.square(own.starts.scales)  # A has the unit of its latent.
-    D = [
-        np.linalg.solve(A_j @ A_j.T + ridges[j] * np.eye(len(A_j)), A_j @ change[:, j])
-        for j, A_j in enumerate(A)
-    ]
+    D, weights = [], 1.0 if own.rows.weights is None else own.rows.weights
+    for j, A_j in enumerate(A):
+        seen = weights * A_j  # A row of weight two is two rows.
+        squares = seen @ A_j.T + ridges[j] * np.eye(len(A_j))
+        D.append(np.linalg.solve(squares, seen @ change[:, j]))
     return tuple(np.concatenate(group) for group in own.parts.family.grouped(D)), C
 
 

@@ -5,7 +5,8 @@ with exposures or trials. Each row has a weight too. At each case the laws below
 formula: a cluster has the bound and the gradient of one process; the estimates of the batches of an
 epoch have the bound and the gradient of all rows as their mean; a row of weight 2 is two rows and
 the order of rows is nothing, in batches, in scores of held-out rows, in folds, in estimators, in
-starts and in `update`; a file brings back log-densities and what is left out.
+starts and in `update`; a file brings back log-densities and what is left out. The same holds for
+what bands add to q: the linear response, and uncertain hyperparameters and constants.
 """
 
 import warnings
@@ -26,10 +27,12 @@ from test_meetings_of_likelihoods import (
 )
 
 import chainedgp as cgp
-from chainedgp.errors import ChainedGPWarning
+from chainedgp.errors import ChainedGPWarning, UnfittedWarning
 from chainedgp.inference.steps import NaturalSteps, PlainSteps
 from chainedgp.inference.stochastic import Batches, Settings
 from chainedgp.posterior.evaluator import Evaluator
+from chainedgp.sampling.density import LogJoint
+from chainedgp.sampling.widening import Widening
 
 WEIGHTS = np.array([2.0, 1.0, 3.0, 1.0, 2.0, 1.0])
 MANY = np.repeat(np.arange(ROWS), WEIGHTS.astype(int))
@@ -179,6 +182,55 @@ def starts_know_weights(m):
         np.testing.assert_allclose(same, weighted, rtol=1e-4, atol=1e-3)
 
 
+def wide(model):
+    """The model with q found, and what its bands add to it, at hyperparameters as they are."""
+    find_q(model).hyperparameters = "uncertain"
+    quietly(model._widen)
+    return model
+
+
+def bands_of(model, m):
+    """Variances of latents, and bands of natural parameters of the first rows."""
+    found = quietly(lambda: model.predictive(X, metadata_of(m)).parameters((5, 95)))
+    return np.hstack([model.predict_latents(X)[1], *(found[key] for key in sorted(found))])
+
+
+def bands_know_weights(m):
+    """What the linear response and uncertain constants add, whatever way rows are given."""
+    found, narrow = [], None
+    for model in (
+        model_of(m, weights=WEIGHTS),
+        model_of(m, MANY),
+        model_of(m, TURNED, weights=WEIGHTS),
+    ):
+        found.append(bands_of(wide(model), m))
+        added = model._widening is not None
+        model.hyperparameters = "fixed"
+        narrow = model.predict_latents(X)[1]
+    assert added and (found[-1][:, : m.b] >= narrow * (1.0 - 1e-9)).all()
+    for same in found[:2]:
+        np.testing.assert_allclose(same, found[-1], rtol=0.01, atol=1e-3)
+
+
+def bands_are_kept(m, path):
+    """Files, copies and `update` keep bands; a parameter that is set takes them back and warns."""
+    first, last = np.arange(4), np.arange(4, ROWS)
+    model = wide(model_of(m, first, weights=WEIGHTS))
+    quietly(lambda: model.update(X[last], m.y[last], metadata_of(m, last, weights=WEIGHTS)))
+    model.save(path)
+    again = cgp.load(path, classes=(Exponential, Discrete, Logistic))
+    wanted = bands_of(model, m)
+    for other in (model.copy(), again):
+        np.testing.assert_allclose(bands_of(other, m), wanted, rtol=1e-9)
+    for other in (model, model.copy(), again):
+        quietly(lambda other=other: other.predict_latents(X))
+        other.kernels[0].lengthscale[:] *= 1.5
+        with pytest.warns(UnfittedWarning, match="parameters were set after the fit"):
+            variance = other.predict_latents(X)[1]
+        other.hyperparameters = "fixed"
+        np.testing.assert_array_equal(other.predict_latents(X)[1], variance)
+
+
 def files_know_rows(m, path):
     """A fitted model with weights and metadata: log-densities and what leaving out a row gives."""
     model = find_q(model_of(m, weights=WEIGHTS))
@@ -317,6 +369,8 @@ LAWS = (
     a_batch_knows_weights,
     held_out_rows_know_weights,
     starts_know_weights,
+    bands_know_weights,
+    bands_are_kept,
     files_know_rows,
     left_out_rows_know_weights,
     folds_know_weights,
@@ -343,7 +397,7 @@ def check(pair, tmp_path):
     law, case = pair
     m = Meeting(*case)
     m.stack = case[:-1]
-    law(m, tmp_path / "model.npz") if law is files_know_rows else law(m)
+    law(m, tmp_path / "model.npz") if law in (files_know_rows, bands_are_kept) else law(m)
 
 
 def sample_of(laws, one_in):
@@ -373,7 +427,7 @@ def test_a_q_without_slopes_is_no_place_to_go(tmp_path):
 
 
 def test_the_laws_reject_what_is_wrong(monkeypatch, tmp_path):
-    """Held-out scores and batches that forget weights, or scale a batch by a wrong number."""
+    """Scores, batches and bands that forget weights, or a wrong scale; bands kept too long."""
     case = ("Poisson", "exposure")
     plain = Batches.held_out_score
     monkeypatch.setattr(
@@ -386,6 +440,19 @@ def test_the_laws_reject_what_is_wrong(monkeypatch, tmp_path):
     monkeypatch.setattr(Batches, "scale", lambda self, rows: self.rows.size / self.size)
     with pytest.raises(AssertionError):
         check((batches_have_the_bound_as_their_mean, case), tmp_path)
+    plain_joint = LogJoint.__init__
+
+    def without_weights(self, problem):
+        plain_joint(self, problem)
+        self.weights = None
+
+    monkeypatch.setattr(LogJoint, "__init__", without_weights)
+    with pytest.raises(AssertionError):
+        check((bands_know_weights, case), tmp_path)
+    monkeypatch.setattr(Widening, "holds_for", lambda self, parts: True)
+    with pytest.raises(AssertionError):
+        check((bands_are_kept, case), tmp_path)
     monkeypatch.undo()
-    check((held_out_rows_know_weights, case), tmp_path)
-    check((batches_have_the_bound_as_their_mean, case), tmp_path)
+    tried = held_out_rows_know_weights, batches_have_the_bound_as_their_mean
+    for law in (*tried, bands_know_weights, bands_are_kept):
+        check((law, case), tmp_path)

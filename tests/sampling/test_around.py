@@ -8,7 +8,7 @@ from scipy import stats
 
 import chainedgp as cgp
 from chainedgp.errors import ChainedGPWarning, InputError
-from chainedgp.sampling import around
+from chainedgp.sampling import around, profiled
 
 K, L, P = cgp.kernels, cgp.likelihoods, cgp.priors
 NEW = np.array([[0.7], [2.5], [5.0]])
@@ -77,7 +77,7 @@ def test_it_is_the_exact_posterior_of_gaussian_noise():
 def test_no_weights_or_no_jacobian_would_be_seen(monkeypatch):
     m = gaussian_model()
     mean, sd, *_ = grid(m)
-    monkeypatch.setattr(around, "jacobian_leaves", lambda problem: set())
+    monkeypatch.setattr(profiled, "jacobian_leaves", lambda problem: set())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ChainedGPWarning)
         found = m.over_hyperparameters(160)
@@ -125,3 +125,52 @@ def test_a_posterior_far_from_a_gaussian_is_told(monkeypatch):
     monkeypatch.setattr(around, "WORTH", 2.0)
     with pytest.warns(ChainedGPWarning, match=r"not near a Gaussian.*m\.sample"):
         gaussian_model(8).over_hyperparameters(10)
+
+
+@pytest.mark.parametrize("name", ["AdditivePoisson", "HetGaussian"])
+def test_each_q_is_widened_by_its_linear_response_as_in_the_bands_of_a_fit(name, monkeypatch):
+    """With nothing free the average is the model. Targets of a bent posterior are left to q."""
+    X = np.linspace(0.0, 4.0, 25)[:, None]
+    lik, latents = getattr(L, name)(), (2.0 + np.sin(2.0 * X[:, 0]), 2.0 + np.cos(X[:, 0]))
+    y = lik.sample(np.random.default_rng(0), *latents, **lik.parameter_values())
+    m = cgp.ChainedGP(
+        X, y, lik, kernels=[K.RBF(1, 1.0, 0.7), K.RBF(1, 1.0, 1.5)], num_inducing=10,
+        num_threads=1, hyperparameters="uncertain",
+    )  # fmt: skip
+    for part in (m.kernels, m.mean_functions, m.likelihood, m.Z):
+        part.fix()
+    m.optimize(messages=False)
+    found, grid = m.over_hyperparameters(), np.arange(9.0)
+    wide = m.predict_latents(NEW)[1]
+    np.testing.assert_allclose(found.predict_latents(NEW)[1], wide, rtol=1e-3)
+    for key, band in m.predictive(NEW).parameters((5, 95)).items():
+        np.testing.assert_allclose(found.predictive(NEW).parameters((5, 95))[key], band, rtol=0.05)
+    density = m.predictive(NEW).pdf(grid)
+    np.testing.assert_allclose(found.predictive(NEW).pdf(grid), density, rtol=1e-3)
+    assert (found.points[0].q_targets is None) == (name == "HetGaussian")
+    m.hyperparameters = "fixed"
+    monkeypatch.setattr("chainedgp.model.chained_gp.FEW_ROWS", 24)
+    narrow = m.predict_latents(NEW)[1]
+    np.testing.assert_allclose(m.over_hyperparameters().predict_latents(NEW)[1], narrow, rtol=1e-3)
+    assert (wide > narrow).all() and (wide > 1.01 * narrow).any()
+    same = np.allclose(m.predictive(NEW).pdf(grid), density, rtol=1e-6)
+    assert same == (name == "AdditivePoisson")
+
+
+def test_the_response_of_the_fit_is_nearly_that_of_other_points(monkeypatch):
+    """Where a posterior is not bent it is taken along; found anew at every point, it is that."""
+    X = np.linspace(0.0, 4.0, 30)[:, None]
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * np.random.default_rng(1).standard_normal(30)
+    m = cgp.ChainedGP(X, y, L.HetGaussian(), num_inducing=8, num_threads=1)
+    m.optimize(messages=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ChainedGPWarning)
+        taken = m.over_hyperparameters(10)
+        monkeypatch.setattr(around, "suits_targets", lambda problem, roots: False)
+        anew = m.over_hyperparameters(10)
+        monkeypatch.setattr(around, "response", lambda problem: None)
+        alone = m.over_hyperparameters(10).predict_latents(NEW)[1]
+    added = taken.predict_latents(NEW)[1] - alone
+    assert (added > 0.0).all() and (added > 0.01 * alone).any()
+    np.testing.assert_allclose(added, anew.predict_latents(NEW)[1] - alone, atol=0.02 * alone.max())
+    assert taken.points[0].q_targets is None and anew.points[0].q_targets is not None

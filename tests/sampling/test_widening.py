@@ -258,6 +258,9 @@ def test_every_method_widens_as_the_default_one_does(how, fitted):
         model.hyperparameters = "fixed"
         added.append(wide / model.predict_latents(NEW)[1])
     np.testing.assert_allclose(*added, rtol=0.05)
+    m.kernels[0].variance[:] *= 2.0
+    with pytest.warns(UnfittedWarning, match="parameters were set after the fit"):
+        m.predict_latents(NEW)
 
 
 def test_a_row_of_weight_two_is_two_rows():
