@@ -212,22 +212,37 @@ def log_upper(rate: Array, alpha: Value, scaled: Array) -> Array:
     direct = np.flatnonzero(rest & (rates > 0.0) & np.isfinite(x))
     for start in range(0, len(direct), 4096):
         some = direct[start : start + 4096]
-        result[some] = _log_tail_sum(rates[some], shapes[some], x[some])
+        result[some] = _log_tail_sum(rates[some], shapes[some], x[some], upper=True)
     return result.reshape(rate.shape)
 
 
-def _log_tail_sum(rates: Array, shapes: Array, x: Array) -> Array:
+def log_lower(rate: Array, alpha: Value, scaled: Array) -> Array:
+    """log P(Σ ≤ scaled), however small, of sums as in `cdf`; scaled ≥ 0. It is slower than `cdf`.
+
+    The cdf is a sum about the mean number of amounts, and where it is tiny, fewer amounts matter.
+    """
+    rate, alpha, scaled = np.broadcast_arrays(rate, alpha, scaled)
+    rates, shapes, x = (a.reshape(-1) for a in (rate, alpha, scaled))
+    result = -np.asarray(rates, dtype=float)
+    some = np.flatnonzero((rates > 0.0) & np.isfinite(x) & (x > 0.0))
+    tail = _log_tail_sum(rates[some], shapes[some], x[some], upper=False)
+    result[some] = np.minimum(np.logaddexp(result[some], tail), 0.0)
+    return result.reshape(rate.shape)
+
+
+def _log_tail_sum(rates: Array, shapes: Array, x: Array, *, upper: bool) -> Array:
     """log Σ_{j ≥ 1} Poisson(j; rate) Q(jα, x), all (n,), by the terms about the largest.
 
-    The terms are log-concave in j, which may be any number: where many count they are smooth, and
-    are taken at ends of equal steps.
+    Of a lower tail it is the sum with P = 1 − Q. The terms are log-concave in j, which may be any
+    number: where many count they are smooth, and are taken at ends of equal steps.
     """
+    share = gammaincc if upper else gammainc
 
     def log_term(j: Array) -> Array:
-        return _log_poisson(j, rates) + np.log(gammaincc(j * shapes, x))
+        return _log_poisson(j, rates) + np.log(share(j * shapes, x))
 
     with np.errstate(all="ignore"):
-        mean = np.maximum(rates, x / shapes)
+        mean = np.maximum(rates, x / shapes) if upper else rates
         first, last = np.ones(len(x)), mean + 9.0 * np.sqrt(mean) + 13.0  # No tail has more.
         low, high = first, last
         for _ in range(3):  # The largest term is sought on a grid that zooms in.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.special import betainc, betaln, expit, gammaln, log_expit, logit, pdtr, xlogy
+from scipy.special import betainc, betaincc, betaln, expit, gammaln, log_expit, logit, pdtr, xlogy
 
 from ..data.types import Value
 from ..expectations import special
@@ -136,17 +137,47 @@ class NegativeBinomial(Family):
     coupled = False  # Standard deviations of a mean-field q are at least 0.96 of the posterior's.
 
     def _arguments(self, f: Array, g: Array, *, exposure: Value = 1.0) -> Arrays:
-        # Below g = −18 counts are nearly Poisson, and p = r/(r + μ) would lose digits.
-        g = np.clip(g, -18.0, 600.0)
-        return np.exp(-g), np.maximum(expit(-(f + np.log(exposure) + g)), 1e-300)
+        # Counts are nearly Poisson at this least dispersion; at a lower one p = r/(r + μ) would
+        # be so close to 1 that digits are lost.
+        a = f + np.log(exposure)
+        g = np.clip(g, -18.0 - 0.75 * np.maximum(a, 0.0), 600.0)
+        return np.exp(-g), np.maximum(expit(-(a + g)), 1e-300)
+
+    def conditional_mean(self, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
+        """The negative binomial mean, exposure e^f."""
+        with np.errstate(over="ignore"):
+            return exposure * np.exp(f) + np.zeros(np.shape(g))
+
+    def conditional_variance(self, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
+        """The negative binomial variance μ + e^g μ², μ the mean."""
+        a = f + np.log(exposure)
+        with np.errstate(over="ignore"):
+            return np.exp(a) + np.exp(g + 2.0 * a)
+
+    def _tails(
+        self, y: Array, f: Array, g: Array, exposure: Value, tails: tuple[Callable[..., Array], ...]
+    ) -> Arrays:
+        """Tails of a negative binomial, betaincc (lower) or betainc (upper) of y + 1, r and 1 − p.
+
+        1 − p = 1/(1 + e^{−a−g}) keeps its digits where p rounds to 1.
+        """
+        g = np.clip(g, -60.0, 600.0)
+        above, k = expit(f + np.log(exposure) + g), np.maximum(np.floor(y), 0.0) + 1.0
+        return tuple(tail(k, np.exp(-g), above) for tail in tails)
 
     def cdf(self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
-        """The negative binomial cdf P(Y ≤ ⌊y⌋) = I_p(r, ⌊y⌋ + 1), p = r/(r + μ).
+        """The negative binomial cdf P(Y ≤ ⌊y⌋), a regularised beta function; 0 below 0."""
+        return np.where(np.less(y, 0.0), 0.0, *self._tails(y, f, g, exposure, (betaincc,)))
 
-        I is a regularised beta function; the cdf is 0 below 0.
-        """
-        r, p = self._arguments(f, g, exposure=exposure)
-        return np.where(np.less(y, 0.0), 0.0, betainc(r, np.maximum(np.floor(y), 0.0) + 1.0, p))
+    def log_tails(
+        self, y: Array, f: Array, g: Array, *, exposure: Value = 1.0
+    ) -> tuple[Array, Array]:
+        """Negative binomial log P(Y ≤ ⌊y⌋) and log P(Y > ⌊y⌋), by regularised beta functions."""
+        below, above = self._tails(y, f, g, exposure, (betaincc, betainc))
+        none = np.less(y, 0.0)
+        with np.errstate(divide="ignore"):
+            lower = np.where(above < 0.5, np.log1p(-above), np.log(below))
+            return np.where(none, -np.inf, lower), np.where(none, 0.0, np.log(above))
 
     def ppf(self, q: Array, f: Array, g: Array, *, exposure: Value = 1.0) -> Array:
         """Negative binomial quantiles, scaled above a mean of 1e15, where scipy's may not end."""

@@ -15,7 +15,8 @@ from .box_cox import _log_slope
 from .contract import Array, Arrays, Likelihood
 
 MOST = 1e18  # Larger rates count as this one: numpy draws from no larger ones.
-TAIL = 1e-6  # The probability of a tail that is smaller is no more one less the cdf.
+TAIL = 1e-6  # The probability of a tail that is smaller has a sum of its own.
+SEEN = 1e-17  # A cdf that is smaller is not right: Newton's method does not follow it.
 EDGE = 0.01  # A power closer to 1 or 2 counts as one that is so far away: amounts stay countable.
 
 
@@ -182,14 +183,17 @@ class Tweedie(OneForm, Likelihood):
     def log_tails(
         self, y: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0
     ) -> tuple[Array, Array]:
-        """Logarithms of the Tweedie cdf and of 1 − cdf, the latter by a sum of its own if small."""
+        """Log-tails of Tweedie noise; each has a sum of its own where it is small."""
         F = self.cdf(y, f, g, power=power, exposure=exposure)
         with np.errstate(all="ignore"):
-            above, tail = np.array(np.log1p(-F)), np.greater(F, 1.0 - TAIL)
+            below, above = np.array(np.log(F)), np.array(np.log1p(-F))
             rate, log_scale, alpha = self._amounts(f, g, power, exposure)
-            parts = np.broadcast_arrays(F, rate, alpha, np.exp(np.log(y) - log_scale))[1:]
+            parts = np.broadcast_arrays(y, rate, alpha, np.exp(np.log(y) - log_scale))[1:]
+            tail = np.greater(F, 1.0 - TAIL)
             above[tail] = compound.log_upper(*(part[tail] for part in parts))
-            return np.log(F), above
+            tail = np.less(F, TAIL) & np.greater_equal(y, 0.0)
+            below[tail] = compound.log_lower(*(part[tail] for part in parts))
+            return below, above
 
     def ppf(self, q: Array, f: Array, g: Array, *, power: Value, exposure: Value = 1.0) -> Array:
         """Tweedie quantiles: 0 up to e^{−λ}; else roots of the cdf in log y (bisection, Newton)."""
@@ -229,7 +233,7 @@ class Tweedie(OneForm, Likelihood):
                 odds = np.log1p(-excess / below) - np.log1p(excess / above)
                 log_p = self.log_density(y, f[todo], g[todo], **own) + now
                 newton = now + odds / (np.exp(log_p) * (1.0 / below + 1.0 / above))
-            inside = (newton >= low[todo]) & (newton <= high[todo])
+            inside = (newton >= low[todo]) & (newton <= high[todo]) & (F > SEEN)
             near = np.where(now - low[todo] > 4.0, now - 2.0, 0.5 * (low[todo] + high[todo]))
             near = np.where((excess < 0.0) & (high[todo] - now > 4.0), now + 2.0, near)
             t[todo] = np.where(inside, newton, near)

@@ -626,3 +626,20 @@ def test_negative_binomial_cdf_is_that_of_scipy():
     y = rng.poisson(np.exp(f)) - 0.5 * (rng.uniform(size=200) < 0.3)
     law = stats.nbinom(np.exp(-g), 1.0 / (1.0 + np.exp(f + g)))
     np.testing.assert_allclose(lik.cdf(y, f, g), law.cdf(y), atol=1e-12)
+
+
+@pytest.mark.parametrize("g", [-30.0, -10.0, 0.0, 3.0])
+def test_negative_binomial_of_rare_and_of_many_counts(g):
+    """Means of 1e-9 to 1e9 keep the digits of P(Y > 0), of moments and of quantiles."""
+    lik, f = liks.NegativeBinomial(), np.array([-20.0, -3.0, 5.0, 20.0])
+    mu = np.exp(f)
+    np.testing.assert_allclose(lik.conditional_mean(f, g), mu, rtol=1e-13)
+    np.testing.assert_allclose(lik.conditional_variance(f, g), mu + np.exp(g) * mu**2, rtol=1e-13)
+    log_p0 = -np.log1p(mu * np.exp(g)) * np.exp(-g)
+    below, above = lik.log_tails(np.zeros(4), f, g)
+    np.testing.assert_allclose(below[:3], log_p0[:3], rtol=1e-10)
+    np.testing.assert_allclose(above[:3], np.log(-np.expm1(log_p0[:3])), rtol=1e-10, atol=1e-15)
+    q = np.array([0.01, 0.5, 0.99])[:, None]
+    k = lik.ppf(q, f, g)
+    assert np.all(lik.cdf(k, f, g) >= q - 1e-5) and np.all(lik.cdf(k - 1.0, f, g) < q + 1e-5)
+    np.testing.assert_array_equal(lik.cdf(np.array([-1.0, np.inf]), 1.0, g), [0.0, 1.0])

@@ -6,7 +6,7 @@ Densities and their derivatives are held against 50 digits in tests/oracles/test
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from scipy.special import gammainc, ndtri
+from scipy.special import gammainc, gammaincc, ndtri
 
 import chainedgp as cgp
 from chainedgp import likelihoods as liks
@@ -179,6 +179,28 @@ def test_tweedie_far_along():
     y = 1.0 + np.array([-2.0, 0.0, 1.0]) * 1e-6
     want = stats.norm.logpdf(y, 1.0, 1e-6)
     np.testing.assert_allclose(L.Tweedie().log_density(y, 0.0, g, power=1.5), want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("power", [1.05, 1.2, 1.8])
+@pytest.mark.parametrize("rate", [20.0, 2000.0])
+def test_tweedie_tails_far_out(power, rate):
+    """Tails of fifteen deviations against sums over all counts, and quantiles of 1e-12."""
+    lik, f, alpha = L.Tweedie(), 0.4, (2 - power) / (power - 1)
+    g = (2 - power) * f - np.log(rate * (2 - power))
+    scale, spread = np.exp(g + (power - 1) * f) * (power - 1), np.exp(0.5 * (g + power * f))
+    steps = np.array([-15.0, -10.0, -5.0, 5.0, 15.0])
+    y = np.exp(f) + spread * steps
+    y = y[y > 0.0]
+    j = np.arange(1.0, 3.0 * rate + 200.0)[:, None]
+    weights, x = stats.poisson.logpmf(j, rate), y / scale
+    with np.errstate(divide="ignore"):
+        below = np.logaddexp.reduce(weights + np.log(gammainc(j * alpha, x)), axis=0)
+        above = np.logaddexp.reduce(weights + np.log(gammaincc(j * alpha, x)), axis=0)
+    got = lik.log_tails(y, f, g, power=power)
+    np.testing.assert_allclose(got[0], np.logaddexp(below, -rate), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(got[1], above, rtol=1e-9, atol=1e-12)
+    q = np.array([1e-12, 1e-6]) + np.exp(-rate)
+    np.testing.assert_allclose(lik.cdf(lik.ppf(q, f, g, power=power), f, g, power=power), q, 1e-7)
 
 
 def test_tweedie_sums_no_more_terms_than_count(monkeypatch):
