@@ -496,7 +496,9 @@ class Likelihood(Part, Expected):
         names = [*self.latents, *declared, *self._metadata()]
         for name in names:
             if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
-                raise InputError(f"{name!r} is not a name: use an ASCII identifier.")
+                raise InputError(
+                    f"{name!r} cannot be a name: use letters from a to z, digits and underscores."
+                )
             if name in _RESERVED or (name in declared and hasattr(type(self), name)):
                 raise InputError(f"The name {name!r} is taken by the library: choose another.")
         if len(set(names)) < len(names):
