@@ -1,5 +1,5 @@
 // The order of search results: pages for users come before the history and the evidence.
-const LATER = /^(changelog|contributing|errors|mutation_testing|simulated_sets|torture|panel|paper_|performance|inference_truth)/;
+const LATER = /^(changelog|contributing|errors|mutation_testing|simulated_sets|torture|panel|rivals|paper_|performance|inference_truth)/;
 var Scorer = {
   score: (result) => {
     const [page, score] = [result[0], result[4]];
