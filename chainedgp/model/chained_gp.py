@@ -1110,12 +1110,13 @@ class ChainedGP(ParamzModel, Predictions):
         stale = "" if bound is None or self.problem.is_current else " (before the last change)"
         M = " + ".join(str(M) for M in dict.fromkeys(self._parts.sizes))
         gaps = f" ({self._left_out} more had gaps)" if self._left_out else ""
+        D = self.X.shape[1]
         return [
             ("Chained GP", self.name),
             ("Likelihood", f"{type(self.likelihood).__name__}({', '.join(self.latents)})"),
             (
                 "Data",
-                f"{self.X.shape[0]} rows{gaps}, {self.X.shape[1]} inputs, {M} inducing inputs",
+                f"{self.X.shape[0]} rows{gaps}, {D} input{'s' * (D > 1)}, {M} inducing inputs",
             ),
             ("Posterior", self.posterior.replace("_", " ")),
             ("Bound", "not evaluated yet" if bound is None else f"{bound:.6g}{stale}"),

@@ -58,8 +58,9 @@ def plot(
     for key in given:
         if key not in known:
             takes = ", ".join(name for name in known if name != "model")
+            D = model.X.shape[1]
             raise ArgumentError(
-                f"plot of a model of {model.X.shape[1]} inputs is {function.__name__}, which "
-                f"has no argument {key!r}: it has {takes}."
+                f"plot of a model of {D} input{'s' * (D > 1)} is {function.__name__}, which has no "
+                f"argument {key!r}: it has {takes}."
             )
     return function(model, **given)

@@ -55,7 +55,7 @@ NAMES = {
     "samples": (lambda: make().posterior_samples(X, num_samples=5), "write size="),
     "level": (lambda: make().predict_quantiles(X, level=0.9), r"interval\(0\.95\)"),
     "of a figure": (lambda: make().plot(nums=3), "plot has no argument 'nums': write num="),
-    "of another figure": (lambda: make().plot(what="sd"), "1 inputs is plot_fit, .* 'what'"),
+    "of another figure": (lambda: make().plot(what="sd"), "1 input is plot_fit, .* 'what'"),
 }
 
 

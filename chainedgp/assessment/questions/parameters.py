@@ -57,11 +57,11 @@ def inducing_inputs(e: Evidence) -> Finding:
     level = "ok" if gain < 1.0 else graded(gain / e.N, 0.01, 0.1)
     word = "would not help" if level == "ok" else "would help"
     message = (
-        f"Adding inducing inputs {word}: {more} more beside the {sizes} raise the bound by "
-        f"{max(gain, 0.0):.2g} nats ({max(gain, 0.0) / e.N:.1g} a row)."
+        f"Adding inducing inputs {word}: with {more} more than the present {sizes} the bound rises "
+        f"by {max(gain, 0.0):.2g} nats ({max(gain, 0.0) / e.N:.1g} a row)."
         if more
-        else f"Adding inducing inputs would not help: the {sizes} determine the functions at "
-        "every row."
+        else f"Adding inducing inputs would not help: the present {sizes} determine the functions "
+        "at every row."
     )
     return Finding(
         "inducing_inputs",

@@ -105,9 +105,9 @@ def _compared(
     values = {"pareto_k": k, "rows": rows, "mean": mean.T, "sd": sd.T, "q_mean": q_mean.T}
     values |= {"q_sd": q_sd.T, "sd_ratio": ratios}
     message = (
-        f"The approximation q was compared with the exact posterior at {len(rows)} rows, with the "
-        f"hyperparameters as they are. The median standard deviation of {name} under q is "
-        f"{ratios[j]:.2f} times that of the posterior (least {least:.2f}). Means differ by "
+        f"The approximation q was compared with the exact posterior at {len(rows)} rows, at the "
+        f"fitted hyperparameters. The standard deviation of {name} under q is {ratios[j]:.2f} "
+        f"times that of the posterior in the median (least {least:.2f}). Means differ by "
         f"{error:.2f} standard deviations in the median (at most {errors.max():.2f}). The "
         f"comparison used {how}; the weights that correct q have a Pareto k of {k:.2f}"
         f"{', too high to be used' if k > HIGH_K else ''}."
