@@ -372,9 +372,10 @@ class Likelihood(Part, Expected):
 
     @property
     def has_moments(self) -> bool:
-        """Whether a likelihood gives moments; else each is an integral over hundreds of targets."""
-        given = type(self).conditional_mean is not Likelihood.conditional_mean
-        return given or self.has_distribution
+        """Whether a likelihood gives both moments; else they are integrals over many targets."""
+        mean = type(self).conditional_mean is not Likelihood.conditional_mean
+        variance = type(self).conditional_variance is not Likelihood.conditional_variance
+        return (mean and variance) or self.has_distribution
 
     @property
     def has_cdf(self) -> bool:

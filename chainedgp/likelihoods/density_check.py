@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from typing import Any
@@ -29,7 +29,7 @@ class DensityError(InputError):
     """A method of a likelihood returned NaN at some row and latents."""
 
     def __init__(self, method: str, row: int, where: str) -> None:
-        super().__init__(method, row, where)
+        super().__init__(method, row, where, rows=[row])
         self.method, self.row, self.where = method, row, where
 
     def __str__(self) -> str:
@@ -60,12 +60,52 @@ def check_not_nan(
     """
     variances = variances_in(variances)
     few = np.flatnonzero(np.isfinite(means).all(1) & np.isfinite(variances).all(1))[:100]
-    y, means, sds = y[few], means[few], np.sqrt(np.maximum(variances[few], 0.0))
-    kw, b = rows_of(kw, few), means.shape[1]
-    steps = np.array([*product(REACH, repeat=b)] if b < 4 else [[k] * b for k in REACH])
+    kw, methods = rows_of(kw, few), ("log_density", "dlog_density")
+    with row_numbers(few):
+        own = y[few], means[few], variances[few], kw
+        _refuse_nan(likelihood, methods, *own, REACH, np.abs(y[few]))
+
+
+def check_predicted(likelihood: Likelihood, means: Array, variances: Array, kw: Keywords) -> None:
+    """Raise `DensityError` where the density is NaN at latents that matter for predictions.
+
+    It is tried at the rows where q reaches farthest, and at a few others, for one possible target.
+
+    means (n, b), variances (n, b) or covariances (n, b, b) : those of q at the rows.
+    kw : parameters and metadata of these rows.
+    """
+    if not len(means):
+        return
+    variances = variances_in(variances)
+    far = 2.0 * np.sqrt(variances)
+    ends = [np.argmin(means - far, axis=0), np.argmax(means + far, axis=0)]
+    few = np.unique([*np.concatenate(ends), *np.linspace(0, len(means) - 1, 4).astype(int)])
+    y = np.full(len(few), float(likelihood.target_support.interior))
+    at = y, means[few], variances[few], rows_of(of_event(kw), few)
+    with row_numbers(few):
+        _refuse_nan(likelihood, ("log_density",), *at, REACH[1:-1], np.abs(means[few]).max(axis=1))
+
+
+def _refuse_nan(
+    likelihood: Likelihood,
+    methods: tuple[str, ...],
+    y: Array,
+    means: Array,
+    variances: Array,
+    kw: Keywords,
+    reach: Sequence[float],
+    size: Array,
+) -> None:
+    """Raise `DensityError` of the most central latents at which a method of a density is NaN.
+
+    reach : they are so many standard deviations of q from its mean.
+    size : of moderate latents (n,), as `MODERATE` has it.
+    """
+    sds, b = np.sqrt(np.maximum(variances, 0.0)), means.shape[1]
+    steps = np.array([*product(reach, repeat=b)] if b < 4 else [[k] * b for k in reach])
     latents = [means[:, j] + steps[:, j, None] * sds[:, j] for j in range(b)]  # (k, n)
-    far = np.max([np.abs(f) for f in latents], axis=0) > MODERATE * np.maximum(1.0, np.abs(y))
-    for method in ("log_density", "dlog_density"):
+    far = np.max([np.abs(f) for f in latents], axis=0) > MODERATE * np.maximum(1.0, size)
+    for method in methods:
         with np.errstate(all="ignore"):
             found = getattr(likelihood, method)(y, *latents, **kw)
         for part in found if isinstance(found, tuple | list) else (found,):
@@ -76,7 +116,7 @@ def check_not_nan(
                 names = zip(likelihood.latents, latents, strict=True)
                 at = ", ".join(f"{name} = {f[k, i]:.6g}" for name, f in names)
                 where = f"where y = {y[i]:.6g} and the latents are {at}"
-                raise DensityError(f"{type(likelihood).__name__}.{method}", int(few[i]), where)
+                raise DensityError(f"{type(likelihood).__name__}.{method}", int(i), where)
 
 
 def array_fault(value: object, shape: tuple[int, ...], exact: bool = True) -> str | None:

@@ -18,6 +18,7 @@ from scipy.special import factorial
 
 from ..expectations import quadrature
 from ..linalg import Array, Indices
+from .conditional import conditional_moments
 from .mixtures import GaussianLatents
 from .nodes import lattice
 
@@ -43,6 +44,8 @@ SCATTERED, SCATTERED_NUMERIC = 1024, 256
 SCAN, MIDDLE = np.linspace(-REACH[-1], REACH[-1], 65), 32
 """Along one latent, in its standard deviations, the second moment is searched for its centre at
 these points; SCAN[MIDDLE] = 0 parts the two sides, which may have a centre each."""
+LARGER = 32
+"""Blocks of rows are so many times larger if moments given the latents are interpolated."""
 SWEEPS = 2
 """Every latent is searched for a centre of second moments so many times."""
 
@@ -59,8 +62,7 @@ def node_moments(event: GaussianLatents, numeric: bool) -> tuple[Array, Array]:
         todo = _first(event, numeric, moments)
     if event.dim > 3 or (numeric and event.dim == 3):
         size = SCATTERED_NUMERIC if numeric else SCATTERED
-        nodes = size * (6 * event.dim + 1) * (500 if numeric else 1)
-        for rows in _blocks(todo, nodes):
+        for rows in _blocks(todo, size * (6 * event.dim + 1), numeric):
             moments[:, rows], rough[rows] = _around_centres(event, rows, size)
         return moments, rough
     for reach in REACH:
@@ -69,7 +71,7 @@ def node_moments(event: GaussianLatents, numeric: bool) -> tuple[Array, Array]:
         weights = np.exp(log_phi - np.max(log_phi))
         weights /= weights.sum()
         wide = np.zeros(n, dtype=bool)
-        for rows in _blocks(todo, grid.size * (500 if numeric else 1)):
+        for rows in _blocks(todo, grid.size, numeric):
             moments[:, rows], parts = _sums(event, rows, grid.x[:, :, None], weights[:, None])
             wide[rows] = _outer(grid.x, weights, moments[:, rows], parts)
         todo = todo[wide[todo]]
@@ -79,7 +81,9 @@ def node_moments(event: GaussianLatents, numeric: bool) -> tuple[Array, Array]:
     return moments, rough
 
 
-def _blocks(rows: Indices, nodes: int) -> list[Indices]:
+def _blocks(rows: Indices, nodes: int, numeric: bool) -> list[Indices]:
+    """Pieces of rows such that nodes × rows is bounded; larger if few nodes get integrals."""
+    nodes = nodes // LARGER + 1 if numeric else nodes
     return [rows[part] for part in quadrature.row_blocks(len(rows), nodes)]
 
 
@@ -105,12 +109,8 @@ def _sums(event: GaussianLatents, rows: Indices, z: Array, weights: Array) -> tu
 def _conditional(event: GaussianLatents, rows: Indices, z: Array) -> tuple[Array, Array]:
     """Moments E[y | f] and var[y | f] at nodes of the latents, (K, N) each."""
     _, latents = event.nodes(rows, z)
-    kw, shape = event.keywords(rows), latents[0].shape
     with np.errstate(all="ignore"):
-        return (
-            np.broadcast_to(event.likelihood.conditional_mean(*latents, **kw), shape),
-            np.broadcast_to(event.likelihood.conditional_variance(*latents, **kw), shape),
-        )
+        return conditional_moments(event.likelihood, latents, event.keywords(rows))
 
 
 def _outer(x: Array, weights: Array, moments: Array, parts: Any) -> Array:
@@ -132,7 +132,7 @@ def _first(event: GaussianLatents, numeric: bool, moments: Array) -> Indices:
         rule = quadrature.product_rule(dim, FEW)
     x = np.stack([np.broadcast_to(c, rule.weights.shape).ravel() for c in rule.x])
     weights, more = rule.weights.ravel(), np.zeros(len(every), dtype=bool)
-    for rows in _blocks(every, rule.size * (500 if numeric else 1)):
+    for rows in _blocks(every, rule.size, numeric):
         moments[:, rows], parts = _sums(event, rows, x[:, :, None], weights[:, None])
         if dim > 3:
             far = np.abs(_starts(event, rows)).max(axis=(0, 1)) > NEAR

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,9 +12,10 @@ from ..data.frames import check_order
 from ..data.missing_metadata import unsaid
 from ..data.row_names import RowNames, named_rows
 from ..data.rows import Expected, as_inputs, as_metadata, is_dask
-from ..data.types import Data, Metadata
+from ..data.types import Data, Keywords, Metadata
 from ..errors import InputError
 from ..likelihoods import Likelihood
+from ..likelihoods.density_check import check_predicted
 from ..linalg import Array
 from ..parameters.parts import copy_of
 from ..posterior.family import PosteriorFamily
@@ -131,9 +132,16 @@ class Predictor(Predictions):
         if self.constants is not None and loads is not None:
             constants = ConstantsAt(self.constants.values, loads)
         if self.q_targets is None:
+            self._check_density(mean, V, metadata)
             return Predictive(self.likelihood, mean, V, metadata, missing, constants=constants)
         own = marginals_at(self.priors, self.q_targets, self.family, X)
+        self._check_density(*own, metadata)
         return Predictive(self.likelihood, *own, metadata, missing, wider=V, constants=constants)
+
+    def _check_density(self, means: Array, V: Array, metadata: Mapping[str, Array]) -> None:
+        """Refuse a likelihood whose density is NaN at latents that matter for these rows."""
+        kw: Keywords = {**self.likelihood.parameter_values(), **metadata}
+        check_predicted(self.likelihood, means, V, kw)
 
     def for_blocks(self) -> Predictor:
         """A copy for blocks of Dask arrays, which is small and shares nothing with the model."""
