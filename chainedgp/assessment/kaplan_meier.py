@@ -158,6 +158,10 @@ class KaplanMeier:
         self._rows = y, _as_weights(weights, len(y))
         self._entry = None if entry is None else as_row_values(entry, "entry", len(y))
 
+    def __repr__(self) -> str:
+        rows, events = len(self._rows[0]), f"{self.events.sum():g}"
+        return f"<KaplanMeier of {rows} rows, {events} events, median {self.median:.4g}>"
+
     def __call__(self, t: Data) -> Array:
         """Estimated survival S(t) = P(T > t), of t's shape; NaN after the end if rows are left."""
         values = np.concatenate([[1.0], self.values])

@@ -61,6 +61,24 @@ class SurvivalCheck(NamedTuple):
     lower: Array | None
     upper: Array | None
 
+    def table(self) -> Table:
+        """Observed and predicted survival with their ends, a row for each group and time."""
+        ends = [np.stack(estimate.interval(self.times)) for estimate in self.observed]
+        low, high = np.stack(ends, axis=1)  # (groups, times) each
+        columns = {
+            "observed": np.stack([estimate(self.times) for estimate in self.observed]),
+            "observed lower": low,
+            "observed upper": high,
+            "predicted": self.predicted,
+        }
+        if self.lower is not None and self.upper is not None:
+            columns |= {"lower": self.lower, "upper": self.upper}
+        index = tuple(f"{group}, {t:.4g}" for group in self.groups for t in self.times)
+        return Table(index, {name: values.ravel() for name, values in columns.items()}, {})
+
+    def __repr__(self) -> str:
+        return str(self.table())
+
 
 def survival_check(
     model: FittedModel,

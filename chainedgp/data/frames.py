@@ -19,8 +19,9 @@ COLUMNS = (
     "one column for each category (pandas.get_dummies, to_dummies of polars)"
 )
 CLASSES = (
-    "Code two classes as 0 and 1, more as 0, 1, 2, …: numpy.unique({it}, return_inverse=True)[1] "
-    "does it in their sorted order"
+    "Likelihoods of classes (Bernoulli, Softmax, Ordinal) take labels as they are, unless a "
+    "cluster holds the rows. Code two classes as 0 and 1, more as 0, 1, 2, …: "
+    "numpy.unique({it}, return_inverse=True)[1] does it in their sorted order"
 )
 BESIDE = (
     "Give numbers; a comparison turns words into numbers, such as 1.0 * ({it} == 'alive') for rows "

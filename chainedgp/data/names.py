@@ -75,6 +75,7 @@ OF_MODELS = {
     "mean_function": "mean_functions, which has one for each latent,",
     "num_inducing": "len(m.Z)",
     "input_sensitivity": "effects(), with its figure plot_effects(),",
+    "plot_confidence": "plot(), whose bands are of new targets,",
     "plot_data": "plot()",
     "plot_f": "plot_latents()",
     "plot_mean": "plot_effects(input)",

@@ -102,6 +102,7 @@ A_WHOLE_FIT = 50
 BY_PARAMZ = ("observers", "cache", "logger", "optimization_runs", "preferred_optimizer")
 SET_LATER = (*BY_PARAMZ, "last_result")
 UNSEEN = ("raise", "prior")  # The choices of the argument `unseen`, for levels not in the data.
+LISTED = 20  # `checkgrad(verbose=True)` lists so many entries of a parameter at most.
 JITTER = 1e-8  # By default this share of its mean is added to the diagonal of Kuu.
 
 
@@ -193,6 +194,7 @@ class ChainedGP(ParamzModel, Predictions):
     _left_out: int = 0  # Rows with gaps, which missing="drop" leaves out.
     _told_once: tuple[str, ...] = ()  # Metadata of the rows, where a file has none of these.
     _fitted_at: tuple[Array, Array] | None = None  # Hyperparameters, and means of q, after a fit.
+    _lists_few: bool = False  # While a table of single gradients is made.
     _warned_unfitted: bool = False  # Each of these warnings comes once for a model.
     _warned_censoring: bool = False
 
@@ -720,10 +722,28 @@ class ChainedGP(ParamzModel, Predictions):
     def _use_threads(self, num_threads: int) -> None:
         self.num_threads = num_threads
 
-    def _checkgrad(self, *args: Any, **kw: Any) -> bool:
-        """Check gradients as paramz does, at the nodes rows have now: sums then compare equal."""
-        with self.problem.same_nodes():
-            return super()._checkgrad(*args, **kw)
+    def _checkgrad(
+        self, target_param: Any = None, verbose: bool = False, *args: Any, **kw: Any
+    ) -> bool:
+        """Check gradients as paramz does, at the nodes rows have now: sums then compare equal.
+
+        The table of single gradients has at most `LISTED` entries of each parameter.
+        """
+        self._lists_few = bool(verbose)
+        try:
+            with self.problem.same_nodes():
+                return super()._checkgrad(target_param, verbose, *args, **kw)
+        finally:
+            self._lists_few = False
+
+    def _raveled_index_for_transformed(self, param: Any) -> Array:
+        """Where the free entries of a parameter are, or where those are that a table lists."""
+        index = super()._raveled_index_for_transformed(param)
+        if not self._lists_few:
+            return index
+        owners = np.array([name.partition("[")[0] for name in self.parameter_names_flat()])[index]
+        own = [index[owners == owner] for owner in dict.fromkeys(owners)]
+        return np.concatenate([index[:0], *(i[:: -(-len(i) // LISTED)] for i in own)])
 
     def log_likelihood(self) -> float:
         """The bound on log p(Y) at the current q, without priors (Saul et al. 2016, eq. 7)."""

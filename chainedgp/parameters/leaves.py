@@ -11,6 +11,8 @@ from paramz.transformations import Exponent, Logexp, Logistic
 
 from ..errors import InputError
 
+PRIORS_ARE = "priors belong to the model: m.set_prior({pattern}, prior)."
+
 
 class Leaf(Param):
     """A parameter that refuses what its constraint forbids, where paramz takes any number.
@@ -25,6 +27,10 @@ class Leaf(Param):
         if np.min(numbers, initial=np.inf) < lower or np.max(numbers, initial=-np.inf) > upper:
             self._refuse(value, lower, upper)
         super().__setitem__(key, value)
+
+    def set_prior(self, *args: object, **kw: object) -> None:
+        """As in GPy, which has priors at its parameters: here the model has them."""
+        raise InputError(PRIORS_ARE.format(pattern=repr(f".*{self.name}")))
 
     def _refuse(self, value: Any, lower: float, upper: float) -> None:
         """Raise InputError for a value of a parameter outside the ends of its constraint.
@@ -137,7 +143,7 @@ class Selection(ParamConcatenation):
 
     def set_prior(self, *args: object, **kw: object) -> None:
         """As in GPy, which has priors at its parameters: here the model has them."""
-        raise InputError("priors belong to the model: m.set_prior(pattern, prior).")
+        raise InputError(PRIORS_ARE.format(pattern="pattern"))
 
 
 class Searchable(Parameterized):

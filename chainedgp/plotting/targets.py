@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 REACH = 0.5  # A band may widen the axis of the target by so many ranges of the data.
 # Where no data are drawn, a long band is shown up to its quantile TYPICAL, but not above ABOVE
-# times the quantile MOST of the data.
-TYPICAL, ABOVE, MOST = 0.9, 3.0, 0.95
+# times the quantile MOST of the data. A band of at most SPIKE times TYPICAL is shown whole.
+TYPICAL, ABOVE, MOST, SPIKE = 0.9, 3.0, 0.95, 1.5
 PROPORTIONAL = ("exposure", "trials")  # These metadata multiply the mean of a count.
 MARKS = {0: (".", "data"), 1: ("^", "right-censored"), -1: ("v", "left-censored")}
 INTERVAL = 2  # Interval-censored rows have this code, and are drawn as bars.
@@ -92,7 +92,8 @@ def target_limits(
     lowest = max(float(np.min(low)), bottom - reach)
     highest = min(float(np.max(high)), top + reach)
     if tail:  # Where many rows are censored the band lies above all times seen.
-        highest = max(highest, min(float(np.quantile(high, TYPICAL)), ABOVE * top))
+        typical, end = float(np.quantile(high, TYPICAL)), float(np.max(high))
+        highest = max(highest, min(end if end <= SPIKE * typical else typical, ABOVE * top))
     bottom, top = (min(bottom, lowest), max(top, highest)) if data else (lowest, highest)
     margin = 0.04 * ((top - bottom) or 1.0)
     return (bottom - margin if support.whole_line else first - 0.3 * margin), top + margin

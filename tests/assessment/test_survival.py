@@ -62,6 +62,16 @@ def test_without_entries_the_expected_curve_is_the_mean():
         assert ((low < check.predicted[g]) & (check.predicted[g] < high)).all()
     assert (check.lower < check.predicted).all() and (check.predicted < check.upper).all()
     assert survival_check(m, times=TIMES, bands=None).lower is None
+    table = check.table()
+    assert table.index[0] == f"arm = 0, {TIMES[0]:.4g}" and len(table) == 2 * len(TIMES)
+    np.testing.assert_array_equal(table["predicted"][: len(TIMES)], check.predicted[0])
+    np.testing.assert_array_equal(table["observed"][len(TIMES) :], check.observed[1](TIMES))
+    assert (table["observed lower"] <= table["observed"]).all()
+    assert (
+        repr(check) == str(table)
+        and "lower" not in survival_check(m, times=TIMES, bands=None).table().columns
+    )
+    assert repr(check.observed[0]).startswith("<KaplanMeier of")
 
 
 def test_bands_are_those_of_the_mean_curve():

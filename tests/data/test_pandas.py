@@ -394,7 +394,7 @@ def test_other_words_among_numbers_are_missing(frame):
         )
     assert "missing=" not in str(told.value)
     labels = pd.Series(words_in(*["yes", "no"] * 10))  # Most entries are words: classes are meant.
-    with pytest.raises(InputError, match="Code two classes as 0 and 1"):
+    with pytest.raises(InputError, match=r"Ordinal.* take labels as they are"):
         cgp.ChainedGP(X, labels, cgp.likelihoods.HetGamma())
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import chainedgp as cgp
 from chainedgp import kernels as kern
+from chainedgp.errors import InputError
 
 
 @pytest.fixture
@@ -68,6 +69,24 @@ def test_checkgrad(model, capsys):
     assert model.checkgrad(verbose=1)
     table = capsys.readouterr().out
     assert "likelihood.nu" in table and "kernels.location.lengthscale" in table
+
+
+def test_checkgrad_lists_a_few_entries_of_every_parameter(model, monkeypatch, capsys):
+    monkeypatch.setattr("chainedgp.model.chained_gp.LISTED", 4)
+    assert model.checkgrad(verbose=1)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "chained_gp." in line]
+    count = {leaf: sum(f".{leaf}[[" in line for line in lines) for leaf in ("Z", "q_mu", "q_sqrt")}
+    assert max(count.values()) <= 4 and min(count.values()) >= 3
+    free = [name.partition("[")[0] for name in model.parameter_names_flat()]
+    assert {line.split()[1].partition("[")[0] for line in lines} == set(free)
+    assert len(free) > 2 * len(lines)
+
+
+def test_priors_at_parameters_are_answered(model):
+    with pytest.raises(InputError, match=r"m\.set_prior\('\.\*lengthscale', prior\)"):
+        model.kernels.location.lengthscale.set_prior(cgp.priors.Gamma(2.0, 1.0))
+    with pytest.raises(AttributeError, match=r"it is plot\(\)"):
+        model.plot_confidence()
 
 
 def test_checkgrad_sees_a_wrong_gradient(model, monkeypatch, capsys):

@@ -279,6 +279,8 @@ def test_limits_hold_most_of_a_band_of_times():
         assert top * most < end < 1.1 * top * most
     spike = np.r_[2.0 * flat[1:], 1e9] * most
     assert 2.0 * most < target_limits(m, m.Y, 0.0 * flat, spike, data=False)[1] < 2.2 * most
+    peak = np.r_[flat[1:], 1.4] * most  # A band that is a little higher at one place is not cut.
+    assert target_limits(m, m.Y, 0.0 * flat, peak, data=False)[1] > 1.4 * most
     end = target_limits(m, m.Y, 0.0 * flat, spike)[1]
     assert m.Y.max() < end < 1.6 * m.Y.max()  # the data are shown, and not squeezed
 
