@@ -60,9 +60,9 @@ def check_not_nan(
     """
     variances = variances_in(variances)
     few = np.flatnonzero(np.isfinite(means).all(1) & np.isfinite(variances).all(1))[:100]
-    kw, methods = rows_of(kw, few), ("log_density", "dlog_density")
-    if type(likelihood).dlog_density is Likelihood.dlog_density:
-        methods = methods[:1]  # Differences are never NaN.
+    kw, methods = rows_of(kw, few), ["log_density"]
+    if type(likelihood).dlog_density is not Likelihood.dlog_density:  # Differences are never NaN.
+        methods.append("dlog_density")
     with row_numbers(few):
         own = y[few], means[few], variances[few], kw
         _refuse_nan(likelihood, methods, *own, REACH, np.abs(y[few]))
@@ -90,7 +90,7 @@ def check_predicted(likelihood: Likelihood, means: Array, variances: Array, kw: 
 
 def _refuse_nan(
     likelihood: Likelihood,
-    methods: tuple[str, ...],
+    methods: Sequence[str],
     y: Array,
     means: Array,
     variances: Array,
