@@ -145,11 +145,13 @@ def linear_moments(centre: Array, k: Array) -> tuple[Array, Array]:
 def _fourier_moments(c: Array, k: Array) -> tuple[Array, Array]:
     """E y and E y² of a von Mises by Fourier series, summed from the last term down."""
     ratio, sines, cosines = np.zeros(k.shape), np.zeros(k.shape), np.zeros(k.shape)
+    k2 = 2.0 / np.maximum(k, 1e-300)
+    back, power = -np.exp(-1j * c), (-1) ** HARMONICS * np.exp(1j * HARMONICS * c)
     for j in range(HARMONICS, 0, -1):
-        ratio = 1.0 / (2.0 * j / np.maximum(k, 1e-300) + ratio)
-        sign = 1.0 if j % 2 == 0 else -1.0
-        sines = ratio * (sign * np.sin(j * c) / j + sines)
-        cosines = ratio * (sign * np.cos(j * c) / j**2 + cosines)
+        ratio = 1.0 / (j * k2 + ratio)
+        sines = ratio * (power.imag / j + sines)
+        cosines = ratio * (power.real / j**2 + cosines)
+        power *= back  # It is (−1)^j e^{ijc}.
     return -2.0 * sines, np.pi**2 / 3.0 + 4.0 * cosines
 
 
