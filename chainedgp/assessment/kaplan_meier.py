@@ -129,7 +129,7 @@ class KaplanMeier:
     ----------
     y, censored : (n,) times, and 1 where the event comes after y, else 0; one number for all rows.
     entry : (n,) times after which the rows are followed (left truncation); None is from the
-        beginning. Where few rows are at risk at first, the curve depends on these few.
+        beginning. If only a few rows are at risk at first, the curve depends on these.
     weights : (n,) row weights, or None for 1.
 
     Attributes
@@ -228,8 +228,8 @@ class AalenJohansen:
     Parameters
     ----------
     y, cause : (n,) times, and what happened at each.
-    censored : the value in `cause` that says that nothing had happened yet; None says that a cause
-        is missing (None or NaN) where nothing had.
+    censored : the value in `cause` of rows without an event; None if their cause is missing (None
+        or NaN).
     entry, weights : as for `KaplanMeier`.
 
     Attributes

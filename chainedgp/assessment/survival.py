@@ -92,7 +92,7 @@ def survival_check(
     size: int = 100,
     rng: Seed = 0,
 ) -> SurvivalCheck:
-    """Kaplan–Meier curves of groups of rows, and what a model of event times expects of them.
+    """Kaplan–Meier curves of groups of rows, and the survival that a model predicts for them.
 
     Parameters
     ----------
@@ -133,12 +133,12 @@ def survival_calibration(
 
     The rows are sorted by 1 − S_i(t) and cut into groups of equal size. The observed risk of a
     group is 1 − Kaplan–Meier at t, with its confidence interval; NaN where t is after the last time
-    of a group. A model that is right has most intervals across its predicted risks.
+    of a group. If the model is right, most intervals contain the predicted risk.
 
     Parameters
     ----------
-    t : the time. X, Y, Y_metadata : the rows, as in `survival_check`; best such that the model was
-        not fitted to.
+    t : the time. X, Y, Y_metadata : the rows, as in `survival_check`; best rows to which the
+        model was not fitted.
     groups : number of groups. level : of the confidence intervals.
 
     Returns

@@ -72,11 +72,11 @@ class Kernel(Part):
 
     A class may declare more:
 
-    - `roles`: which leaves are variances, lengthscales or periods, so that fits can help them.
-    - `has_white`: that K(X) has noise on its diagonal which K(X, X) has not.
+    - `roles`: which parameters are variances, lengthscales or periods, which fits treat specially.
+    - `has_white`: whether K(X) has noise on its diagonal that K(X, X) does not have.
     - `level_columns`: which columns hold codes of levels, as in `Categorical`: no gradient moves
       the inducing inputs there.
-    - `check_inputs`: an error for rows that the kernel is not for, such as latitudes beyond the
+    - `check_inputs`: an error for rows that the kernel cannot take, such as latitudes beyond the
       poles.
     - `distances_in`: how far rows typically are from each other in the units of lengthscales,
       if these are not the units of X.

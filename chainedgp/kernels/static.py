@@ -60,9 +60,9 @@ class Bias(Static):
 class White(Static):
     """Independent noise as a kernel: K(X) = variance · I, 0 between two sets of inputs (as in GPy).
 
-    Whether two rows are the same is a matter of the call, not of their values: K(X) has the noise
-    on its diagonal, K(X, X) has none. Parameters: input_dim, variance (positive), active_dims,
-    name.
+    K(X) has the noise on its diagonal, and K(X, X) has none: rows count as the same only in a call
+    with one argument, whatever their values are. Parameters: input_dim, variance (positive),
+    active_dims, name.
     """
 
     default_name = "white"

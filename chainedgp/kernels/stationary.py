@@ -211,8 +211,8 @@ class RationalQuadratic(Stationary):
 
     Arguments are those of `Stationary` and `power`.
 
-    The power is not divided out of r²: as it grows the lengthscale must grow like √power to keep
-    the same shape. `power` is positive.
+    There is no division of r² by the power: if `power` (positive) grows, the lengthscale must grow
+    like √power to keep the same shape.
     """
 
     default_name = "rational_quadratic"

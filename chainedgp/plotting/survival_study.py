@@ -40,11 +40,11 @@ def plot_survival_check(
     rng: Seed = 0,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot observed survival of groups (Kaplan–Meier steps) over what the model expects of them.
+    """Plot observed survival of groups (Kaplan–Meier steps) over the survival that is predicted.
 
-    Steps have pointwise confidence intervals, thin; the expected mean curve of the same rows has
-    a credible band from q. `chainedgp.survival.survival_check` has the numbers, and more words on
-    the arguments.
+    Thin lines are pointwise confidence intervals of the steps. The predicted mean curve of the same
+    rows has a credible band from q. `chainedgp.survival.survival_check` returns the numbers, and
+    explains the arguments.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def plot_survival_check(
     by : an input (its values, or thirds), "risk", an array of groups (n,), or None for one group.
     times : grid (k,). bands : percentages of the bands of the predicted curves, or None.
     level : of the confidence intervals of the observed curves; 0 leaves them out.
-    at_risk : whether to write the numbers of rows still followed below the figure; None does so
-        where the figure is a new one, which has room for them.
+    at_risk : whether to write the numbers of rows at risk below the figure; None does so if `ax` is
+        not given.
     """
     below = ax is None if at_risk is None else at_risk
     check = survival_check(model, X, Y, Y_metadata, by=by, times=times, bands=bands, rng=rng)

@@ -46,8 +46,9 @@ class Predictive(SurvivalCurves):
     here: the object does not change when the model does. A one-dimensional y (or t) is a grid, with
     results (n, k); an array (n, k), such as (n, 1), holds values for each row.
 
-    What a likelihood declares makes it faster and more exact: without a `cdf` the mixture's density
-    is integrated over y; where y is normal in the first latent, that is integrated exactly.
+    What a likelihood declares makes predictions faster and more exact. Without a `cdf` the density
+    of the mixture is integrated over y. If y is normal in the first latent, this latent is
+    integrated exactly.
 
     Parameters
     ----------
@@ -56,10 +57,11 @@ class Predictive(SurvivalCurves):
     variances: (n, b), or the covariances (n, b, b) of latents that are correlated under q.
     metadata: dict name -> (n,), as the likelihood's `log_density` takes them. `censored`,
         `y_upper` and `entry` enter `logpdf` and `pdf` alone.
-    unsaid: names of metadata that the rows of the fit had and these have not: `metrics` warn.
+    unsaid: names of metadata that the fit had and these rows lack; `metrics` warn about them.
     wider: variances, or covariances, of the latents for the quantiles of `parameters`, where those
         of targets are too narrow for them.
-    constants: parameters of the likelihood that are uncertain, and how the latents go with them.
+    constants: parameters of the likelihood that are uncertain, with their covariances with the
+    latents.
         Bands include their uncertainty; the distribution of y takes them as known.
     """
 
@@ -218,10 +220,10 @@ class Predictive(SurvivalCurves):
     ) -> dict[str, np.ndarray]:
         """Predictive quantiles (percent) of the likelihood's natural parameters: name -> (n, k).
 
-        For example the noise scale e^{g/2} or a rate e^f + e^g. Of counts with an exposure the
-        "rate" is of one unit, and the "mean" is of the exposure that was given, as in `mean`, or of
-        one unit where none was. Exact for a monotone function of
-        one latent, else from 2,048 Sobol nodes of q(f), with its correlations.
+        For example the noise scale e^{g/2} or a rate e^f + e^g. For counts with an exposure the
+        "rate" is that of one unit. The "mean" is that of the given exposure, as in `mean`, or of
+        one unit if none was given. Exact for a monotone function of one latent, else from 2,048
+        Sobol nodes of q(f), with its correlations.
 
         functions : other functions of the latents instead, called with arrays of each latent, as
             {"mean": lambda f, g: 1 / (1 + np.exp(g - f))} of a `Beta`.

@@ -234,11 +234,11 @@ class PredictiveLaw:
 
             level, lower, upper = m.predictive(X).return_level([10, 50, 100])
 
-        Hyperparameters and constants of the likelihood, such as the `shape` of a `GEV`, count as
-        uncertain where the model counts them so (`ChainedGP(hyperparameters=…)`): the band is then
-        over these as well. `m.over_hyperparameters().predictive(X)` has the same method, whose
-        bands always include them. `ppf(1 - 1/T)` is a quantile of the predictive distribution
-        at the fitted constants, in which the uncertainty of the latents is averaged out.
+        Hyperparameters and constants of the likelihood, such as the `shape` of a `GEV`, are
+        uncertain if the model takes them as such (`ChainedGP(hyperparameters=…)`): the band then
+        includes this. `m.over_hyperparameters().predictive(X)` has the same method, whose bands
+        always include them. `ppf(1 - 1/T)` is a quantile of the predictive distribution at the
+        fitted constants, in which the uncertainty of the latents is averaged out.
 
         Parameters
         ----------
@@ -260,15 +260,15 @@ class PredictiveLaw:
         """Centiles of y given the latents, in percent: the median over q of each, (n, k).
 
         Q(c | f) is the centile of those who share the latents f, for example of all children of one
-        age; it is a function of x that more data tell better. `ppf` has the quantiles of one new
+        age; more data determine it better. `ppf` has the quantiles of one new
         target, which are wider where the latents are uncertain.
 
         bands : two percentages, such as (5, 95): the result is then (centile, lower, upper), with
             these quantiles over q of Q(c | f), from 1,024 Sobol nodes, or from 128 where the
             likelihood has no quick `ppf`.
 
-        Hyperparameters and constants of the likelihood count as uncertain where the model counts
-        them so; bands of `m.over_hyperparameters().predictive(X)` always include this.
+        Hyperparameters and constants of the likelihood are uncertain if the model takes them as
+        such; bands of `m.over_hyperparameters().predictive(X)` always include this.
         """
         levels, wanted = as_centiles(centiles, bands, self._support)
         each = (np.full(len(self), level) for level in levels)

@@ -84,8 +84,8 @@ class Predictions:
     ) -> tuple[Array, Array]:
         """Posterior mean and variance of every latent function at Xnew.
 
-        These are the moments of q(f*) (Saul et al. 2016, eqs. 4 and 5). Where the model counts its
-        hyperparameters as uncertain, variances include that, and what q misses of the spread.
+        These are the moments of q(f*) (Saul et al. 2016, eqs. 4 and 5). If the model takes its
+        hyperparameters as uncertain, variances include this, and the spread that q leaves out.
 
         full_cov : whether to return covariances between rows. cross_cov : whether to return
         covariances between latents, which are 0 in the mean field.

@@ -37,7 +37,8 @@ class Sampled(Averaged):
     inference_data : of arviz: the group `posterior` has the hyperparameters by their names and the
         whitened inducing values `v`, `sample_stats` what the sampler says of each draw.
     rhat, ess : the largest R-hat of any quantity, and the smallest effective number of draws.
-    divergences : draws after the warm-up at which the sampler lost its way; many are a warning.
+    divergences : draws after the warm-up whose trajectories diverged; with many of them do not
+        trust the draws.
     """
 
     def __init__(

@@ -62,9 +62,9 @@ class CompetingRisks:
 
         S(t) = Π_k S_k(t),    F_k(t) = ∫₀ᵗ h_k(u) S(u) du,    Σ_k F_k(t) + S(t) = 1,
 
-    F_k the cumulative incidence: the probability that the event comes by t and is of cause k. In
-    the place of h_k S stands the predictive density p_k Π_{j≠k} S_j: all is averaged over q. S_k on
-    its own would be survival if no other event could happen; data say nothing about that.
+    where F_k is the cumulative incidence: the probability of an event of cause k by time t. The
+    integrand h_k S is computed as p_k Π_{j≠k} S_j, where all factors are predictive: averaged over
+    q. S_k alone is survival in a world without the other causes, which the data cannot show.
 
     Parameters
     ----------
@@ -133,8 +133,8 @@ class CompetingRisks:
         X, Y : inputs, and times of the first event or of the end of the follow-up.
         cause : (n,) what happened at Y: names or numbers, which `models` and predictions have too.
         likelihood : a survival likelihood for all causes, or cause -> likelihood.
-        censored : the value in `cause` that says that nothing had happened yet; None says that a
-            cause is missing (None or NaN) where nothing had.
+        censored : the value in `cause` of rows without an event; None if their cause is missing
+            (None or NaN).
         Y_metadata : `entry`, `weights` and others of the rows; not `censored`.
         kernels, num_inducing, posterior, missing : of each model, as for `ChainedGP`.
         """
@@ -189,7 +189,7 @@ class CompetingRisks:
     def overall_survival(
         self, Xnew: Data, t: Data, bands: Bands | None = None, Y_metadata: Metadata = None
     ) -> Estimate:
-        """Overall survival S(t) = P(no event by t), (n, k); with bands two percentiles over q."""
+        """Overall survival S(t) = P(no event by t), (n, k); `bands` adds two percentiles over q."""
         return self._incidences(Xnew, t, bands, Y_metadata).survival
 
     def cumulative_incidence(
@@ -246,7 +246,7 @@ class CompetingRisks:
     ) -> Axes:
         """Plot cumulative incidences of the competing causes, stacked, overall survival above.
 
-        Of several rows the mean is drawn.
+        For several rows it draws their mean.
 
         X : rows (n, D); None takes up to 500 of the data. times : grid (k,); None goes up to the
         98 % quantile of the times. observed : cause -> (k,) at the same times, drawn as dashed

@@ -39,26 +39,26 @@ def contrasts(
         table = contrasts(m, {"standard": both[:1], "new": both[1:]}, horizon=5.0)
         everybody = contrasts(m, {a: X.assign(arm=a) for a in ("standard", "new")}, horizon=5.0)
 
-    Each group is one row of inputs, or many, over which is averaged: the second line gives every
-    patient one treatment after the other. The bands are percentiles over the posterior of the
-    latent functions at the rows of all groups together: what the groups share cancels in a
-    difference, and is not counted twice, as it would be if two bands were compared. Uncertain
-    constants of the likelihood, such as a constant shape, are drawn with the latents.
+    A group is one row of inputs, or many rows, over which the function averages. In the second line
+    every patient is in both groups, once with each treatment. The bands are percentiles over joint
+    draws of the latent functions at the rows of all groups, so that what the groups share cancels
+    in a difference. Uncertain constants of the likelihood, such as a constant shape, are drawn
+    with the latents.
 
     Parameters
     ----------
     model : a fitted model of event times.
     groups : {name: rows}, two or more. The first is what the others are compared with.
     horizon : compare restricted means, the mean times without the event up to this time.
-    time : compare probabilities of survival to this time. Give it or `horizon`.
+    time : compare probabilities of survival to this time. Give either `time` or `horizon`.
     bands : percentages.
     Y_metadata : {name: metadata} of the groups' rows, where the likelihood needs some.
     draws, rng : number of joint draws, and their seed or Generator.
 
     Returns
     -------
-    A pandas DataFrame (a `Table` without pandas) with the columns estimate, lower and upper. Its
-    rows are the groups, and of each group but the first the difference and the ratio.
+    A pandas DataFrame (a `Table` without pandas) with the columns estimate, lower and upper. It has
+    a row for each group, and one for the difference and the ratio of each group but the first.
     """
     if not isinstance(groups, Mapping) or len(groups) < 2:
         raise InputError(

@@ -53,24 +53,24 @@ def split_episodes(
 
         S(c₁)/S(e) · S(c₂)/S(c₁) ⋯ p(y)/S(c_m) = p(y)/S(e),
 
-    the likelihood of the row is unchanged until an input of an episode is. This is so for every
-    survival likelihood, whatever its hazard. Change the inputs that vary in the result:
+    splitting alone does not change the likelihood of the row, for every survival likelihood. Then
+    set the inputs that vary:
 
         e = split_episodes(frame, time, {"censored": censored}, times=[1.0, 2.0])
         e.X["dose"] = dose_at(e.rows, e.start)
 
-    This is then modelled: at every time the hazard is that of the likelihood with the inputs of
-    that time. With a constant shape, `WeibullSurvival().with_constant("log_shape")`, these are the
-    proportional hazards of a Cox model with covariates that vary in time. Log-logistic and
-    log-normal times have proper hazards too, but not those of an accelerated clock: there the whole
-    path of an input would count, here only its present value does.
+    In the model of the episodes the hazard at every time depends on the inputs at that time. With a
+    constant shape, `WeibullSurvival().with_constant("log_shape")`, this is the proportional-hazards
+    model with time-varying covariates, as in a Cox regression. Log-logistic and log-normal times
+    have proper hazards too, but this is not the accelerated failure time model, in which the past
+    of an input also matters.
 
     Parameters
     ----------
     X, Y, Y_metadata : rows as for `ChainedGP`: inputs, times, `censored`, `entry`, weights, others.
     times : (k,) times at which all rows are cut, or a sequence of n such, one for each row. Times
-        outside a row's follow-up do nothing. A left-censored row stays whole, and one that is known
-        to an interval is cut before it only: inside, nobody knows in which episode the event was.
+        outside a row's follow-up do nothing. A left-censored row stays whole. An interval-censored
+        row is cut only before its interval, because the episode of the event is not known.
     """
     if is_dask(X):
         raise InputError("X is a Dask array; split the rows of its blocks where they are made.")
