@@ -68,7 +68,7 @@ def warn_of_unsaid(names: Iterable[str]) -> None:
     entries = ", ".join(f"{name!r}: …" for name in listed)
     known = {name: DEFAULTS[name].value for name in listed if name in DEFAULTS}
     meant = ", ".join(f"{name!r}: {value:g}" for name, value in known.items())
-    sure = f" If that is what you mean, say so and this warning stays away: {{{meant}}}."
+    sure = f" If that is right, give {{{meant}}} to avoid this warning."
     warn(
         f"these rows are scored without Y_metadata {quoted}, which the rows of the fit had: {means}"
         f". Give Y_metadata={{{entries}}} with one value for each row, to "

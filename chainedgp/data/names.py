@@ -167,7 +167,7 @@ def unknown_in(module: str, name: str, others: Mapping[str, str], known: Collect
     """What to say of a name that a module does not have."""
     words = f"module {module!r} has no attribute {name!r}"
     found = others.get(name) or (None if name[0] == "_" else meant(name, known))
-    return words if found is None else f"{words}: it is {found} here"
+    return words if found is None else f"{words}; here it is {found}"
 
 
 def meant(name: str, known: Collection[str]) -> str | None:

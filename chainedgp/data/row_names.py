@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import InputError
 
 MOST_ROWS = 5  # Messages name so many rows at most.
-BY_INDEX, WITH_GAPS = "by the index", "counted with the rows that were left out"
+BY_INDEX, WITH_GAPS = "in the index", "counted with the rows that were left out"
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from ..data.names import OF_MODELS, meant
 def not_there(model: Model, name: str) -> str:
     """The error for an attribute that a model does not have, and other libraries may have."""
     if name in OF_MODELS:
-        return f"a model has no {name!r}: it is {OF_MODELS[name]} here."
+        return f"a model has no {name!r}; here it is {OF_MODELS[name].rstrip(',')}."
     words = f"{type(model).__name__!r} object has no attribute {name!r}"
     kernels = vars(model).get("kernels", ()) if name[0] != "_" else ()
     for latent, kernel in zip(model.latents if kernels else (), kernels, strict=False):

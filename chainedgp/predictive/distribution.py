@@ -61,7 +61,7 @@ class Predictive(SurvivalCurves):
     wider: variances, or covariances, of the latents for the quantiles of `parameters`, where those
         of targets are too narrow for them.
     constants: parameters of the likelihood that are uncertain, with their covariances with the
-    latents.
+        latents.
         Bands include their uncertainty; the distribution of y takes them as known.
     """
 

@@ -30,7 +30,7 @@ def targets(row, value):
 
 
 FITS = {
-    "a gap among the inputs": ((with_hole(5), Y), "Row 5 is 'id5' by the index"),
+    "a gap among the inputs": ((with_hole(5), Y), "Row 5 is 'id5' in the index"),
     "an infinite input": ((with_hole(5, np.inf), Y), "Row 5 is 'id5'"),
     "a gap among the targets": ((TABLE, targets(3, np.nan)), "Row 3 is 'id3'"),
     "an impossible target": ((TABLE, targets(4, -1.0)), "Row 4 is 'id4'"),
@@ -61,11 +61,11 @@ def test_rows_to_predict_and_to_add_are_named():
     m = cgp.ChainedGP(TABLE, Y, L.HetGamma(), num_inducing=4)
     new = TABLE.assign(sex=["f", "q", *["m"] * (N - 2)])
     for call in (lambda: m.predictive(new), lambda: m.update(new, Y)):
-        with pytest.raises(InputError, match="Row 1 is 'id1' by the index"):
+        with pytest.raises(InputError, match="Row 1 is 'id1' in the index"):
             call()
     counts = cgp.ChainedGP(TABLE, Y, L.Poisson(), num_inducing=4, Y_metadata={"exposure": 1.0})
     exposure = pd.Series(np.where(np.arange(N) == 7, 0.0, 1.0), index=IDS)
-    with pytest.raises(InputError, match="Row 7 is 'id7' by the index"):
+    with pytest.raises(InputError, match="Row 7 is 'id7' in the index"):
         counts.predictive(TABLE, {"exposure": exposure})
 
 
@@ -74,7 +74,7 @@ def test_rows_without_names_keep_their_numbers():
     for X in (plain, plain[["dose"]].to_numpy()):
         with pytest.raises(InputError) as found:
             cgp.ChainedGP(X, targets(4, -1.0).to_numpy(), L.HetGamma())
-        assert "by the index" not in str(found.value) and "Y[4]" in str(found.value)
+        assert "in the index" not in str(found.value) and "Y[4]" in str(found.value)
     polars = pytest.importorskip("polars")
     with pytest.raises(InputError, match=r"Y\[4\]"):
         cgp.ChainedGP(
@@ -89,7 +89,7 @@ def test_rows_are_counted_with_those_that_were_left_out():
     y[2] = np.nan
     with pytest.raises(InputError, match=rf"Row 5 is 6 {WITH_GAPS}"):
         cgp.ChainedGP(X, y, L.HetGamma(), missing="drop")
-    with pytest.raises(InputError, match="Row 5 is 'id6' by the index"):
+    with pytest.raises(InputError, match="Row 5 is 'id6' in the index"):
         cgp.ChainedGP(TABLE, y, L.HetGamma(), missing="drop")
     rows = Rows.read(X, np.abs(y), None, L.HetGamma(), missing="drop")
     assert rows.names.values.tolist() == [0, 1, *range(3, N)]
@@ -122,4 +122,4 @@ def test_the_check_names_rows_by_the_index():
     m = cgp.ChainedGP(X, y, L.Gaussian(), num_inducing=6)
     m.optimize(max_iters=8, only="variational")
     found = m.check(rows=60)["outliers"]
-    assert "'plot 41' by the index" in found.message and list(found.values["rows"]) == [41]
+    assert "'plot 41' in the index" in found.message and list(found.values["rows"]) == [41]
