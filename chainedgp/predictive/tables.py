@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,8 @@ FEW = {
 all nodes of a panel, those of the others are compared in the middles of panels."""
 FEW_ROWS = 256
 """So many rows are tabulated at a time on few nodes."""
+KEPT_ROWS = 2000
+"""The tables of so many rows are kept, some 30 MB; those of more are made for each question."""
 SAME, SAME_SHARE = 3e-6, 1e-2
 """They are taken for a row where the densities of t that are compared differ by at most SAME of the
 highest, and by at most SAME_SHARE of themselves where this is above SAME. The error of the last
@@ -59,6 +61,10 @@ class DensityTables:
 
     def __init__(self, mixture: Mixture, num_rows: int, likelihood: Likelihood) -> None:
         self.mixture, self.num_rows, self.likelihood = mixture, num_rows, likelihood
+        self._kept: list[tuple[np.ndarray, Law]] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": None}  # Tables are large, and made again where wanted.
 
     def _table(self, rows: np.ndarray) -> Law:
         """The tabulated distribution of some rows: `from_density.Tabulated`, or with atoms."""
@@ -149,22 +155,31 @@ class DensityTables:
     def _apply(
         self, look_up: Callable[[Any, np.ndarray], np.ndarray], values: np.ndarray
     ) -> np.ndarray:
-        result, todo = np.empty(values.shape), np.arange(self.num_rows)
+        result = np.empty(values.shape)
+        if self._kept is None and self.num_rows <= KEPT_ROWS:
+            self._kept = list(self._tables())
+        for rows, table in self._kept or self._tables():
+            with np.errstate(all="ignore"):
+                result[rows] = look_up(table, values[rows].T).T
+        return result
+
+    def _tables(self) -> Iterator[tuple[np.ndarray, Law]]:
+        """Rows, and their table, block by block. The last table that a row is in is its own."""
+        todo = np.arange(self.num_rows)
         for degrees in () if self.likelihood.atoms else FEW.get(self.mixture.dim, ()):
             left = []
             for start in range(0, len(todo), FEW_ROWS):
                 rows = todo[start : start + FEW_ROWS]
                 with np.errstate(all="ignore"):
                     table, same = self._few(rows, degrees)
-                    result[rows] = look_up(table, values[rows].T).T
+                yield rows, table
                 left.append(rows[~same])
             todo = np.concatenate(left)
             if not len(todo):
-                return result
+                return
         for start in range(0, len(todo), TABLE_ROWS):
             rows = todo[start : start + TABLE_ROWS]
-            result[rows] = look_up(self._table(rows), values[rows].T).T
-        return result
+            yield rows, self._table(rows)
 
 
 class _Panels(from_density.Continuous):
@@ -195,6 +210,7 @@ class _Panels(from_density.Continuous):
         density = np.exp(self.log_w) / w[:, None]  # (panels, nodes, n), times half a panel
         self.slopes = np.einsum("ij,pjn->ipn", transform, density)
         self.series = legint(self.slopes, lbnd=-1.0)
+        del self.log_p, self.better  # They hold all nodes of all rows, and have done their work.
 
     def _log_density(self, t: np.ndarray) -> np.ndarray:
         if self.better is None:

@@ -34,6 +34,9 @@ MOST_MOVES = 5  # The centre is moved to the mode by at most so many steps of Ne
 # Importance weights are not to be trusted if their Pareto k is above HIGH_K and they are also worth
 # less than the share WORTH of the points: of few points k alone says little.
 HIGH_K, WORTH = 0.7, 0.3
+# Points of less than this share of the largest weight are left out: so far from the fit something
+# may be infinite, and then an average would be, too.
+LEAST = 1e-6
 
 
 class Around(Averaged):
@@ -41,7 +44,8 @@ class Around(Averaged):
 
     Attributes
     ----------
-    points, weights : hyperparameters, each with its q, and their weights, which sum to 1.
+    points, weights : hyperparameters, each with its q, and their weights, which sum to 1. Points
+        whose weight is next to nothing are left out.
     ess : about how many points with equal weights these are worth, 1/Σ w².
     pareto_k : how heavy the tail of the weights is; above 0.7, and with a small `ess`, they are not
         to be trusted.
@@ -182,4 +186,5 @@ def _drawn(
     if len(points) < 2:
         raise InputError("the bound is not finite around the fit: fit by m.optimize() first.")
     weights, k = smoothed_weights(np.array(log_ratios))
-    return points, weights, k
+    kept = np.flatnonzero(weights > LEAST * weights.max())
+    return [points[i] for i in kept], weights[kept] / weights[kept].sum(), k

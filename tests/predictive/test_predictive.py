@@ -1,5 +1,6 @@
 """The predictive mixture against adaptive integration, samples and its own laws."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -980,6 +981,29 @@ def test_few_nodes_of_a_density_alone_must_agree(monkeypatch):
     monkeypatch.setattr(tables, "BETWEEN", np.inf)
     wrong = Predictive(Logistic(), *given).ppf(levels)
     assert np.abs(truth.cdf(wrong) - levels).max() > 1e-3
+
+
+@pytest.mark.parametrize("alone", [Logistic(), Spread()])
+def test_tables_are_made_once_and_not_pickled(alone, monkeypatch):
+    """A second question of few rows evaluates no density; with many rows each makes its own."""
+    given, levels = (np.array([[0.3, -1.0]]), np.array([[0.04, 0.02]])), np.array([0.1, 0.6])
+    p = Predictive(alone, *given)
+    y, asked = p.ppf(levels), []
+    monkeypatch.setattr(
+        type(alone),
+        "log_density",
+        lambda self, *a, real=type(alone).log_density, **kw: asked.append(1) or real(self, *a),
+    )
+    np.testing.assert_array_equal(p.ppf(levels), y)
+    below = p.cdf(y)
+    assert not asked
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(p)).cdf(y), below)
+    monkeypatch.setattr(tables, "KEPT_ROWS", 0)
+    other, made = Predictive(alone, *given), len(asked)
+    for _ in range(2):
+        np.testing.assert_array_equal(other.cdf(y), below)
+        assert len(asked) > made
+        made = len(asked)
 
 
 @pytest.mark.parametrize(
