@@ -633,6 +633,24 @@ def test_moments_of_a_wide_q_have_their_closed_values(family, v, tol):
     np.testing.assert_allclose(p.variance[0, 0], variance, rtol=tol)
 
 
+@pytest.mark.parametrize(
+    "family", [likelihoods.SignalNoiseGaussian, likelihoods.ZeroOneInflatedBeta]
+)
+def test_moments_of_many_latents_are_those_of_a_finer_rule(family):
+    lik, b = family(), len(family().latents)
+    means, variances = rows(b, 3, seed=8)
+    found = Predictive(lik, means, 4.0 * variances)
+    x, w = np.polynomial.hermite_e.hermegauss(17)
+    grid = np.reshape(np.meshgrid(*[x] * b), (b, -1, 1))
+    weights = np.prod(np.reshape(np.meshgrid(*[w / w.sum()] * b), (b, -1, 1)), axis=0)
+    f = means.T[:, None] + 2.0 * np.sqrt(variances.T)[:, None] * grid
+    mean_at, noise = lik.conditional_mean(*f), lik.conditional_variance(*f)
+    mean = np.sum(weights * mean_at, axis=0)
+    variance = np.sum(weights * (noise + (mean_at - mean) ** 2), axis=0)
+    np.testing.assert_allclose(found.mean[:, 0], mean, rtol=1e-5)
+    np.testing.assert_allclose(found.variance[:, 0], variance, rtol=1e-5)
+
+
 def test_moments_that_nodes_do_not_give_are_told(monkeypatch):
     monkeypatch.setattr(moments, "SCATTERED", 8)
     p = Predictive(Sum(), np.zeros((2, 4)), np.array([[0.01], [2.0]]) * np.ones(4))
