@@ -52,6 +52,15 @@ class Beta(OneForm, Family):
         """Quantiles of the Beta distribution; a shape that overflows is the largest number."""
         return betaincinv(*(np.exp(np.clip(x, -700.0, 700.0)) for x in (f, g)), q)
 
+    def conditional_mean(self, f: Array, g: Array) -> Array:
+        """The mean of a Beta distribution, α/(α + β)."""
+        return expit(np.subtract(f, g))
+
+    def conditional_variance(self, f: Array, g: Array) -> Array:
+        """The variance of a Beta distribution, μ (1 − μ)/(1 + α + β)."""
+        d = np.subtract(f, g)
+        return expit(d) * expit(-d) * expit(-np.logaddexp(f, g))
+
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
         """The Beta log-density, as in the class docstring."""
         alpha, beta = np.exp(f), np.exp(g)
@@ -145,6 +154,14 @@ class BetaMeanPrecision(Family):
     def ppf(self, q: Array, f: Array, g: Array) -> Array:
         """Quantiles of the Beta distribution by mean and precision."""
         return _BETA.ppf(q, g + log_expit(f), g + log_expit(np.negative(f)))
+
+    def conditional_mean(self, f: Array, g: Array) -> Array:
+        """The mean μ itself, at every precision."""
+        return np.broadcast_to(expit(f), np.broadcast_shapes(np.shape(f), np.shape(g)))
+
+    def conditional_variance(self, f: Array, g: Array) -> Array:
+        """The variance of a Beta distribution by mean and precision, μ (1 − μ)/(1 + φ)."""
+        return expit(f) * expit(np.negative(f)) * expit(np.negative(g))
 
     def log_density(self, y: Array, f: Array, g: Array) -> Array:
         """The log-density of `Beta` at the two shapes."""

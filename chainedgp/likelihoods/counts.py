@@ -282,6 +282,15 @@ class BetaBinomial(Family):
         # Beyond a precision of 1e9 the distribution is binomial, but scipy would lose digits.
         return np.asarray(trials, dtype=int), *self._shapes(f, np.minimum(g, np.log(1e9)))[:2]
 
+    def conditional_mean(self, f: Array, g: Array, *, trials: Value) -> Array:
+        """The mean of a beta-binomial, trials · μ."""
+        return trials * (expit(f) + 0.0 * np.asarray(g))
+
+    def conditional_variance(self, f: Array, g: Array, *, trials: Value) -> Array:
+        """The variance of a beta-binomial, trials μ (1 − μ) (1 + (trials − 1)/(1 + φ))."""
+        spread = 1.0 + (np.asarray(trials) - 1.0) * expit(np.negative(g))
+        return trials * expit(f) * expit(np.negative(f)) * spread
+
     def log_density(self, y: Array, f: Array, g: Array, *, trials: Value) -> Array:
         """The beta-binomial log-probability (class docstring); −inf for y < 0, y > trials."""
         alpha, beta, phi = self._shapes(f, g)
