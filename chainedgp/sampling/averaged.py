@@ -147,10 +147,11 @@ class Averaged(Predictions):
                 pending = []
             if not pending:
                 known, own = values, copy_of(likelihood)
-            own_q = part.q if part.q_targets is None else part.q_targets
-            mean, V = marginals_at(part.priors, own_q, part.family, X)
-            wider = () if own_q is part.q else marginals_at(part.priors, part.q, part.family, X)[1:]
-            pending.append((mean, V, *wider))
+            moments: tuple[Array, ...] = marginals_at(part.priors, part.q, part.family, X)
+            if part.q_targets is not None:
+                own_moments = marginals_at(part.priors, part.q_targets, part.family, X)
+                moments = (*own_moments, moments[1])
+            pending.append(moments)
         parts.append(_joined(own, pending, metadata))
         return AveragedPredictive(likelihood, parts, self.weights)
 

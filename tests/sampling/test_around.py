@@ -168,9 +168,16 @@ def test_the_response_of_the_fit_is_nearly_that_of_other_points(monkeypatch):
         taken = m.over_hyperparameters(10)
         monkeypatch.setattr(around, "suits_targets", lambda problem, roots: False)
         anew = m.over_hyperparameters(10)
+        known = iter([around.response(m.problem)])  # at the fit, and at no other point
+        monkeypatch.setattr(around, "response", lambda problem: next(known, None))
+        narrow = m.over_hyperparameters(10)
         monkeypatch.setattr(around, "response", lambda problem: None)
         alone = m.over_hyperparameters(10).predict_latents(NEW)[1]
     added = taken.predict_latents(NEW)[1] - alone
     assert (added > 0.0).all() and (added > 0.01 * alone).any()
     np.testing.assert_allclose(added, anew.predict_latents(NEW)[1] - alone, atol=0.02 * alone.max())
     assert taken.points[0].q_targets is None and anew.points[0].q_targets is not None
+    np.testing.assert_allclose(narrow.predict_latents(NEW)[1], alone, rtol=1e-6)
+    for found in (anew, narrow):
+        low, high = np.moveaxis(found.predictive(NEW).parameters((5, 95))["variance"], 1, 0)
+        assert (low < high).all() and np.isfinite(found.predict_quantiles(NEW)).all()
