@@ -53,9 +53,9 @@ def simulate(rng, n):
 
 
 def decide(probabilities):
-    """The most probable class of each row, or "look" where none is clear."""
+    """The most probable class of each row, or "not clear" where none is."""
     clear = probabilities.max(axis=1) >= CLEAR
-    return probabilities.idxmax(axis=1).where(clear, "look").rename("decision")
+    return probabilities.idxmax(axis=1).where(clear, "not clear").rename("decision")
 
 
 def draw(model, test, path):
@@ -69,7 +69,7 @@ def draw(model, test, path):
     largest = model.predict_proba(grid).max(axis=1).reshape(80, 80)
     ax.contourf(altitude, rain, largest, levels=[0, CLEAR], colors="none", hatches=["..."])
     ax.contour(altitude, rain, largest, levels=[CLEAR], colors="black", linewidths=0.8)
-    ax.fill([], [], facecolor="none", edgecolor="black", hatch="...", label="look")
+    ax.fill([], [], facecolor="none", edgecolor="black", hatch="...", label="not clear")
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8, ncols=4)
     model.plot_calibration(*test, ax=right)
     figure.savefig(path, dpi=120)

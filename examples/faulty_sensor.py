@@ -85,13 +85,13 @@ def main():
     # How probably each reading is wild, at the posterior means of the latents.
     good, random = own.likelihood.log_parts(reading, *own.predict_latents(day)[0].T, odds)
     found = random > good
-    print(f"taken for wild: {found.sum()}, right in {(found & wild).sum()} of {wild.sum()}")
+    print(f"recognised as wild: {found.sum()}, right in {(found & wild).sum()} of {wild.sum()}")
 
     figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.6), sharey=True, layout="constrained")
     for ax, model in zip(axes, (own, plain), strict=True):
         model.plot(levels=(50, 90), ax=ax)
         ax.text(0.97, 0.04, type(model.likelihood).__name__, ha="right", transform=ax.transAxes)
-    axes[0].plot(day[found], reading[found], "x", color="#D55E00", ms=5, label="taken for wild")
+    axes[0].plot(day[found], reading[found], "x", color="#D55E00", ms=5, label="recognised as wild")
     for ax in axes:
         ax.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8, ncols=3)
     figure.savefig(arguments.output / "sensor.png", dpi=120)
