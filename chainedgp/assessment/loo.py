@@ -5,14 +5,15 @@ N(m, v) of a latent at x_i, of which s = aᵀSa comes from q(v), becomes
 
     s₋ = s/(1 − λ2 s),    v₋ = v − s + s₋,    m₋ = m − s₋ g_m,
 
-and log p(y_i | y_−i) is the predictive density of y_i under it: no draws, no refit. What it leaves
-out is that the sites of other rows depend on row i. For rows of great influence that matters: q is
-found anew without them. The hyperparameters are kept in either case, as in all such estimates.
+and log p(y_i | y_−i) is the predictive density of y_i under this marginal, without draws and
+without another fit. The formula ignores that the sites of other rows depend on row i. For the rows
+with the largest influence q is therefore found anew without them. The hyperparameters stay those of
+the fit.
 
-Influence is measured by the Pareto k of the ratios 1/p(y_i | f), f ~ q, with which importance
-sampling would estimate the same density (PSIS-LOO: Vehtari, Gelman & Gabry 2017; Vehtari et al.
-2024). Their mean is infinite for heteroscedastic noise and a Gaussian q, so that they are good for
-the diagnosis and not for the estimate.
+Influence is measured by the Pareto k of the ratios 1/p(y_i | f), f ~ q, the weights with which
+importance sampling would estimate the same density (PSIS-LOO: Vehtari, Gelman & Gabry 2017; Vehtari
+et al. 2024). For heteroscedastic noise and a Gaussian q the mean of these weights is infinite, so
+they are used for the diagnosis only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Metrics of predictions: scores of distributions, calibration, and measures for survival.
 
-`predictive` is a `Predictive` of n rows (`m.predictive(Xnew, Y_metadata)`) and y their targets,
-(n,) or (n, 1). How the rows were seen (`censored`, `y_upper`, `entry`) is in its metadata, and a
-score respects that or refuses the rows. If there is an entry, the law that is scored is that of y
-given y > entry. Survival functions take times and `censored` (0 seen, 1 right-censored).
+`predictive` is a `Predictive` of n rows (`m.predictive(Xnew, Y_metadata)`), and y has their
+targets, (n,) or (n, 1). Its metadata say how the rows were observed (`censored`, `y_upper`,
+`entry`); a score accounts for this, or raises an error. With an entry, the scored distribution is
+that of y given y > entry. Survival scores take times and `censored` (0 observed, 1 right-censored).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Datasets for the examples: the motorcycle measurements, synthetic generators, a data folder.
 
-Only the 133 motorcycle measurements ship with the package. Where the paper's text and the script
-released with it disagree, `protocol` says which of them is followed (Saul et al. 2016).
+Only the 133 motorcycle measurements ship with the package. The text of the paper (Saul et al. 2016)
+and the script released with it differ in places; `protocol` says which one is followed.
 """
 
 from __future__ import annotations

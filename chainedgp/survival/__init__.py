@@ -1,7 +1,7 @@
-"""Survival studies: curves without a model, observed against predicted, episodes, several causes.
+"""Survival studies: Kaplan–Meier curves, checks of a fit, episodes, competing risks.
 
-Times to an event, likelihoods of them and their predictions are in `chainedgp.likelihoods` and
-`m.predictive`; here is what a study needs around these.
+Likelihoods of event times are in `chainedgp.likelihoods`, and survival functions and hazards are
+methods of `m.predictive(X)`. This module has what a study needs beside these.
 """
 
 from ..assessment.kaplan_meier import AalenJohansen, KaplanMeier
