@@ -238,6 +238,26 @@ def test_inducing_inputs(healthy):
     assert enough.level == "ok" and enough.values["gain"] == pytest.approx(0.0, abs=1e-3)
 
 
+@pytest.mark.parametrize("posterior", ["mean_field", "joint"])
+def test_a_latent_that_varies_by_less_than_its_uncertainty(posterior):
+    """It is named where the noise is constant, and not where it doubles several times."""
+    rng = np.random.default_rng(0)
+    X = np.linspace(0.0, 1.0, 100)[:, None]
+    noise = rng.standard_normal(100)
+    kernels = [K.RBF(1, 1.0, 0.3), K.RBF(1, 0.2, 0.1)]
+    same = with_q(X, np.sin(6.0 * X[:, 0]) + 0.3 * noise, kernels=kernels, posterior=posterior)
+    found = finding(same, "hyperparameters")
+    assert_tripped(found, "log_variance varies by less than", 'with_constant("log_variance")')
+    assert "latent mean" not in found.message
+    some = same.predict_latents(X)
+    low, high = (some[0][:, 1] + k * np.sqrt(some[1][:, 1]) for k in (-1.0, 1.0))
+    assert np.ptp(some[0][:, 1]) > 0.1 and low.max() <= high.min()
+    kernels = [K.RBF(1, 1.0, 0.3), K.RBF(1, 2.0, 0.3)]
+    y = np.sin(6.0 * X[:, 0]) + np.exp(-2.5 + 2.0 * X[:, 0]) * noise
+    varies = with_q(X, y, kernels=kernels, posterior=posterior)
+    assert finding(varies, "hyperparameters").level == "ok"
+
+
 def test_hyperparameters():
     rng = np.random.default_rng(1)
     X, y = wave(60)

@@ -15,7 +15,7 @@ from ...inference.overlooked import find_overlooked, in_words
 from ...inference.starts import is_location
 from ...kernels import Kernel
 from ...likelihoods import Likelihood
-from ...linalg import Array, one_blas_thread
+from ...linalg import Array, one_blas_thread, variances_in
 from ...parameters.leaves import named_leaves
 from ...parameters.paramz_model import ParamzModel
 from ...parameters.roles import Role
@@ -131,6 +131,7 @@ def _latent_notes(e: Evidence, told: Collection[int]) -> list[tuple[str, str, st
     scales = _usual_scales(lik, e.y[many], e.left.means.mean(axis=0), kw)
     X = [rows.inputs(some) for some in (few, many)]
     q = e.problem.parts.family.by_latent(e.left.q, e.problem.parts.sizes)
+    means, variances = e.left.means[many], variances_in(e.left.variances[many])
     for j, (latent, kernel) in enumerate(zip(lik.latents, kernels, strict=True)):
         sd = [np.sqrt(kernel.evaluate_diag(part)[0]) for part in X]
         if not all((part > 0.0).all() for part in sd):
@@ -156,6 +157,15 @@ def _latent_notes(e: Evidence, told: Collection[int]) -> list[tuple[str, str, st
                 "single rows.",
                 _set_a_prior(latent, kernel, Role.LENGTHSCALE),
             ))  # fmt: skip
+        elif len(lik.latents) > 1 and _holds_a_constant(means[:, j], variances[:, j]):
+            notes.append((
+                f"The latent {latent} varies by less than its uncertainty: one constant lies within "
+                "a standard deviation of it at every row.",
+                "The data hardly show that it varies; the prior on its variance does not let it "
+                "end as a constant.",
+                f'If the parameter may be constant, fit likelihood.with_constant("{latent}") as '
+                "well, and compare the two with chainedgp.compare.",
+            ))  # fmt: skip
         if sd[1].mean() > 100.0 * scales[j]:
             notes.append((
                 f"The latent {latent} has a prior standard deviation of {sd[1].mean():.2g}; about "
@@ -164,6 +174,12 @@ def _latent_notes(e: Evidence, told: Collection[int]) -> list[tuple[str, str, st
                 _set_a_prior(latent, kernel, Role.VARIANCE),
             ))  # fmt: skip
     return notes
+
+
+def _holds_a_constant(mean: Array, variance: Array) -> bool:
+    """Whether one number lies within a standard deviation of a latent at every row, all (n,)."""
+    sd = np.sqrt(variance)
+    return bool((mean - sd).max() <= (mean + sd).min())
 
 
 def _usual_scales(lik: Likelihood, y: Array, values: Array, kw: Mapping[str, Any]) -> Array:
