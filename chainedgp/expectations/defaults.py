@@ -15,12 +15,12 @@ from . import by_values, levels, quadrature
 Arrays = tuple[Array, ...]
 Averages = tuple[Array, Array, Array, Array]
 
-USUAL: dict[int, tuple[int, ...]] = {2: (4, 6, 8, 12, 20), 3: (4, 6, 8, 12)}
-"""Nodes per dimension that are tried, with two or three latents, if only the density is given."""
+USUAL: dict[int, tuple[int, ...]] = {2: (4, 6, 8, 12, 20), 3: (4, 6, 8, 12), 4: (4, 6, 8)}
+"""Nodes per dimension that are tried, with two to four latents, if only the density is given."""
 ROUGH = 6
 """Nodes per dimension when starts are compared. An even number has none in the middle, so that a
 density that is narrower than the grid seems worse than it is and not better."""
-UNRESOLVED: dict[int, int] = {2: 21, 3: 13}
+UNRESOLVED: dict[int, int] = {2: 21, 3: 13, 4: 9}
 """Nodes per dimension of rows that none of the numbers in USUAL serve. No other row has as many, so
 that these rows are recognised by it."""
 
@@ -234,7 +234,7 @@ class Expected:
 
     @property
     def _nothing_known(self) -> bool:
-        """Whether only a density of two or three latents is given: nodes are found by trying."""
+        """Whether only a density of two to four latents is given: nodes are found by trying."""
         given = self.node_limits or self.exact_expectation or self.own_expectation
         return not given and len(self.latents) in USUAL
 

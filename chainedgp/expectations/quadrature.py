@@ -168,8 +168,12 @@ def sobol_rule(dim: int, count: int) -> Rule:
 
 
 def rule_for(dim: int, nodes: int, lightest: float = 0.0) -> Rule:
-    """Quadrature rule of `dim` latents: a product grid up to 3, else about nodes³ Sobol nodes."""
-    return product_rule(dim, nodes, lightest) if dim <= 3 else sobol_rule(dim, nodes**3)
+    """Quadrature rule of `dim` latents: a product grid, or about nodes³ Sobol nodes.
+
+    Grids are for up to 3 latents, and for 4 where they have no more than 9 nodes per dimension.
+    """
+    grid = dim <= 3 or (dim == 4 and nodes <= 9)
+    return product_rule(dim, nodes, lightest) if grid else sobol_rule(dim, nodes**3)
 
 
 def row_blocks(n: int, nodes: int) -> Iterator[slice]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from chainedgp import likelihoods as liks
 from chainedgp.expectations import by_values
 from chainedgp.expectations import quadrature as quad
 from chainedgp.expectations.levels import LEVELS, settled
@@ -315,3 +316,23 @@ def test_levels_follow_from_how_far_two_of_them_differ():
     np.testing.assert_array_equal(served, [True] * 5 + [False] * 2)
     np.testing.assert_array_equal(nodes[:5], [4, 6, 8, 12, 12])
     assert np.all((rates**nodes)[:5] < 1e-6)
+
+
+def test_four_latents_have_as_few_nodes_as_their_spread_allows():
+    """Of a density alone: close to a grid of 14⁴ nodes, with far fewer, and derivatives too."""
+    lik, rng = liks.SHASH(skewness="latent", tail="latent"), np.random.default_rng(0)
+    means = np.array([0.0, -1.0, 0.2, 0.2]) + 0.2 * rng.standard_normal((6, 4))
+    root = 0.05 * (np.eye(4) + 0.3 * rng.standard_normal((6, 4, 4)))
+    V, y = root @ root.swapaxes(1, 2), lik.ppf(rng.uniform(0.1, 0.9, 6), *means.T)
+    nodes = lik.required_nodes(y, means, V)
+    assert nodes.max() <= 8
+    functions = (
+        lambda rows, *f: lik.log_density(y[rows], *f),
+        lambda rows, *f: lik.dlog_density(y[rows], *f),
+    )
+    want = quad.expectation(*functions, means, V, quad.product_rule(4, 14))
+    got = lik.expectation(y, means, V, nodes)
+    np.testing.assert_allclose(got[0], want[0], atol=1e-5, rtol=0)
+    np.testing.assert_allclose(got[1], want[1], atol=1e-3, rtol=0)
+    # A wide q is not resolved by any grid that is tried.
+    assert np.all(lik.required_nodes(y, means, 400.0 * V) == 9)

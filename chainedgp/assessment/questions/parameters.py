@@ -159,8 +159,8 @@ def _latent_notes(e: Evidence, told: Collection[int]) -> list[tuple[str, str, st
             ))  # fmt: skip
         elif len(lik.latents) > 1 and _holds_a_constant(means[:, j], variances[:, j]):
             notes.append((
-                f"The latent {latent} varies by less than its uncertainty: one constant lies within "
-                "a standard deviation of it at every row.",
+                f"The latent {latent} varies by less than its uncertainty: one constant lies "
+                "within a standard deviation of it at every row.",
                 "The data hardly show that it varies; the prior on its variance does not let it "
                 "end as a constant.",
                 f'If the parameter may be constant, fit likelihood.with_constant("{latent}") as '
