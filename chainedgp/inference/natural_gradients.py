@@ -7,7 +7,7 @@ S⁻¹μ = A (λ1 − λ2 mean). Mixing is linear, so a step is first tried on t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +57,8 @@ def find_q(
 
     seen : a function that is called with every state on the way.
     """
-    state = _start(evaluator)
+    starts = _starts(evaluator)
+    state, moved = next(starts), False
     acceleration = _Anderson(evaluator)
     rho, gap, damped = 1.0, np.inf, False
     bounds: deque[float] = deque(maxlen=STALL + 1)
@@ -75,7 +76,7 @@ def find_q(
         after = ANDERSON_SOON if damped else ANDERSON_AFTER
         accelerated = acceleration.step(state) if step >= after else None
         if accelerated is not None:
-            state = accelerated
+            state, moved = accelerated, True
             continue
         near = gap <= min(1e3 * tolerance, NEAR)
         shortest = 0.1 * rho if near else SHORTEST_STEP
@@ -83,6 +84,12 @@ def find_q(
         new, rho = _step(evaluator, state, state.proposal(), rho, shortest, full)
         if new is None and gap > 1e3 * tolerance:
             new, rho = _positive_step(evaluator, state)
+        if new is None and not moved and np.isinf(gap):
+            # Nothing leads on from here, though the bound is finite: a safer q may be a start.
+            new, rho = next(starts, None), 1.0
+            if new is not None:
+                state = new
+                continue
         if new is None:
             # No step, however short, raises the bound beyond rounding: this is the optimum.
             return InnerResult(state, gap, step, gap <= 1e3 * tolerance)
@@ -91,6 +98,7 @@ def find_q(
         acceleration.forget_if_short(rho)
         # A length that was halved is kept: where full steps overshoot, every other pass would fail.
         state, rho = new, min(1.0, 2.0 * rho) if rho >= tried else rho
+        moved = True
     return InnerResult(state, gap, max_steps, False)
 
 
@@ -110,12 +118,14 @@ def slack(evaluator: Evaluator, state: State) -> float:
     return 1e-12 * (evaluator.num_rows + state.evaluation.abs_E)
 
 
-def _start(evaluator: Evaluator) -> State:
-    """Evaluate the bound at the q of the current sites; if that fails, at a safer q.
+def _starts(evaluator: Evaluator) -> Iterator[State]:
+    """Evaluate the bound at the q of the current sites, then at safer ones, where it is finite.
 
     The bound of the prior itself is −inf for densities with light tails, such as Gumbel's, which
-    overflow at far nodes: the last start is a narrow q around the mean functions.
+    overflow at far nodes: the last start is a narrow q around the mean functions. Raises
+    NumericalError if the bound is finite at none.
     """
+    found = False
     for repair in (None, evaluator.clip, evaluator.clear, evaluator.narrow):
         if repair is not None:
             repair()
@@ -126,8 +136,10 @@ def _start(evaluator: Evaluator) -> State:
             continue
         if state.bound > LOWEST and _has_slopes(state):
             evaluator.accept(0.0)
-            return state
-    raise NumericalError(NOT_FINITE)
+            found = True
+            yield state
+    if not found:
+        raise NumericalError(NOT_FINITE)
 
 
 def _has_slopes(state: State) -> bool:

@@ -303,8 +303,9 @@ POSITIVE = Positive(
     evaluated=(-700.0, 700.0),
     reach=600.0,
 )
+WHOLE_LINE = Continuum("finite numbers", (-np.inf, np.inf))
 NAMED: dict[str, Support] = {
-    "real": Continuum("finite numbers", (-np.inf, np.inf)),
+    "real": WHOLE_LINE,
     "positive": POSITIVE,
     "unit": Interval(
         "strictly between 0 and 1",

@@ -281,6 +281,8 @@ class ChainedGP(ParamzModel, Predictions):
         self._column_names = column_names(X)
         self.input_names = list(self._column_names) if self._column_names else None
         self.target_name = (column_names(Y) or [None])[0]
+        if self.target_name in (self._column_names or ()):
+            self.target_name = None  # A series computed from a column still has its name.
         likelihood = self.likelihood
         likelihood.class_names = class_names_of(
             Y,

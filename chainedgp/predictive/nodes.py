@@ -156,7 +156,7 @@ def log_expectation(
     probe: LogFunction | None = None,
     follow: bool = True,
     reach: float | None = None,
-    floor: float = -np.inf,
+    floor: float | np.ndarray = -np.inf,
     nothing: float = 0.0,
 ) -> np.ndarray:
     """The integral log E[exp h(y, z)] over the latents z ~ π of each prediction row, (N,).
@@ -172,7 +172,7 @@ def log_expectation(
     follow: move the window to the mode where that is far out.
     reach: of the window, in standard deviations, for a tail, whose mode is not near the centre, or
         which has several; else that of a density. Even the smallest tail is then resolved.
-    floor: values below it are not refined.
+    floor: values below it, a number or (N,), are not refined.
     nothing: for a function that is the logarithm of a probability P: where E[P (1 − P)] is below
         it P is all but 0 or 1 wherever π is, and nothing has to be resolved.
     """
@@ -180,6 +180,7 @@ def log_expectation(
     centre = np.zeros((mixture.dim, len(y)))
     todo = np.arange(len(y))
     last, far = LAST_LEVEL.get(mixture.dim, 2), None
+    floors = np.broadcast_to(floor, len(y))
     if follow:
         far = mixture.far if reach is None or mixture.dim > 3 else reach - BESIDE
     with np.errstate(all="ignore"):  # A log-density may well be −inf.
@@ -191,7 +192,7 @@ def log_expectation(
                 args = (mixture, function, y[block], rows[block], grid, probe, nothing)
                 options = centre[:, block], far, reach is not None
                 result[block], done, centre[:, block] = _window_sum(*args, *options)
-                coarse[part] = ~(done | (result[block] < floor))
+                coarse[part] = ~(done | (result[block] < floors[block]))
             todo = todo[coarse]
             if not len(todo):
                 return result

@@ -11,7 +11,7 @@ from numpy.polynomial.legendre import legint, legval, legvander
 
 from ..expectations.quadrature import row_blocks
 from ..likelihoods import Likelihood, from_density
-from ..likelihoods.support import Continuum
+from ..likelihoods.support import WHOLE_LINE, Continuum
 from ..likelihoods.wrappers.atoms import Law, WithAtoms
 from .few import few_nodes
 from .nodes import Mixture, log_expectation
@@ -25,8 +25,9 @@ CENTRAL = np.array([[0.5], [0.2], [0.8]])
 TABLE_ROWS = 32
 """Number of rows that are tabulated at a time: a table has hundreds of targets times nodes for
 each."""
-TABLE_FLOOR = -26.0
-"""Where log-densities (per spread of y) are below this, an integral over y is not refined."""
+TABLE_FLOOR = -20.0
+"""Where log-densities (per spread of y on the line) are below this, an integral over y is not
+refined."""
 FEW = {
     2: ((9, 9, 13), (15, 15, 23), (23, 23, 39)),
     3: ((7, 9, 11), (9, 11, 15), (15, 17, 23)),
@@ -68,18 +69,22 @@ class DensityTables:
 
     def _table(self, rows: np.ndarray) -> Law:
         """The tabulated distribution of some rows: `from_density.Tabulated`, or with atoms."""
+        support, atoms = self.likelihood.target_support, self.likelihood.atoms
+        line = support if isinstance(support, Continuum) else WHOLE_LINE
         with np.errstate(all="ignore"):
             guess = self._guess(rows)
-            floor = TABLE_FLOOR - float(np.log(np.nanmax(guess[2] - guess[1]) + 1e-300))
+            _, low, high = (line.clip(line.from_y(y)) for y in guess)
+            floor = TABLE_FLOOR - float(np.log(np.nanmax(high - low) + 1e-300))
 
         def log_p(y: np.ndarray) -> np.ndarray:
             y, row = np.broadcast_arrays(y, rows)
-            options: Any = {"floor": floor, "follow": False}
+            with np.errstate(all="ignore"):  # Of a density, that on the line counts.
+                slope = np.where(np.isin(y, atoms), 0.0, line.log_slope(line.clip(line.from_y(y))))
+            options: Any = {"floor": (floor - slope).ravel(), "follow": False}
             density = self.mixture.log_density
             value = log_expectation(self.mixture, density, y.ravel(), row.ravel(), **options)
             return value.reshape(y.shape)
 
-        support, atoms = self.likelihood.target_support, self.likelihood.atoms
         if not isinstance(support, Continuum):
             return from_density.Discrete(log_p, (len(rows),), support.size)
         if not atoms:

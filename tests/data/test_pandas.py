@@ -35,6 +35,12 @@ def model(frame, target):
     return cgp.ChainedGP(frame, target, likelihood, kernels, num_inducing=5, num_threads=1)
 
 
+def test_a_target_computed_from_a_column_has_not_its_name(frame):
+    y = np.exp(0.1 * frame["dose"])  # pandas keeps the name
+    m = cgp.ChainedGP(frame, y, cgp.likelihoods.HetGamma(), num_inducing=3)
+    assert y.name == "dose" and m.target_name is None
+
+
 def test_names_are_the_index_of_parameters(model):
     assert model.input_names == ["age", "dose", "old"] and model.target_name == "response"
     lengthscale = model.kernels.mean.rbf.lengthscale

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cases import PAPER, POSTERIORS, K, L, M, inputs, leaves, problem
 from scipy.optimize import minimize
+from scipy.special import gammaln
 
 import chainedgp as cgp
 from chainedgp.errors import ConvergenceWarning
@@ -323,3 +324,36 @@ def test_a_bug_in_the_likelihood_is_not_swallowed():
         m = cgp.ChainedGP(X, X[:, 0], Broken(), num_inducing=5)
         with pytest.raises(ValueError, match="a bug of the author"):
             m.optimize(method)
+
+
+class OwnWeibull(cgp.Likelihood):
+    """A density whose expectation under the prior is finite, but astronomical: e^(e^g z)."""
+
+    latents = ("log_scale", "log_shape")
+    support = "positive"
+
+    def log_density(self, y, f, g):
+        z = np.exp(g) * (np.log(y) - f)
+        return g + z - np.log(y) - np.exp(z)
+
+
+class GeneralisedGamma(cgp.Likelihood):
+    latents = ("log_scale", "log_shape", "log_power")
+    support = "positive"
+
+    def log_density(self, y, f, g, h):
+        d, p, z = np.exp(g), np.exp(h), np.log(y) - f
+        return h - f - gammaln(d / p) + (d - 1.0) * z - np.exp(p * z)
+
+
+@pytest.mark.parametrize("likelihood", [OwnWeibull, GeneralisedGamma])
+def test_a_fit_begins_where_no_step_from_the_prior_is_possible(likelihood):
+    rng = np.random.default_rng(51)
+    X = rng.uniform(size=(80, 1))
+    y = np.exp(1.0 + X[:, 0]) * rng.weibull(np.exp(0.2 + 0.8 * X[:, 0]))
+    m = cgp.ChainedGP(X, y, likelihood(), num_inducing=6)
+    result = m.optimize()
+    assert result.converged and result.likelihood_evaluations < 1000
+    known = cgp.ChainedGP(X, y, L.WeibullSurvival(), Y_metadata={"censored": 0}, num_inducing=6)
+    known.optimize()
+    assert abs(result.bound - known.log_likelihood()) < 1.5
