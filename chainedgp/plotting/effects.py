@@ -18,7 +18,7 @@ from ..assessment.effects.quantities import Quantity, latent_quantities
 from ..data.arguments import fraction, one_of, positive_int
 from ..data.types import Data, Metadata
 from ..errors import InputError, MomentWarning
-from ..kernels import Kernel
+from ..kernels import Kernel, Periodic
 from ..linalg import Array
 from ..parameters.parts import latent_index
 from ..predictive.fitted import FittedModel
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 HATCHES = ("", "////", "....", "xxxx")  # Bars have these hatches in turn, beside their colours.
 MOST_CURVES = 60  # At most so many rows have a curve of their own in a figure of effects.
 KINDS = ("average", "individual")
+MANY, FEW = 20, 3  # Of more than MANY periods of a season a figure of it alone shows FEW.
 Groups = Mapping[str, Sequence[int | str]] | None
 
 
@@ -120,7 +121,8 @@ def plot_components(
     """Plot the additive parts of a latent whose kernel is a sum, one axes each, with bands of q.
 
     Each part is drawn along the input that it reads, or if it reads several along `input`, the
-    others fixed. `m.effects(kind="parts")` has how much each contributes.
+    others fixed. Of a season that repeats more than 20 times in the data three periods are drawn.
+    `m.effects(kind="parts")` has how much each contributes.
 
     The average over the rows of the data is subtracted from each part, because the data determine
     only the level of the sum. With their levels the parts have wider bands.
@@ -146,6 +148,8 @@ def plot_components(
     for k, (axis, (name, kernels)) in enumerate(zip(axes, parts.items(), strict=True)):
         column = _column_of_part(model, kernels, input)
         values = grids.axis_values(model, column, num, limits)
+        if limits is None:
+            values = _few_periods(kernels, values)
         grid, x = grids.curve_along(model, column, values)
         rows = grids.rows_along(model, [column], grid[:, None], at)
         mean, variance = centred_component(predictor, rows, j, kernels, *around)
@@ -159,6 +163,17 @@ def plot_components(
         style.tidy(axis, grids.input_names(model)[column], label)
     axes[-1].figure.align_ylabels(list(axes))
     return axes
+
+
+def _few_periods(kernels: Sequence[Kernel], values: Array) -> Array:
+    """The first few periods of a grid along which a part of a kernel repeats many times."""
+    periods = [k.period.values for k in kernels if isinstance(k, Periodic)]
+    if len(periods) < len(kernels) or any(period.size > 1 for period in periods):
+        return values
+    longest = max(float(period[0]) for period in periods)
+    if values[-1] - values[0] <= MANY * longest:
+        return values
+    return np.linspace(values[0], values[0] + FEW * longest, len(values))
 
 
 def plot_variance(

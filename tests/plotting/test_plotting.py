@@ -740,6 +740,17 @@ def test_a_curve_resolves_every_season():
     assert len(line(seasons(1e-3).plot(), "median").get_xdata()) == grids.MOST_POINTS
 
 
+def test_a_season_that_repeats_often_is_drawn_three_times():
+    x = np.linspace(0.0, 42.0, 60)[:, None]
+    kernel = K.RBF(1, lengthscale=15.0, name="trend") + K.Periodic(1, period=2.0, name="season")
+    m = cgp.ChainedGP(x, np.sin(np.pi * x), L.Gaussian(), kernel, num_inducing=5)
+    m.optimize(only="variational")
+    trend, season = m.plot_components()
+    assert np.ptp(trend.get_xlim()) > 42.0 and 6.0 <= np.ptp(season.get_xlim()) < 7.0
+    own = line(m.plot_components(limits=(0.0, 40.0))[1], "median").get_xdata()
+    assert own[0] == 0.0 and own[-1] == 40.0
+
+
 def test_parts_of_a_kernel_have_an_axes_each():
     m = seasons()
     axes = m.plot_components(centred=False)
@@ -760,7 +771,8 @@ def test_parts_of_a_kernel_have_an_axes_each():
     _, low, high = band(centred, "95 % interval")
     np.testing.assert_allclose((high - low) / (2.0 * stats.norm.ppf(0.975)), sd, rtol=1e-6)
     (both,) = m.plot_components(num=50, groups={"both": ["trend", "season"]}, centred=False)
-    mean = m.predict_latents(x[:50])[0][:, 0] - m.mean_functions[0].value
+    x = line(both, "median").get_xdata()[:, None]
+    mean = m.predict_latents(x)[0][:, 0] - m.mean_functions[0].value
     np.testing.assert_allclose(line(both, "median").get_ydata(), mean, rtol=1e-9)
     for wrong in ({"a": []}, {"a": ["trend"], "b": [0]}):
         with pytest.raises(InputError, match="groups must be"):
