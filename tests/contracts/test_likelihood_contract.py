@@ -636,8 +636,8 @@ def test_nu_stays_above_one():
     "body, words",
     [
         ({"latents": ("size",)}, "'size' is taken"),
-        ({"latents": ("naïve",)}, "not a name"),
-        ({"latents": ("a b",)}, "not a name"),
+        ({"latents": ("naïve",)}, "cannot be a name"),
+        ({"latents": ("a b",)}, "cannot be a name"),
         ({"latents": ("f", "f")}, "share a name"),
         ({"latents": "f"}, "non-empty tuple"),
         ({"latents": ()}, "non-empty tuple"),

@@ -20,7 +20,7 @@ from scipy import stats
 
 import chainedgp as cgp
 from chainedgp import kernels, likelihoods, means, priors
-from chainedgp.errors import ConvergenceWarning, InputError, NumericalError
+from chainedgp.errors import ConvergenceWarning, InputError, NumericalError, TargetWarning
 from chainedgp.inference import lbfgs, steps
 from chainedgp.inference.problem import Problem
 from chainedgp.inference.rescue import (
@@ -787,8 +787,10 @@ HARD = {
 def test_hard_data_fit_no_worse_than_constant_latents(name, likelihood):
     X, y = HARD[name](*data(100))
     lik = getattr(likelihoods, likelihood)()
-    m = cgp.ChainedGP(X, y, lik, num_inducing=20)
     with warnings.catch_warnings():
+        if name == "duplicate rows":
+            warnings.filterwarnings("ignore", ".*different values", TargetWarning)
+        m = cgp.ChainedGP(X, y, lik, num_inducing=20)
         if name in ("constant y", "one row"):  # nothing holds the noise above 0
             warnings.filterwarnings("ignore", "profile stopped.*without limit", ConvergenceWarning)
         # with outliers no lengthscale of the mean is wrong, with copies of rows the jitter alone
