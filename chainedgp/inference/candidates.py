@@ -28,10 +28,15 @@ from .start_functions import Functions, follow, found_functions
 from .starts import input_spread, inputs_that_count
 from .theta_and_q import leaves_below
 
+GIVEN = "as given"
 # A rough fit has at most this many iterations.
-ROUGH_ITERATIONS = 12
+ROUGH_ITERATIONS = 8
 # A fit that may take fewer iterations than this tries no candidates and begins where the model is.
 FEWEST_ITERATIONS = 50
+# A fit begins as given, as if nothing had been tried, if that start is not worse than the best by
+# more than TIE nats for all rows. The candidates then lead to nearly the same optimum, and a few
+# rows should not decide which: their optimum may be a local one for all rows.
+TIE = 1.0
 # Rough fits use at most ROUGH_ROWS rows and ROUGH_INDUCING inducing inputs, evenly taken.
 ROUGH_ROWS, ROUGH_INDUCING = 300, 100
 # Latents that are held constant have prior standard deviations of the share HELD of their scales;
@@ -87,8 +92,11 @@ def choose_start(problem: Problem, monitor: Monitor, max_iters: int, fit: RoughF
                 chosen = name if best.offer(value) else chosen
     monitor.say(monitor.method)
     small.restore(given)
-    best.restore()
-    if chosen:
+    tie = TIE * small.num_rows / problem.num_rows
+    if values.get(GIVEN, -np.inf) >= max(values.values(), default=np.inf) - tie:
+        chosen = GIVEN
+    elif chosen:
+        best.restore()
         _take_q(problem, small)
     monitor.choose(chosen, values, small.counts[0] * small.num_rows / problem.num_rows)
     passes, settings = small.counts
@@ -121,7 +129,7 @@ def _ideas(problem: Problem, values: dict[str, float]) -> Iterator[tuple[str, Id
     values : will hold bound + log prior after each rough fit, which later candidates look at.
     The values of kernels that a user gave are changed only if latents play the same role.
     """
-    yield "as given", lambda rough: rough()
+    yield GIVEN, lambda rough: rough()
     parts, starts = problem.parts, problem.starts
     if not parts.given_kernels:
         unordered = parts.unordered_columns
@@ -189,7 +197,7 @@ def _one_latent_first(
     A constant latent is one with a small prior variance, so that every point on the way is a point
     of the model itself, and can be compared with the other candidates.
     """
-    before = {"as given": -np.inf, **values}
+    before = {GIVEN: -np.inf, **values}
     best = max(before, key=lambda name: before[name])
     if best == "inputs screened":
         _set_lengthscales(problem, screen)

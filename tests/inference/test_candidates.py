@@ -345,14 +345,45 @@ def test_weights_that_are_no_counts():
 
 def test_a_fit_goes_on_from_the_posterior_of_its_best_start():
     """Sites of a Gaussian are exact at any q: those of the rough fit make the best q there is."""
-    X, y = waves(60, D=1)
+    X, y = waves(60, D=3)
     m = cgp.ChainedGP(X, y, likelihoods.Gaussian(), num_inducing=15, num_threads=1)
     with Monitor("start") as monitor:
         candidates.choose_start(m.problem, monitor, 1000, _fit_roughly)
-    assert not m._parts.q_is_prior()
+    assert monitor.start == "inputs screened" and not m._parts.q_is_prior()
     before = m.log_likelihood()
     m.optimize(only="variational", messages=False)
     assert m.log_likelihood() == pytest.approx(before, abs=1e-6)
+
+
+def test_a_fit_begins_as_given_unless_another_start_is_clearly_better():
+    """Rows of a rough fit do not decide between starts that lead to nearly the same optimum."""
+    X, y = waves(60, D=1, omega=1.5)
+    m = cgp.ChainedGP(X, y, likelihoods.Gaussian(), num_inducing=15, num_threads=1)
+    before = m.problem.snapshot()
+    with Monitor("start") as monitor:
+        candidates.choose_start(m.problem, monitor, 1000, _fit_roughly)
+    assert monitor.start == "as given" and len(monitor.starts) > 1
+    assert max(monitor.starts.values()) - monitor.starts["as given"] < candidates.TIE
+    for now, then in zip(m.problem.snapshot(), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+
+
+def test_a_tie_is_counted_for_all_rows(monkeypatch):
+    """What a rough fit to half of the rows gains counts twice."""
+    X, y = waves(60, D=3)
+    monkeypatch.setattr(candidates, "ROUGH_ROWS", 30)
+
+    def chosen(tie):
+        monkeypatch.setattr(candidates, "TIE", tie)
+        m = cgp.ChainedGP(X, y, likelihoods.Gaussian(), num_inducing=15, num_threads=1)
+        with Monitor("start") as monitor:
+            candidates.choose_start(m.problem, monitor, 1000, _fit_roughly)
+        return monitor
+
+    starts = chosen(0.0).starts
+    worse = max(starts.values()) - starts["as given"]
+    assert worse > 0.0
+    assert chosen(1.9 * worse).start != "as given" == chosen(2.1 * worse).start
 
 
 def test_rows_that_make_no_gaussian_leave_the_prior(monkeypatch):
