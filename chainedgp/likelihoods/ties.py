@@ -135,11 +135,10 @@ class Ties:
                 f"{share:.0%} of the targets are {value:g}. If this value has a probability of its "
                 f"own, use Inflated(…, at=({value:g},)) or Hurdle(…)"
             )
-        if self.num_values <= FEW:
-            width = f"{self.step:g}" if self.step else "width"
+        if self.num_values <= FEW and self.step:
             return (
                 f"the targets have only {self.num_values} different values. If they are rounded, "
-                f"use Rounded(…, {width}); if they are classes or counts, use Ordinal or a "
+                f"use Rounded(…, {self.step:g}); if they are classes or counts, use Ordinal or a "
                 "likelihood of counts"
             )
         return None
