@@ -79,6 +79,7 @@ OF_MODELS = {
     "plot_data": "plot()",
     "plot_f": "plot_latents()",
     "plot_mean": "plot_effects(input)",
+    "plot_residuals": "plot_worm(), or plot_pit(),",
     "predictive_gradients": "effects(input), the curve along an input,",
     "predict_f": "predict_latents(Xnew)",
     "predict_log_density": "log_predictive_density(Xnew, Ynew)",

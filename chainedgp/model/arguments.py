@@ -11,7 +11,7 @@ from paramz import Parameterized
 from ..data.columns import Columns, Date, Number
 from ..data.rows import Expected, as_inputs
 from ..data.types import Data
-from ..errors import InputError
+from ..errors import PACKAGE, InputError
 from ..inference.starts import Inputs
 from ..kernels import Kernel, Linear, Mixed, Periodic, Stationary
 from ..likelihoods import Likelihood
@@ -173,6 +173,43 @@ def check_levels(
                 "categories reads it: give codes 0, 1, 2, … of levels, or a data frame with a "
                 "category there."
             )
+
+
+def check_own_kernels(kernels: Sequence[Kernel], X: Array) -> None:
+    """Raise InputError where a kernel that a user wrote returns arrays of wrong shapes.
+
+    X : a few rows of the data. `testing.check_kernel` checks far more.
+    """
+    for kernel in kernels:
+        check_own_kernels(getattr(kernel, "parts", ()), X)
+        if type(kernel).__module__.partition(".")[0] == PACKAGE:
+            continue
+        n, D = X.shape
+        try:
+            K, pull = kernel.evaluate(X)
+            theta, dL_dX, _ = pull(np.ones((n, n)))
+            k, pull_diag = kernel.evaluate_diag(X)
+            theta_diag, _ = pull_diag(np.ones(n))
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"the kernel {type(kernel).__name__} raised {type(error).__name__}: {error}. "
+                "testing.check_kernel tells more."
+            ) from error
+        size = kernel.size
+        for what, value, shape in (
+            ("_evaluate returns K", K, (n, n)),
+            ("_evaluate_diag returns k", k, (n,)),
+            ("the pullback of _evaluate returns dL_dtheta", theta, (size,)),
+            ("the pullback of _evaluate returns dL_dX", dL_dX, (n, D)),
+            ("the pullback of _evaluate_diag returns dL_dtheta", theta_diag, (size,)),
+        ):
+            if np.shape(value) != shape:
+                raise InputError(
+                    f"{type(kernel).__name__}: {what} of shape {np.shape(value)} instead of "
+                    f"{shape}. testing.check_kernel tells more."
+                )
 
 
 def _check_numbers(kernel: Kernel, read: Columns | None) -> None:

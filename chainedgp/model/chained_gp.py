@@ -78,6 +78,7 @@ from .arguments import (
     Periods,
     as_mean,
     check_levels,
+    check_own_kernels,
     checked_inducing,
     checked_jitter,
     checked_likelihood,
@@ -345,6 +346,7 @@ class ChainedGP(ParamzModel, Predictions):
         for part in (*own_kernels, *own_means):
             part.check_columns(X.shape[1])
         check_levels(own_kernels, self._sample.X, self.input_names, read=self.columns)
+        check_own_kernels(own_kernels, np.asarray(self._sample.X[:3], dtype=float))
         return own_kernels, own_means
 
     def _start(self) -> None:

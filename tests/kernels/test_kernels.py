@@ -10,6 +10,7 @@ import threading
 
 import numpy as np
 import pytest
+from paramz import Param
 
 import chainedgp.kernels as kernels_package
 from chainedgp import ChainedGP
@@ -666,3 +667,43 @@ def test_kernels_of_numbers_read_no_levels():
     ChainedGP(frame, y, HetGaussian(), right + Bias(3) + White(3), num_inducing=4)
     ordered = frame.assign(town=pd.Categorical(town, ["Ely", "Bath", "York"], ordered=True))
     ChainedGP(ordered, y, HetGaussian(), RBF(3, ARD=True), num_inducing=4)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("theta", r"Own: the pullback of _evaluate returns dL_dtheta of shape \(1, 1\) instead of"),
+        ("inputs", r"Own: the pullback of _evaluate returns dL_dX of shape \(3,\)"),
+        ("matrix", r"Own: _evaluate returns K of shape \(3,\) instead of \(3, 3\)"),
+        ("error", "the kernel Own raised ZeroDivisionError"),
+    ],
+)
+def test_a_model_refuses_an_own_kernel_whose_arrays_have_wrong_shapes(wrong, words):
+    class Own(kernels_package.Kernel):
+        def __init__(self):
+            super().__init__(1, "own", None)
+            self.size_ = Param("size_", 1.0)
+            self.link_parameter(self.size_)
+
+        def _evaluate(self, X, Z):
+            if wrong == "error":
+                raise ZeroDivisionError
+            shape = np.exp(-np.abs(X - (X if Z is None else Z).T))
+
+            def pullback(dL_dK, wrt_second=True):
+                theta = np.atleast_1d(np.sum(dL_dK * shape))
+                return (
+                    theta[None] if wrong == "theta" else theta,
+                    np.zeros(len(X) if wrong == "inputs" else X.shape),
+                    None,
+                )
+
+            K = float(self.size_[0]) * shape
+            return K[0] if wrong == "matrix" else K, pullback
+
+        def _evaluate_diag(self, X):
+            return np.full(len(X), float(self.size_[0])), lambda dL: (dL.sum(keepdims=True), None)
+
+    x = np.linspace(0.0, 1.0, 9)
+    with pytest.raises(InputError, match=words):
+        ChainedGP(x, x, HetGaussian(), kernels_package.RBF(1) + Own(), num_inducing=3)
