@@ -246,8 +246,8 @@ CALLS = {
 
 NAMES = {
     "duplicate latents": ({"latents": ("f", "f")}, ["share a name"]),
-    "Greek latent": ({"latents": ("f", "σ")}, ["σ", "identifier"]),
-    "latent with a blank": ({"latents": ("f", "log scale")}, ["log scale", "identifier"]),
+    "Greek latent": ({"latents": ("f", "σ")}, ["σ", "letters from a to z"]),
+    "latent with a blank": ({"latents": ("f", "log scale")}, ["log scale", "letters from a to z"]),
     "reserved latent": ({"latents": ("f", "size")}, ["size", "taken"]),
     "latent as string": ({"latents": "fg"}, ["latents", "tuple"]),
     "no latents": ({"latents": ()}, ["latents"]),
