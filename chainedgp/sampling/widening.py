@@ -59,6 +59,10 @@ TOLERANCE = 1e-4
 # and `Beta`, 2 to 6 for `AdditivePoisson`, and above 4 for `SignalNoiseGaussian` and `HetProbit`.
 DEEPEST = 1.5
 ROUNDING = 0.01  # Falls of so many nats are nothing.
+# They are predicted by q if known constants of the likelihood would leave less than this share of
+# what uncertain hyperparameters add: then latents and constants are uncertain together only, as the
+# level of a latent and the cut-points of `Ordinal`, and targets are not.
+OWN_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -120,15 +124,18 @@ def widening_of(problem: Problem) -> Widening | None:
     roots = tuple(np.hstack(group) for group in groups)
     if not roots:
         return None
-    return Widening.at(problem.parts, roots, suits_targets(problem, roots), constants)
+    return Widening.at(problem.parts, roots, suits_targets(problem, roots, constants), constants)
 
 
-def suits_targets(problem: Problem, roots: Sequence[Array]) -> bool:
+def suits_targets(
+    problem: Problem, roots: Sequence[Array], constants: Constants | None = None
+) -> bool:
     """Whether q̃ explains the rows about as well as a Gaussian posterior of its width would.
 
     To first order the expected log-density falls by −Σ tr(G_i (Ṽ_i − V_i)) from q to q̃, G = ∂E/∂V.
     That is what a wide posterior costs. Where the fall is much deeper, q̃ is wide where rows are
-    impossible.
+    impossible. Where most of the cost would be gone if the constants of the likelihood were known,
+    q̃ does not suit either, because targets are predicted with constants that are.
     """
     parts = problem.parts
     density, q = LogJoint(problem), parts.q()
@@ -138,7 +145,20 @@ def suits_targets(problem: Problem, roots: Sequence[Array]) -> bool:
         before, after = (density.slopes(p.m.T, np.moveaxis(p.V, -1, 0)) for p in moments)
     fall = float(np.sum(before.value - after.value))
     added = np.moveaxis(moments[1].V - moments[0].V, -1, 0)
-    return fall <= DEEPEST * max(-float(np.sum(before.dV * added)), 0.0) + ROUNDING
+    cost = max(-float(np.sum(before.dV * added)), 0.0)
+    if constants is not None:
+        own = parts.family.marginals(density.chunks, _without(constants, parts, wide)).V
+        left = -float(np.sum(before.dV * np.moveaxis(own - moments[0].V, -1, 0)))
+        if left < OWN_SHARE * cost - ROUNDING:
+            return False
+    return fall <= DEEPEST * cost + ROUNDING
+
+
+def _without(constants: Constants, parts: Parts, wide: Sequence[Gaussian]) -> tuple[Gaussian, ...]:
+    """The widened Gaussians if the constants of the likelihood were known: S + D Dᵀ − R Rᵀ."""
+    links = [np.concatenate(group) for group in parts.family.grouped(constants.links)]
+    known = [part.S - link @ link.T for part, link in zip(wide, links, strict=True)]
+    return tuple(Gaussian(part.mu, S, part.log_det_S) for part, S in zip(wide, known, strict=True))
 
 
 def widened_by_hyperparameters(

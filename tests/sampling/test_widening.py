@@ -347,3 +347,21 @@ def test_targets_of_a_bent_posterior_would_be_worse_by_the_wider_one(rates):
     plain = m.log_predictive_density(X, m.Y).mean()
     m._widening = widening.Widening.at(m._parts, m._widening.roots)
     assert m.log_predictive_density(X, m.Y).mean() < plain - 0.005
+
+
+def test_targets_are_predicted_by_q_if_constants_alone_make_latents_uncertain():
+    """The level of a latent and the cut-points of classes are uncertain together, classes not."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-3.0, 3.0, (120, 1))
+    y = np.digitize(2.0 * np.sin(X[:, 0]) + rng.logistic(size=120), [-1.0, 1.0]).astype(float)
+    likelihood = cgp.likelihoods.Ordinal(3)
+    m = cgp.ChainedGP(X, y, likelihood, num_inducing=12)
+    m.optimize()
+    found = widening.widening_of(m.problem)
+    assert found.constants is not None and not found.of_targets
+    assert widening.suits_targets(m.problem, found.roots)
+    fixed = cgp.ChainedGP(X, y, likelihood.copy(), num_inducing=12, hyperparameters="fixed")
+    fixed.optimize()
+    np.testing.assert_allclose(m.predict_proba(X), fixed.predict_proba(X), atol=1e-3)
+    share = y == np.arange(3)[:, None]
+    np.testing.assert_allclose(m.predict_proba(X).mean(0), share.mean(1), atol=0.03)
