@@ -25,7 +25,7 @@ FEWEST, MOST = 5, 17
 """Polynomials have so many Chebyshev nodes in each latent: more where they are rough."""
 ROUGH = 0.1
 """They are in latents whose last coefficients are above this share of the largest such."""
-WORTH = 4
+WORTH = 8
 """A box has so many times more points than nodes, or its points get integrals."""
 PROBES = 24
 """So many points of a box tell whether its polynomial is right."""
