@@ -1093,8 +1093,8 @@ class ChainedGP(ParamzModel, Predictions):
             )
             if not widening.of_targets:
                 title["Targets"] = (
-                    "are predicted by q alone: the posterior of the latents is far from Gaussian, "
-                    "and bands of single latents are rough (m.sample() draws from it)"
+                    "are predicted by q alone: latents are uncertain together, with each other or "
+                    "with constants, and less so what they say of targets"
                 )
         title["Last fit"] = str(getattr(self, "last_result", "none"))
         return summary(self, (*self._parts.Z, *self._parts.q_mu, *self._parts.q_root), title)
