@@ -306,6 +306,8 @@ def page(name):
     if "scipy" in entry:
         facts.append(f"In scipy.stats\n: `{entry['scipy']}`")
     example = f" (here as `{source}`)" if "make" in entry else ""
+    discrete = likelihood.support in ("binary", "categories", "counts")
+    seen = "probabilities" if discrete else "the density"
     return f"""# {name}
 
 $$
@@ -322,7 +324,7 @@ $$
 
 ![Densities and a fit](../images/likelihoods/{name}.png)
 
-*Left: the density, or probability, for a few values of the latents. Right: {ROWS} rows simulated
+*Left: {seen} for a few values of the latents. Right: {ROWS} rows simulated
 from the likelihood, and the model that this code fits to them:*
 
 ```python
