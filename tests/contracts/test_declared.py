@@ -79,7 +79,9 @@ for name in ("conditional_mean", "conditional_variance", "cdf", "ppf"):
 
 
 def test_an_inherited_normal_law_is_told_and_not_used():
-    with pytest.raises(ContractError, match="normal_scale_mixture: the normal distribution"):
+    with pytest.raises(
+        ContractError, match="normal_scale_mixture: gives another normal distribution"
+    ):
         check_likelihood(Heavier())
     moments = np.array([[0.3, -0.5]]), np.array([[0.2, 0.1]])
     assert isinstance(Predictive(Heavier(), *moments)._mixture, GaussianLatents)
@@ -147,8 +149,8 @@ class WrongHazard(liks.LogNormalSurvival):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (WrongSlope, "normal_in_first: the normal distribution that it tells of"),
-        (WrongShape, "normal_scale_mixture: the normal distribution that it tells of"),
+        (WrongSlope, "normal_in_first: gives another normal distribution"),
+        (WrongShape, "normal_scale_mixture: gives another normal distribution"),
         (NotSymmetric, "symmetric: the density changes if latents change places"),
         (NotExact, "exact_expectation: the expectation changes with the number of nodes"),
         (NoSuchLatent, "quadrature_latent: is 'scale', which is no latent"),

@@ -22,7 +22,9 @@ TOLERANCES = {"loo 3": 1e-7, "quantiles": 1e-6, "cdf": 5e-10, "median bands": 1e
 TRIED = {"bound": 1e-7, "objective": 1e-7, "gradient": 2e-6, "log_predictive_density": 1e-9}
 # Quantiles and cdfs of these mixtures come from rules of few nodes, which agree to 1e-6 of logit F.
 TRIED |= {"quantiles": 2e-6, "cdf": 1e-8}
-CLASSES = {"cdf": 3e-7}
+CLASSES = {"cdf": 3e-7, "noise_variance": 1e-9, "latent_variance": 1e-9}
+# Moments under four latents came from scattered nodes; grids are more accurate by this much.
+FOUR = dict.fromkeys(("mean", "variance", "noise_variance", "latent_variance"), 1e-5)
 # The search for these constants ends where the likelihood is flat in the dispersion: on another
 # processor it ends up to 1e-7 away.
 FLAT = ("Inflated NegativeBinomial", "Hurdle NegativeBinomial")
@@ -74,6 +76,7 @@ def test_model(name):
     case = MODELS[name]
     m = case.build()
     own = CLASSES if name.startswith("Softmax") else TRIED if m.likelihood.tries_nodes else {}
+    own = FOUR if len(m.latents) == 4 else own
     assert not wrong(STORED["models"][name], measure(case, m), own)
 
 
@@ -85,7 +88,8 @@ def test_start(name):
 
 @pytest.mark.parametrize("name", FITS)
 def test_fit(name):
-    assert FITS[name]() == pytest.approx(STORED["fits"][name], rel=0.0, abs=FIT_TOLERANCE)
+    above = FITS[name]() - STORED["fits"][name]  # of objectives: a fit may end lower than before
+    assert -1.0 < above < FIT_TOLERANCE
 
 
 def test_threads_do_not_matter():
