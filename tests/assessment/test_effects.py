@@ -492,6 +492,7 @@ def test_the_shortest_scale_along_a_column():
     [
         ({"of": "sd"}, "mean, median, width, noise, ignorance, log_variance, variance; got 'sd'"),
         ({"input": "age"}, "input must be"),
+        ({"input": ["level", "dose"]}, "are a group: groups="),
         ({"input": "a", "groups": {"kind": ["a", "b", "c"]}}, "part of a group"),
         ({"input": "dose", "of": ["mean", "width"]}, "name of one quantity"),
         ({"of": 3}, "of must be one of"),

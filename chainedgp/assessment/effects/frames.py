@@ -200,6 +200,11 @@ def effects(
         raise InputError(
             f"kind={kind!r} {'needs an input' if input is None else 'is of all inputs at once'}."
         )
+    if isinstance(input, (list, tuple)):
+        raise InputError(
+            f"input is one input, or the name of a group; got {input!r}. Inputs that change "
+            'together are a group: groups={"name": [inputs]}, and "name" as the input.'
+        )
     if over is not None and kind != "average":
         raise InputError(f"over=… is for kind='average' alone; got kind={kind!r}.")
     scene = Scene(model, groups, rows, level, X, Y_metadata, curve=input is not None)
