@@ -92,7 +92,7 @@ def main():
     # Shares of the variation over the table. Columns are quantities, rows are inputs.
     print(model.effects(of=["mean", "variance"]).round(2).to_string())
     for laboratory, row in model.effects("laboratory", of="variance").set_index("value").iterrows():
-        low, middle, high = np.sqrt(row[["low", "mean", "high"]].astype(float))
+        low, middle, high = np.sqrt(row[["low", "variance", "high"]].astype(float))
         print(f"sd of {laboratory}: {middle:.2f} mg/l, 95 % from {low:.2f} to {high:.2f}")
 
     new = pd.DataFrame(
