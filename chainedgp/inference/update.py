@@ -26,10 +26,10 @@ from .natural_gradients import find_q, fisher_vector, predicted_gap, start_from_
 from .problem import Problem
 from .profile import start_sites
 
-# How far the sites of old rows are out of date is estimated from a sample of SAMPLES[0] of them, or
-# SAMPLES[1] if the first estimate is too large, in PARTS parts. A sample is at most a quarter of
-# the old rows: a step over all of them costs hardly more.
-SAMPLES, PARTS = (1000, 4000), 4
+# How far the sites of old rows are out of date is estimated from a sample of SAMPLES[0] of them, and
+# from the next larger one while the estimate is too large, in PARTS parts. A sample is at most a
+# quarter of the old rows: a step over all of them costs hardly more.
+SAMPLES, PARTS = (500, 1500, 4000), 4
 # An estimate from a sample must be below this share of the tolerance, because it may be too low.
 SAFE = 0.7
 # The sites of new rows are found to this share of the tolerance.
