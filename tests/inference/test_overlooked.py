@@ -1,13 +1,14 @@
 """Signals that a fit overlooks because a given kernel is blind: found, told, begun again."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from paramz import Param
 from paramz.transformations import Logexp
 
 import chainedgp as cgp
 from chainedgp import kernels, likelihoods
-from chainedgp.inference.overlooked import find_overlooked
+from chainedgp.inference.overlooked import confirmed, find_overlooked
 from chainedgp.parameters import Role
 
 K, L = kernels, likelihoods
@@ -135,6 +136,35 @@ def test_noise_that_no_input_explains_is_not_overlooked():
     result = m.optimize()
     assert result.starts == {} and result.warnings == []
     assert m.check()["hyperparameters"].level == "look"
+
+
+def test_classes_that_an_input_separates_are_not_overlooked():
+    """One term of the kernel of logit_3 is flat, and few rows have scores of any size."""
+    draw = np.random.default_rng(2)
+    x, habitat = draw.uniform(0.0, 7.0, 150), draw.choice(["bog", "heath"], 150)
+    first = x + 1.2 * (habitat == "bog") + 0.8 * draw.logistic(size=150) < 3.0
+    labels = np.where(first, "a", np.where(x < 5.0, "b", "c"))
+    m = cgp.ChainedGP(
+        pd.DataFrame({"x": x, "habitat": habitat}), labels, L.Softmax(3), num_inducing=15
+    )
+    result = m.optimize()
+    assert np.ptp(m.predict_latents(m.X)[0][:, 2]) > 5.0
+    scores = find_overlooked(m.problem)
+    assert scores and max(one.gain for one in scores) > 100.0  # Scores alone mislead.
+    assert not confirmed(m.problem, scores)
+    assert not any("although" in note for note in result.warnings)
+
+
+def test_a_signal_that_is_confirmed_is_worth_no_more_than_a_fit_gains():
+    m = cgp.ChainedGP(1e5 * U, TARGETS["Poisson"], L.Poisson(), K.RBF(2), num_inducing=15)
+    m.kernels[0].variance[:] = 0.5
+    flat_bound = m.optimize().bound
+    (one,) = confirmed(m.problem, find_overlooked(m.problem))
+    assert (
+        5.0
+        < one.gain
+        < fitted(1.0, L.Poisson(), K.RBF(2), target="Poisson")[1].bound - flat_bound + 5
+    )
 
 
 def test_a_given_start_that_sees_is_left_alone():

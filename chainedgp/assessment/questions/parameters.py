@@ -11,7 +11,7 @@ from paramz.transformations import __fixed__
 
 from ...inference.inducing import more_inducing
 from ...inference.natural_gradients import find_q, start_from_q
-from ...inference.overlooked import find_overlooked, in_words
+from ...inference.overlooked import confirmed, find_overlooked, in_words
 from ...inference.starts import is_location
 from ...kernels import Kernel
 from ...likelihoods import Likelihood
@@ -79,7 +79,8 @@ def hyperparameters(e: Evidence) -> Finding:
     It is a problem if the inputs would explain such a latent.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        overlooked = {one.latent: in_words(e.problem, one) for one in find_overlooked(e.problem)}
+        found = confirmed(e.problem, find_overlooked(e.problem))
+        overlooked = {one.latent: in_words(e.problem, one) for one in found}
         notes = [*_at_bounds(e.problem.parameters), *overlooked.values()]
         notes += _latent_notes(e, overlooked)
     values = {"notes": tuple(message for message, _, _ in notes)}
