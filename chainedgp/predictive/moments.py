@@ -1,6 +1,7 @@
 """Mean and variance of a predictive mixture: E[m], E[s], var[m] of m = E[y | f], s = var[y | f].
 
-Where m and s grow like exponentials of the latents, most of a second moment lies standard
+Few Gauss–Hermite nodes are tried first where more are costly. Rows that they do not serve have
+wide latents: where m and s grow like exponentials of these, most of a second moment lies standard
 deviations out in q. Up to three latents a lattice is widened until what lies outermost adds
 nothing. From four on nodes are scattered around several centres, 0 and those that second moments
 come from, and weighted as draws from the mixture of all (importance sampling by the balance
@@ -33,9 +34,10 @@ counts as nothing."""
 FEW = {1: 10, 2: 10, 3: 12, 4: 8}
 """By the number of latents, so many nodes per latent are tried first, if there are three latents or
 more or if moments given the latents are integrals over y."""
-SMOOTH = 3e-3
+SMOOTH = {1: 0.01, 2: 0.01, 3: 0.01, 4: 0.1}
 """FEW nodes suffice if the last two Hermite polynomials on them hold at most this share of a
-variance: the rule is exact to twice their degree, and its error then is below 1e-5."""
+variance. The rule is exact to twice their degree: its error then is far below TOLERANCE, and for
+four latents below that of scattered nodes."""
 NEAR, HALVES = 0.5, 1e-3
 """Nodes around 0 suffice if no second moment is centred beyond NEAR sds, and if two halves of the
 nodes agree to the relative difference HALVES."""
@@ -135,7 +137,7 @@ def _first(event: GaussianLatents, numeric: bool, moments: Array) -> Indices:
     for rows in _blocks(every, rule.size, numeric):
         moments[:, rows], parts = _sums(event, rows, x[:, :, None], weights[:, None])
         if dim in FEW:
-            more[rows] = _last_polynomials(x, weights, FEW[dim], parts[1:]) > SMOOTH
+            more[rows] = _last_polynomials(x, weights, FEW[dim], parts[1:]) > SMOOTH[dim]
         else:
             far = np.abs(_starts(event, rows)).max(axis=(0, 1)) > NEAR
             more[rows] = far | (_halves([parts[1] + parts[2]], weights[:, None]) > HALVES)
