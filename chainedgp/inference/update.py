@@ -26,9 +26,9 @@ from .natural_gradients import find_q, fisher_vector, predicted_gap, start_from_
 from .problem import Problem
 from .profile import start_sites
 
-# How far the sites of old rows are out of date is estimated from a sample of SAMPLES[0] of them, and
-# from the next larger one while the estimate is too large, in PARTS parts. A sample is at most a
-# quarter of the old rows: a step over all of them costs hardly more.
+# How far the sites of old rows are out of date is estimated from a sample of SAMPLES[0] of them,
+# and from the next larger one while the estimate is too large, in PARTS parts. A sample is at most
+# a quarter of the old rows: a step over all of them costs hardly more.
 SAMPLES, PARTS = (500, 1500, 4000), 4
 # An estimate from a sample must be below this share of the tolerance, because it may be too low.
 SAFE = 0.7
