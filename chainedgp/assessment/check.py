@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..data.arguments import as_generator, positive_int
 from ..data.types import Seed
@@ -94,9 +94,17 @@ def check(
     """Ask what a careful statistician would ask of a fit; see `ChainedGP.check` and `Evidence`."""
     most, generator = positive_int(rows, "rows"), as_generator(rng)
     evidence = Evidence(problem, result, input_names, most, generator)
-    findings = [question(evidence) for question in ALWAYS]
+    findings = [_in_the_table(question(evidence), problem) for question in ALWAYS]
     if findings[0].level != "problem" or result is not None:
-        findings += [question(evidence) for question in ONCE_FITTED]
+        findings += [_in_the_table(question(evidence), problem) for question in ONCE_FITTED]
     else:
         evidence.capped.append("all other questions: they need a fitted model")
     return Check(tuple(findings), tuple(evidence.capped), problem.parameters.name)
+
+
+def _in_the_table(finding: Finding, problem: Problem) -> Finding:
+    """A finding whose "rows" are counted as in the user's table, with those that were left out."""
+    if "rows" not in finding.values or problem.rows.kept is None:
+        return finding
+    rows = problem.rows.numbers[finding.values["rows"]]
+    return replace(finding, values={**finding.values, "rows": rows})

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from ..errors import InputError
-from ..linalg import Array
+from ..linalg import Array, Indices
 from .columns import Columns
 from .frames import (
     BESIDE,
@@ -66,6 +66,8 @@ class Rows:
     metadata : name -> (n,), what the likelihood takes by keyword beside y.
     weights : (n,) powers of the rows' densities, or None where all are 1.
     names : what the user calls the rows, where these are not their numbers.
+    kept : (n,) numbers of the rows in the user's table, and how many rows this has; None where no
+        row was left out.
     """
 
     X: Array
@@ -73,6 +75,7 @@ class Rows:
     metadata: Mapping[str, Array] = field(default_factory=dict)
     weights: Array | None = None
     names: RowNames | None = None
+    kept: tuple[Indices, int] | None = None
 
     @classmethod
     def read(
@@ -114,7 +117,7 @@ class Rows:
                     else "every row misses its target or an input: nothing is left to fit. "
                     "Leave out columns with many missing values."
                 )
-            rows = replace(rows, names=called or RowNames(np.arange(len(y)), WITH_GAPS))[kept]
+            rows = rows[kept].known_as((np.flatnonzero(kept), len(y)))
         with named_rows(rows.names):
             likelihood.check_rows(rows.targets(), **rows.metadata)
         return rows
@@ -130,8 +133,19 @@ class Rows:
             None
             if first.weights is None
             else np.concatenate([part.weights for part in parts if part.weights is not None]),
-            RowNames.joined([part.names for part in parts]),
-        )
+            RowNames.joined(
+                [
+                    None if part.names is None or part.names.by == WITH_GAPS else part.names
+                    for part in parts
+                ]
+            ),
+        ).known_as(_joined_numbers(parts))
+
+    def known_as(self, kept: tuple[Indices, int] | None) -> Rows:
+        """These data rows as those of a table from which others were left out; see `kept`."""
+        if kept is None:
+            return self
+        return replace(self, names=self.names or RowNames(kept[0], WITH_GAPS), kept=kept)
 
     def followed_by(self, more: Rows) -> Rows:
         """Append the rows of another data set, in memory; both must have the same metadata.
@@ -166,6 +180,16 @@ class Rows:
         return self.X.shape[0]
 
     @property
+    def numbers(self) -> Indices:
+        """Numbers (n,) of the rows in the user's table, in which rows with gaps are counted."""
+        return np.arange(self.num_rows) if self.kept is None else self.kept[0]
+
+    @property
+    def num_given(self) -> int:
+        """Number of rows of the user's table, with those that were left out."""
+        return self.num_rows if self.kept is None else self.kept[1]
+
+    @property
     def on_disk(self) -> bool:
         """Whether the inputs are a memmap: arrays as large as the data then belong on disk."""
         return isinstance(self.X, np.memmap)
@@ -184,7 +208,8 @@ class Rows:
         """Some of the data rows, by slice, indices or booleans; a slice of a memmap is a memmap."""
         weights = None if self.weights is None else self.weights[rows]
         names = None if self.names is None else self.names[rows]
-        return Rows(self.X[rows], self.y[rows], rows_of(self.metadata, rows), weights, names)
+        kept = None if self.kept is None else (self.kept[0][rows], self.kept[1])
+        return Rows(self.X[rows], self.y[rows], rows_of(self.metadata, rows), weights, names, kept)
 
     def take(self, rows: Selection) -> Rows:
         """Some of the data rows in memory, inputs and targets as float64."""
@@ -233,6 +258,16 @@ class Rows:
     def keywords(self, rows: Selection = EVERY, /, **parameters: float) -> Keywords:
         """Keywords of a likelihood's methods at some rows: its parameters and these metadata."""
         return {**parameters, **rows_of(self.metadata, rows)}
+
+
+def _joined_numbers(parts: Sequence[Rows]) -> tuple[Indices, int] | None:
+    """`Rows.kept` of several tables, one below the other."""
+    if all(part.kept is None for part in parts):
+        return None
+    ends = np.cumsum([part.num_given for part in parts])
+    pairs = zip(parts, ends, strict=True)
+    numbers = [part.numbers + end - part.num_given for part, end in pairs]
+    return np.concatenate(numbers), int(ends[-1])
 
 
 def rows_of(values: Mapping[str, Value], rows: Selection) -> dict[str, Value]:

@@ -57,7 +57,7 @@ from ..kernels import Kernel, as_kernel
 from ..likelihoods import Likelihood
 from ..likelihoods.density_check import check_density
 from ..likelihoods.ties import Ties, same_ties
-from ..linalg import Array
+from ..linalg import Array, Indices
 from ..means import MeanFunction
 from ..parameters.paramz_model import ParamzModel
 from ..parameters.parts import LatentList
@@ -147,7 +147,8 @@ class ChainedGP(ParamzModel, Predictions):
     posterior : "mean_field" is q(u_1) … q(u_b), as in the paper; "joint" is q(u_1, …, u_b), at
         about twice the cost of an evaluation. "auto" chooses "joint" for likelihoods whose latents
         are coupled, because the bands of a mean field are too narrow for these.
-    missing : "raise", or "drop" to leave out the rows whose target or an input is missing.
+    missing : "raise", or "drop" to leave out the rows whose target or an input is missing;
+        `m.kept_rows` has the numbers of the others.
     unseen : "raise", or "prior": levels of a category that were not in the frame are predicted
         from what the others have in common. `m.unseen = "prior"` does so later.
     periodic : seasons, each of which adds a part to the default kernel of every latent. For a
@@ -192,7 +193,6 @@ class ChainedGP(ParamzModel, Predictions):
     _ties: Ties | None  # Targets that several rows share, and what stands for them.
     _hyperparameters: str = "fixed"  # "auto" and "uncertain" widen q for predictions.
     _widening: Widening | None = None  # What they add to q, at hyperparameters of the last fit.
-    _left_out: int = 0  # Rows with gaps, which missing="drop" leaves out.
     _told_once: tuple[str, ...] = ()  # Metadata of the rows, where a file has none of these.
     _fitted_at: tuple[Array, Array] | None = None  # Hyperparameters, and means of q, after a fit.
     _lists_few: bool = False  # While a table of single gradients is made.
@@ -300,6 +300,7 @@ class ChainedGP(ParamzModel, Predictions):
         Y_metadata: Metadata,
         missing: str,
         columns: Expected,
+        kept: tuple[Indices, int] | None = None,
     ) -> Evaluator:
         """Check the model's rows and give them to an evaluator; starts are made from `_sample`."""
         given = X, Y, Y_metadata, self.likelihood
@@ -309,13 +310,12 @@ class ChainedGP(ParamzModel, Predictions):
             )
             self._data.check_weights()
             return evaluator
-        rows = Rows.read(*given, missing=missing, columns=columns)
+        rows = Rows.read(*given, missing=missing, columns=columns).known_as(kept)
         rows.check_weights()
         check_density(self.likelihood, rows)
         if "_parts" in vars(self):  # A new model checks its kernels when it has made them.
             check_levels(self._parts.kernels, rows.X, self.input_names)
         self._data = self._sample = rows
-        self._left_out = np.shape(Y)[0] - rows.num_rows if missing == "drop" else 0
         shard = Shard(rows, nodes=self.num_nodes, num_threads=self.num_threads)
         return Evaluator([shard], self._family)
 
@@ -431,6 +431,18 @@ class ChainedGP(ParamzModel, Predictions):
         return self._data.Y_metadata
 
     @property
+    def kept_rows(self) -> Indices:
+        """Numbers (N,) of the model's rows in the table that it was given, counted from 0.
+
+        Rows that `missing="drop"` left out are counted: `table.iloc[m.kept_rows]` are the rows of
+        `m.X`, `m.z_scores()` and `m.loo().pointwise`. Rows that `update` added are counted on from
+        the last row of the table before.
+        """
+        if is_dask(self.X):
+            raise InputError("the rows are on a cluster, where they are not counted.")
+        return self._data.numbers.copy()
+
+    @property
     def latents(self) -> tuple[str, ...]:
         """Names of the model's latent functions."""
         return tuple(self.likelihood.latents)
@@ -538,7 +550,9 @@ class ChainedGP(ParamzModel, Predictions):
             Z=[z.values for z in self.Z] if isinstance(self.Z, LatentList) else self.Z.values,
             leaves=leaves_of(self),
             hyperpriors=self.hyperpriors,
-            rows=StoredRows(self.X, self._data.y, self.Y_metadata) if data else None,
+            rows=StoredRows(self.X, self._data.y, self.Y_metadata, *(self._data.kept or ()))
+            if data
+            else None,
             told=() if data else self._told,
             sites=np.concatenate([shard.sites.current for shard in shards], axis=-1)
             if data and all(shard.has_sites for shard in shards)
@@ -553,7 +567,8 @@ class ChainedGP(ParamzModel, Predictions):
         restore_leaves(model, stored.leaves)
         model.hyperpriors.update(stored.hyperpriors)
         if stored.rows is not None:
-            model.set_data(*stored.rows)
+            X, Y, Y_metadata, kept, num_given = stored.rows
+            model._set_data(X, Y, Y_metadata, "raise", None if kept is None else (kept, num_given))
             if stored.sites is not None:
                 (shard,) = model.problem.evaluator.shards
                 shard.load_sites(stored.sites)
@@ -601,8 +616,18 @@ class ChainedGP(ParamzModel, Predictions):
         self, X: Data, Y: Data, Y_metadata: Metadata = None, missing: str = "raise"
     ) -> None:
         """Give the model new rows; parameters and posterior stay, and the next fit starts there."""
-        missing = one_of(missing, ("raise", "drop"), "missing")
-        evaluator = self._take_rows(X, Y, Y_metadata, missing, self._expected_of_rows)
+        self._set_data(X, Y, Y_metadata, one_of(missing, ("raise", "drop"), "missing"))
+
+    def _set_data(
+        self,
+        X: Data,
+        Y: Data,
+        Y_metadata: Metadata,
+        missing: str,
+        kept: tuple[Indices, int] | None = None,
+    ) -> None:
+        """Give the model new rows; kept: which rows of a table they are, as `Rows` has it."""
+        evaluator = self._take_rows(X, Y, Y_metadata, missing, self._expected_of_rows, kept)
         self._start()
         self._parts.ties = self._ties
         self._problem = self._make_problem(evaluator)
@@ -1047,6 +1072,7 @@ class ChainedGP(ParamzModel, Predictions):
         by default. True does so for all rows, False for none.
 
         rng, size : seed and number of draws from q for the Pareto k; see `assessment.loo`.
+        The rows are those of `m.X`; `kept_rows` has their numbers in the table.
         """
         return loo(self.problem, refit, rng, size)
 
@@ -1062,7 +1088,8 @@ class ChainedGP(ParamzModel, Predictions):
         the model is not changed.
 
         rows : the largest number of rows that are looked at one by one. rng : seed or Generator
-        that chooses them.
+        that chooses them. The "rows" among the values of a finding are counted as in the table that
+        the model was given; see `kept_rows`.
         """
         result = getattr(self, "last_result", None)
         return check(self.problem, result, self.input_names, rows, rng)
@@ -1133,7 +1160,8 @@ class ChainedGP(ParamzModel, Predictions):
         bound = None if self._problem is None else self._problem.last_bound
         stale = "" if bound is None or self.problem.is_current else " (before the last change)"
         M = " + ".join(str(M) for M in dict.fromkeys(self._parts.sizes))
-        gaps = f" ({self._left_out} more had gaps)" if self._left_out else ""
+        left_out = self._data.num_given - self._data.num_rows
+        gaps = f" ({left_out} more had gaps)" if left_out else ""
         D = self.X.shape[1]
         return [
             ("Chained GP", self.name),

@@ -8,7 +8,7 @@ from typing import Protocol
 from ..data.columns import Columns
 from ..data.types import Data, Metadata
 from ..likelihoods import Likelihood
-from ..linalg import Array
+from ..linalg import Array, Indices
 from .distribution import Predictive
 from .predictor import Predictor
 
@@ -33,6 +33,10 @@ class FittedModel(Protocol):
     @property
     def Y_metadata(self) -> dict[str, Array]:
         """Per-row values of a fitted model, (N,) each, weights included."""
+
+    @property
+    def kept_rows(self) -> Indices:
+        """Numbers (N,) of the rows of a fitted model in the table that it was given."""
 
     @property
     def latents(self) -> tuple[str, ...]:

@@ -123,3 +123,48 @@ def test_the_check_names_rows_by_the_index():
     m.optimize(max_iters=8, only="variational")
     found = m.check(rows=60)["outliers"]
     assert "'plot 41' in the index" in found.message and list(found.values["rows"]) == [41]
+
+
+def test_numbers_of_rows_lead_back_to_the_table(tmp_path):
+    x = np.linspace(0.0, 1.0, 60)
+    table = pd.DataFrame({"x": x}, index=[f"plot {k}" for k in range(60)])
+    y = np.sin(6.0 * x) + 0.1 * rng.standard_normal(60)
+    y[41] = 5.0
+    table.iloc[[3, 17], 0], y[0] = np.nan, np.nan
+    kept = np.setdiff1d(np.arange(60), [0, 3, 17])
+    m = cgp.ChainedGP(table, y, L.Gaussian(), num_inducing=6, missing="drop")
+    m.optimize(max_iters=8, only="variational")
+    np.testing.assert_array_equal(m.kept_rows, kept)
+    np.testing.assert_array_equal(table["x"].iloc[m.kept_rows], m.X[:, 0])
+    found = m.check(rows=60)["outliers"]
+    assert "'plot 41'" in found.message and list(found.values["rows"]) == [41]
+    curves = m.effects("x", kind="individual", num=2)
+    assert list(curves["row"].unique()) == list(kept)
+    assert list(m.effects("x", kind="individual", num=2, X=table[40:43])["row"].unique()) == [
+        0,
+        1,
+        2,
+    ]
+    m.save(tmp_path / "m.npz")
+    loaded = cgp.load(tmp_path / "m.npz")
+    np.testing.assert_array_equal(loaded.kept_rows, kept)
+    assert "3 more had gaps" in str(loaded)
+    found = loaded.check(rows=60)["outliers"]
+    assert f"41 {WITH_GAPS}" in found.message and list(found.values["rows"]) == [41]
+    for model in (m, loaded):
+        model.update(table[:5], np.full(5, 0.1), missing="drop")
+        np.testing.assert_array_equal(model.kept_rows, [*kept, 60, 61, 62, 64])
+        model.set_data(table[5:10], y[5:10])
+        np.testing.assert_array_equal(model.kept_rows, np.arange(5))
+
+
+def test_a_file_whose_numbers_of_rows_are_wrong_is_refused(tmp_path):
+    X = np.linspace(0.0, 1.0, 6)
+    m = cgp.ChainedGP(
+        X, np.where(np.arange(6) == 2, np.nan, X), L.Gaussian(), missing="drop", num_inducing=3
+    )
+    for kept, given in (([0, 1, 2, 2, 5], 6), ([0, 1, 2, 3, 5], 5), ([0, 1], 6), ([0.0] * 5, 6)):
+        m._data = m._data.known_as((np.array(kept), given))
+        m.save(tmp_path / "m.npz")
+        with pytest.raises(ValueError, match="not rows of a table"):
+            cgp.load(tmp_path / "m.npz")

@@ -219,7 +219,10 @@ def effects(
     if kind == "individual":
         curves = individual_curves(scene.population, columns, at, quantity)  # (k, n)
         k, n = curves.shape
-        table = {"row": np.repeat(scene.population.numbers, k), "value": np.tile(labels, n)}
+        numbers = scene.population.numbers
+        if X is None:
+            numbers = model.kept_rows[numbers]
+        table = {"row": np.repeat(numbers, k), "value": np.tile(labels, n)}
         return as_frame({**table, _own_column(quantity): curves.T.ravel()})
     found = scene.dependence(columns, at, quantity, draws, rng, over)
     table = {"value": labels, _own_column(quantity): found.mean}

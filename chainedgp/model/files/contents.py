@@ -14,7 +14,7 @@ from ...data.columns import Columns
 from ...inference.result import OptimizationResult
 from ...kernels import Kernel
 from ...likelihoods import Likelihood
-from ...linalg import Array
+from ...linalg import Array, Indices
 from ...means import MeanFunction
 from ...parameters.leaves import named_leaves
 from ...parameters.priors import Prior
@@ -36,11 +36,16 @@ class StoredLeaf(NamedTuple):
 
 
 class StoredRows(NamedTuple):
-    """The stored rows of a model, as `ChainedGP.set_data` takes them."""
+    """The stored rows of a model, as `ChainedGP.set_data` takes them.
+
+    kept, num_given : their numbers in a table from which rows were left out, and its length.
+    """
 
     X: Array
     Y: Array
     Y_metadata: Mapping[str, Array]
+    kept: Indices | None = None
+    num_given: int = 0
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class Reader:
         columns, target = header.get("columns", {}), header.get("target_name")
         rows, sites = None, None
         if header["data"] is not None:
-            rows = StoredRows(**self._decode(header["data"]))
+            rows = _with_numbers(StoredRows(**self._decode(header["data"])))
             if header["sites"] is not None:
                 sites = self._array(header["sites"], (*family.site_shape(b), len(rows.X)))
         names = self._names(columns.get("_column_names"))
@@ -312,6 +312,21 @@ def _class_names(names: Any, likelihood: Any) -> tuple[str, ...] | None:
     if not strings or len({*names}) != likelihood.target_support.num_classes:
         raise FileFormatError(f"its classes have the names {names!r}.")
     return tuple(names)
+
+
+def _with_numbers(rows: StoredRows) -> StoredRows:
+    """Stored rows, whose numbers in the table that they are from are checked."""
+    kept, given = rows.kept, rows.num_given
+    if kept is None:
+        return rows
+    numbers = isinstance(kept, np.ndarray) and kept.dtype.kind == "i" and type(given) is int
+    if (
+        not numbers
+        or kept.shape != (len(rows.X),)
+        or not (np.diff(kept, prepend=-1, append=given) > 0).all()
+    ):
+        raise FileFormatError("its rows are not rows of a table.")
+    return rows
 
 
 def _told(names: Any, likelihood: Any) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from ...likelihoods import ConstantLatent
 from ...linalg import Array
 from .archive import Header, Json
 from .classes import MOST_LEVELS, MOST_PARTS, SHIPPED, Classes, kind_of, signature_of
-from .contents import Contents, StoredLeaf, leaves_of
+from .contents import Contents, StoredLeaf, StoredRows, leaves_of
 
 # The version of the header: a reader refuses a newer one. Files of a mean field have 1, and every
 # version reads them; a joint posterior needs 2, columns that are no numbers need 3.
@@ -159,10 +159,17 @@ class Writer:
                 name: {**self._class_of(prior), "args": self._encode(vars(prior))}
                 for name, prior in model.hyperpriors.items()
             },
-            "data": None if model.rows is None else self._encode(model.rows._asdict()),
+            "data": None if model.rows is None else self._rows(model.rows),
             "sites": None if model.sites is None else self._put(model.sites),
             "result": None if model.result is None else self._result(model.result),
         }
+
+    def _rows(self, rows: StoredRows) -> Json:
+        """The rows of a model in the header of a file; their numbers only if some were left out."""
+        held = rows._asdict()
+        if rows.kept is None:
+            held = {key: held[key] for key in ("X", "Y", "Y_metadata")}
+        return self._encode(held)
 
     def _result(self, result: OptimizationResult) -> Header:
         """How the last optimisation ended, in the header of a file."""
