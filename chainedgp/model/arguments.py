@@ -43,6 +43,11 @@ def one_per_latent(
     """
     if value is None:
         return None
+    if isinstance(value, Mapping):
+        raise InputError(
+            f"{name} is {what} for all latents, or a list with one for each, in the order of the "
+            f"likelihood's latents; got a {type(value).__name__}."
+        )
     parts = list(value) if isinstance(value, list | tuple) else [value] * b
     if len(parts) != b:
         raise InputError(

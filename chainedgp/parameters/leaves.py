@@ -146,7 +146,27 @@ class Selection(ParamConcatenation):
         raise InputError(PRIORS_ARE.format(pattern="pattern"))
 
 
-class Searchable(Parameterized):
+class Linked(Parameterized):
+    """A parameterised object that is pickled, or deep-copied, without what it is linked to.
+
+    paramz keeps a reference to the parent, and would thus pickle a whole model with each of its
+    parts, in an order that cannot be read back. A parent links its children again as it is read.
+    """
+
+    def __getstate__(self) -> Any:
+        left_out = ("_parent_", "_parent_index_")
+        return {key: value for key, value in super().__getstate__().items() if key not in left_out}
+
+    def __setstate__(self, state: Any) -> Any:
+        children = state.get("parameters", ())
+        unlinked = [child for child in children if not child.has_parent()]
+        super().__setstate__(state)  # This sets the parents of the children.
+        for child in unlinked:
+            child.add_observer(self, self._pass_through_notify_observers, -np.inf)
+        return self
+
+
+class Searchable(Linked):
     """A parameterised object that gives a `Selection` where a search finds several parameters."""
 
     def __getitem__(self, key: Any, paramlist: Any = None) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from paramz import Param, Parameterized
 
 from ..errors import InputError
-from .leaves import Searchable
+from .leaves import Linked, Searchable
 from .roles import Role
 
 Copied = TypeVar("Copied", bound=Parameterized)
@@ -24,7 +24,7 @@ def copy_of(part: Copied) -> Copied:
         return part.copy()
 
 
-class Part(Parameterized):
+class Part(Linked):
     """A likelihood, kernel or mean: its `repr` is one line, its `str` the table of parameters."""
 
     #: The roles of its own leaves, by the leaves' names; leaves without a role are left out.
@@ -113,6 +113,9 @@ class LatentList(Searchable):
         for part, latent in zip(parts, latents, strict=True):
             name_after(part, latent)
             self.link_parameter(part)
+
+    def __copy__(self) -> Self:
+        return copy_of(self)  # a shallow copy would take the parts away from this one
 
     def __getitem__(self, key: Any, paramlist: Any = None) -> Any:
         if isinstance(key, str) and key not in self._latents:

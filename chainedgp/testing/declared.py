@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 
 from ..data.rows import rows_of
@@ -11,6 +13,11 @@ from ..likelihoods.observation import of_event
 from ..predictive.mixtures import declared_normal
 from .probe import Probe
 
+OF_LATENTS = (
+    *("log_density", "dlog_density", "d2log_density", "dlog_density_dtheta", "cdf", "ppf"),
+    *("sample", "conditional_mean", "conditional_variance", "natural_parameters"),
+)
+"""Methods of a likelihood that take the latents one by one."""
 FAR = 24.0
 """All of the integral of a mean that is finite under q lies within so many standard deviations."""
 
@@ -21,14 +28,21 @@ def check_declared(probe: Probe) -> None:
     _check_nodes(probe)
     _check_normal(probe)
     _check_infinite_mean(probe)
-    _check_tails(probe)
-    if probe.lik.event_times:
-        _check_event(probe)
+    check_tails(probe)
 
 
 def _check_names(probe: Probe) -> None:
-    """Test that declared names of metadata and latents exist, and that alike latents may swap."""
+    """Test that declared names of metadata and latents exist, and that alike latents may swap.
+
+    Methods get the latents in the declared order, whatever they call their arguments.
+    """
     lik = probe.lik
+    for method in OF_LATENTS:
+        parameters = inspect.signature(getattr(lik, method)).parameters.values()
+        named = tuple(p.name for p in parameters if p.name in lik.latents)
+        if named != lik.latents and sorted(named) == sorted(lik.latents):
+            words = "takes ({}), but latents = ({}): each argument is given the latent of its place"
+            probe.fault(method, words.format(", ".join(named), ", ".join(lik.latents)))
     for member, names in (
         ("positive_metadata", lik.positive_metadata),
         ("unbounded_metadata", lik.unbounded_metadata),
@@ -86,7 +100,14 @@ def _check_infinite_mean(probe: Probe) -> None:
     probe.fault("infinite_mean", "is declared, but the mean is finite under every Gaussian q")
 
 
-def _check_tails(probe: Probe) -> None:
+def check_tails(probe: Probe) -> None:
+    """Test that log-tails, slopes of quantiles and hazards, where given, belong to its cdf."""
+    _check_log_tails(probe)
+    if probe.lik.event_times:
+        _check_event(probe)
+
+
+def _check_log_tails(probe: Probe) -> None:
     """Test that log-tails and slopes of quantiles, where given, are those of the cdf."""
     lik, y, kw = probe.lik, probe.y, of_event(probe.law)
     if not lik.has_cdf or lik.atoms or not probe.support.continuous:

@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..likelihoods.contract import Likelihood
 from ..likelihoods.support import Continuum, Support, SupportLike
 from ..linalg import Array
-from .declared import check_declared
+from .declared import check_declared, check_tails
 from .expectations import check_expectations
 from .probe import Probe
 from .report import Report
@@ -34,12 +34,14 @@ def check_likelihood(
     the density as v → 0, and their gradients with their own differences; moments, cdf, ppf and
     samples agree with the density; copies and pickles are equal; targets outside the support are
     refused; what is declared
-    (`symmetric`, `exact_expectation`, `normal_in_first`, `infinite_mean`, …) holds.
+    (`symmetric`, `exact_expectation`, `normal_in_first`, `infinite_mean`, …) holds. Parameters
+    that are not fixed are then moved, since a start such as 1 can hide that a method ignores them:
+    density, derivatives, moments, cdf and ppf must agree there too.
 
     Parameters
     ----------
     likelihood : Likelihood
-        Left as it is, checked at its present parameter values.
+        Left as it is, checked at its present parameter values and at others.
     y : (n,)
         Targets to check at; a few inside the support if None.
     metadata : dict
@@ -73,6 +75,11 @@ def check_likelihood(
             check_declared,
         ):
             law(probe)
+    if not report.faults and (moved := probe.moved()) is not None:
+        _check_normalised(moved)
+        if not report.faults:
+            for law in (_check_derivatives, _check_moments, _check_quantiles, check_tails):
+                law(moved)
     report.raise_if_any(f"likelihood {type(likelihood).__name__}")
 
 

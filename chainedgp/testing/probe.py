@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from copy import copy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from paramz.transformations import Logistic
 
 from ..data.types import Data, Keywords
 from ..likelihoods import from_density
@@ -16,6 +19,7 @@ from ..likelihoods.support import Support
 from ..likelihoods.wrappers.atoms import WithAtoms
 from ..likelihoods.wrappers.rounded import ROUNDING
 from ..linalg import Array
+from ..parameters.domains import DOMAINS
 from .report import Report
 
 ROWS = 8  # A likelihood is tested at so many rows, each with its own latents and metadata.
@@ -38,6 +42,7 @@ class Probe:
         report: Report,
     ) -> None:
         self.lik, self.rng, self.report = likelihood, rng, report
+        self.where = ""  # Faults end with this: at which other values of parameters they are seen.
         self.b, self.support = len(likelihood.latents), likelihood.target_support
         self.names, self.keys = likelihood.latents, likelihood.parameter_keys
         self.y = _targets(likelihood, rng) if y is None else np.array(y, dtype=np.float64).ravel()
@@ -55,6 +60,23 @@ class Probe:
         self.latents = tuple(centre[:, None] + 0.6 * rng.standard_normal((self.b, self.n)))
         if self.support.continuous and not report.faults:
             self._keep_inside()
+
+    def moved(self) -> Probe | None:
+        """A probe of the same likelihood at other values of its parameters that are not fixed.
+
+        None if there are no such parameters.
+        """
+        values = {key: _moved(self.lik, key) for key in self.keys}
+        values = {key: value for key, value in values.items() if value != self.kw[key]}
+        if not values:
+            return None
+        other = copy(self)
+        other.kw = {**self.kw, **values}
+        vars(other).pop("_table", None)
+        other.where = f", at {', '.join(f'{key} = {value:.4g}' for key, value in values.items())}"
+        if other.support.continuous:
+            other._keep_inside()
+        return other
 
     def _keep_inside(self) -> None:
         """Move targets that lie beyond ends of the tested density which move with the latents."""
@@ -94,6 +116,7 @@ class Probe:
 
     def fault(self, method: str, message: str) -> None:
         """Note a fault of the tested likelihood once."""
+        message += self.where
         if f"{method}: {message}" not in self.report.faults:
             self.report.fault(method, message)
 
@@ -135,7 +158,8 @@ class Probe:
         finite = np.abs(expected[np.isfinite(expected)])
         scale = float(np.max(finite)) if finite.size else 1.0
         atol = np.max(tol) * min(1.0, max(scale, 1e-3))
-        self.report.close(method, message, got, expected, rtol=float(np.max(tol)), atol=float(atol))
+        rtol, words = float(np.max(tol)), message + self.where
+        self.report.close(method, words, got, expected, rtol=rtol, atol=float(atol))
 
     @property
     def law(self) -> Keywords:
@@ -146,6 +170,10 @@ class Probe:
 
     def table(self) -> from_density.Tabulated | WithAtoms:
         """The tested distribution by integration of its density at the latents."""
+        return self._table
+
+    @cached_property
+    def _table(self) -> from_density.Tabulated | WithAtoms:
         return self.table_at(self.latents, self.law)
 
     def table_at(
@@ -180,3 +208,20 @@ def _targets(likelihood: Likelihood, rng: np.random.Generator) -> Array:
     y = likelihood.target_support.examples(rng.standard_normal(ROWS))
     y[: len(likelihood.atoms)] = likelihood.atoms[:ROWS]
     return y
+
+
+def _moved(likelihood: Likelihood, key: str) -> float:
+    """Another value of a likelihood's parameter, within its constraints; if fixed, its own."""
+    leaf, domain = getattr(likelihood, key), DOMAINS[likelihood._domain(key)]
+    value, lower, upper = float(leaf.values[0]), domain.lower, domain.upper
+    if leaf.is_fixed:
+        return value
+    for constraint in leaf.constraints.properties():
+        if isinstance(constraint, Logistic):
+            lower, upper = max(lower, constraint.lower), min(upper, constraint.upper)
+    if np.isfinite(lower) and np.isfinite(upper):
+        farther = lower if value - lower > upper - value else upper
+        return value + 0.3 * (farther - value)
+    if np.isfinite(lower):
+        return lower + 1.7 * (value - lower)
+    return value + 0.6

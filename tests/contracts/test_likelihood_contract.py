@@ -742,6 +742,78 @@ def test_a_density_that_falls_steeply_at_its_end_keeps_the_contract(name):
     check_likelihood(STEEP[name])
 
 
+class SkewLogistic(Likelihood):
+    """A user's likelihood, right in all it says, that mutants below spoil."""
+
+    latents = ("location", "log_scale")
+    parameters = {"skew": 1.0}
+
+    def log_density(self, y, f, g, *, skew):
+        z = (y - f) * np.exp(-g)
+        return np.log(skew) - z - g - (skew + 1.0) * np.logaddexp(0.0, -z)
+
+    def cdf(self, y, f, g, *, skew):
+        return np.exp(-skew * np.logaddexp(0.0, -(y - f) * np.exp(-g)))
+
+
+class ForgetsSkew(SkewLogistic):
+    def cdf(self, y, f, g, *, skew):
+        return super().cdf(y, f, g, skew=1.0)
+
+
+class ForgetsNormaliser(SkewLogistic):
+    def log_density(self, y, f, g, *, skew):
+        return super().log_density(y, f, g, skew=skew) - np.log(skew)
+
+
+class ForgetsTilt(Likelihood):
+    """The tilt is any number, and starts at 0."""
+
+    latents = ("location",)
+    parameters = {"tilt": 0.0}
+    domains = {"tilt": "real"}
+
+    def log_density(self, y, f, *, tilt):
+        return stats.norm.logpdf(y, f + tilt)
+
+    def dlog_density_dtheta(self, y, f, *, tilt):
+        return (y - f + 0.0 * tilt,)
+
+
+@pytest.mark.parametrize(
+    "cls, words",
+    [
+        (ForgetsSkew, "cdf: differs from the integral of the density, at skew = 1.7"),
+        (ForgetsNormaliser, "log_density: the density integrates to .*, at skew = 1.7"),
+        (ForgetsTilt, "dlog_density_dtheta: derivative in tilt disagrees .*, at tilt = 0.6"),
+    ],
+)
+def test_a_fault_that_the_start_of_a_parameter_hides_is_found(cls, words):
+    with pytest.raises(ContractError, match=words):
+        check_likelihood(cls())
+
+
+def test_other_values_of_parameters_keep_to_what_holds_them():
+    check_likelihood(SkewLogistic())
+    lik = ForgetsSkew()
+    lik.skew.fix(warning=False)  # No other value is ever used.
+    check_likelihood(lik)
+    lik = ForgetsTilt()
+    lik.tilt.constrain_bounded(-0.1, 0.2, warning=False)
+    with pytest.raises(ContractError, match=r"at tilt = 0\.06"):
+        check_likelihood(lik)
+    assert lik.parameter_values() == {"tilt": 0.0}
+
+
+def test_latents_in_another_order_are_told():
+    class Swapped(SkewLogistic):
+        def log_density(self, y, log_scale, location, *, skew):
+            return super().log_density(y, log_scale, location, skew=skew)
+
+    with pytest.raises(ContractError, match=r"log_density: takes \(log_scale, location\), but lat"):
+        check_likelihood(Swapped())
+
+
 def test_a_support_is_told_in_words():
     class Doubled(liks.GeneralisedPareto):
         def log_density(self, y, g, *, shape):

@@ -369,6 +369,26 @@ def test_copies_of_parts():
             assert part.flattened_parameters[0]._parent_._highest_parent_ is part
 
 
+def test_copies_of_parts_of_a_model_are_unlinked():
+    m = make(lik.HetStudentT(nu=6.0), kern.RBF(2) + kern.Bias(2))
+    m.likelihood.nu.fix(warning=False)
+    value = m.log_likelihood()
+    cgp.testing.check_likelihood(m.likelihood)
+    for part in (m.likelihood, m.kernels[0], m.kernels[0].rbf, m.kernels):
+        for other in copies(part):
+            assert not other.has_parent() and str(other) == str(part)
+            assert np.array_equal(other.optimizer_array, part.copy().optimizer_array)
+            other.flattened_parameters[0][:] = 9.0
+            assert other.param_array[0] == 9.0
+    assert m.log_likelihood() == value
+    for other in copies(m):
+        for part, parent in ((other.likelihood, other), (other.kernels[0].rbf, other.kernels[0])):
+            assert part._parent_ is parent
+            before = other.num_changes
+            part.flattened_parameters[0][:] = 9.0  # The model is told of it once.
+            assert other.num_changes == before + 1
+
+
 def test_the_file_of_format_1():
     """Written when format 1 was released; it must load for ever."""
     m = load(STORED / "format_1.cgp")

@@ -59,6 +59,12 @@ NAMES = {
 }
 
 
+def test_kernels_are_not_given_by_name():
+    words = "kernels is a kernel for all latents, or a list with one for each, .* got a dict"
+    with pytest.raises(InputError, match=words):
+        make(kernels={"mean": RBF(1), "log_variance": RBF(1)})
+
+
 @pytest.mark.parametrize("case", NAMES)
 def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(case):
     call, words = NAMES[case]
