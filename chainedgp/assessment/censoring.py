@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from ..data.frames import check_same_rows
 from ..data.rows import as_targets
 from ..data.types import Data
 from ..errors import InputError
@@ -46,6 +47,7 @@ class Censoring:
     def __init__(
         self, y: Data, censored: Data, entry: Data | None = None, weights: Data | None = None
     ) -> None:
+        check_same_rows({"y": y, "censored": censored, "entry": entry, "weights": weights})
         y, censored = events_and_times(y, censored)
         sets = risk_sets(y, censored.astype(np.intp), entry, weights)
         self.times, (died, lost) = sets.times, sets.counts

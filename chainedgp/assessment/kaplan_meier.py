@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ..data.arguments import fraction
+from ..data.frames import check_same_rows
 from ..data.rows import as_row_values, as_targets
 from ..data.types import Data
 from ..errors import CensoringWarning, InputError, quoted, warn
@@ -141,6 +142,7 @@ class KaplanMeier:
     def __init__(
         self, y: Data, censored: Data, entry: Data | None = None, weights: Data | None = None
     ) -> None:
+        check_same_rows({"y": y, "censored": censored, "entry": entry, "weights": weights})
         y, late = events_and_times(y, censored)
         _check_times(y)
         sets = risk_sets(y, late.astype(np.intp), entry, weights)
@@ -245,6 +247,7 @@ class AalenJohansen:
         entry: Data | None = None,
         weights: Data | None = None,
     ) -> None:
+        check_same_rows({"y": y, "cause": cause, "entry": entry, "weights": weights})
         y = as_targets(y, np.size(y), "y")
         _check_times(y)
         self.causes, reason = cause_codes(cause, len(y), censored)

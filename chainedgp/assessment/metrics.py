@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import chdtrc, ndtri
 
 from ..data.arguments import as_generator, fraction
+from ..data.frames import check_same_rows
 from ..data.labels import coded
 from ..data.missing_metadata import unsaid, warn_of_unsaid
 from ..data.names import checks_names
@@ -48,6 +49,7 @@ __all__ = [
 
 PAIRS = 4_000_000  # Concordance compares this many pairs of rows at once, so memory stays bounded.
 TIED = 1e-12  # Risks that differ by at most this share of the larger, by rounding, count as tied.
+PREDICTIVE = "predictive"  # Messages about rows call a predictive so.
 RISKS = "a number for each row, higher for earlier events, such as -predictive.ppf(0.5)"
 
 
@@ -219,6 +221,7 @@ def concordance_harrell(risk: Data, y: Data, censored: Data) -> float:
     risk : (n,) or (n, 1), higher for earlier events, such as −median of a predictive.
     y, censored : (n,) times, and 1 where the event comes after y.
     """
+    check_same_rows({"risk": risk, "y": y, "censored": censored})
     y, censored = events_and_times(y, censored)
     risk = _one_per_row(risk, len(y), "risk", RISKS)
     return _concordance(risk, y, censored, np.ones(len(y)))
@@ -242,6 +245,7 @@ def concordance_uno(
     train : (y, censored) of the rows from which G is estimated; None takes the given rows.
     tau : pairs whose first event is at tau or later are left out.
     """
+    check_same_rows({"risk": risk, "y": y, "censored": censored})
     y, censored = events_and_times(y, censored)
     risk = _one_per_row(risk, len(y), "risk", RISKS)
     G = Censoring(*((y, censored) if train is None else train))
@@ -278,6 +282,7 @@ def brier_score(
     times = np.atleast_1d(np.asarray(times, dtype=float))
     if times.ndim != 1 or not (np.diff(times) > 0.0).all():
         raise InputError("times must be (k,), ascending.")
+    check_same_rows({_called(survival, "survival"): survival, "y": y, "censored": censored})
     entry = None
     if isinstance(survival, Predictive):
         survival._check_survival("brier_score")
@@ -345,6 +350,7 @@ def d_calibration(
         None takes what a predictive was told.
     bins : number B of bins.
     """
+    check_same_rows({_called(survival, "survival"): survival, "y": y, "censored": censored})
     if isinstance(survival, Predictive):
         survival._check_survival("d_calibration")
         codes = codes_of(survival, censored)
@@ -411,11 +417,18 @@ def _targets(predictive: Predictive, y: Data, given: Sequence[str] = ()) -> Arra
             f"predictive must be a Predictive, as m.predictive(Xnew) gives; got "
             f"{type(predictive).__name__}."
         )
+    check_same_rows({PREDICTIVE: predictive, "y": y})
     warn_of_unsaid(unsaid(predictive.unsaid, given))
     return as_targets(coded(y, predictive.class_names, "y"), len(predictive), "y")
 
 
+def _called(value: object, name: str) -> str:
+    """What messages call an argument that may be a predictive."""
+    return PREDICTIVE if isinstance(value, Predictive) else name
+
+
 def _errors(prediction: Data, y: Data) -> Array:
+    check_same_rows({"prediction": prediction, "y": y})
     y = np.asarray(y, dtype=float)
     prediction = np.asarray(prediction, dtype=float)
     if prediction.size != y.size or not y.size:

@@ -13,13 +13,15 @@ give the mean again. Both curves assume that censoring does not depend on the in
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..data.arguments import as_band, as_generator, positive_float, positive_int
 from ..data.columns import Category, Column, Number
+from ..data.frames import check_same_rows, comparable, index_of
 from ..data.missing_metadata import unsaid, warn_of_unsaid
 from ..data.rows import Rows, is_dask
 from ..data.tables import Table
@@ -100,7 +102,9 @@ def survival_check(
         of the model. Events must be observed or right-censored.
     by : the groups. An input, by index or name: the levels of a category, the values of another
         input where there are four at most, else its thirds. "risk" takes thirds of the predicted
-        risk, an array (n,) gives each row its group, and None makes one group of all rows.
+        risk, and None makes one group of all rows. An array (n,) gives each row its group; it may
+        have the rows that missing="drop" left out. A Series must have the rows in their order, or,
+        if it is longer, their labels in its index.
     times : (k,) ascending, positive; None is an even grid up to the 98 % quantile of Y.
     bands : percentages of the bands of the predicted curves over q, or None.
     size, rng : number of joint draws from q for the bands, and their seed.
@@ -185,15 +189,19 @@ def _rows(model: FittedModel, X: Data | None, Y: Data | None, Y_metadata: Metada
         )
     if (X is None) != (Y is None):
         raise InputError("X and Y belong together: give both, or neither for the model's own rows.")
+    own = None
     if X is None or Y is None:
         if Y_metadata is not None:
             raise InputError("Y_metadata belong to X and Y: give these too.")
         need_rows(model, "X and Y")
         X, Y, Y_metadata = model.X, model.Y, model.Y_metadata
+        own = getattr(model, "_data", None)
     if is_dask(X):
         raise InputError("these rows are Dask arrays; give some that fit into memory as X and Y.")
     predictor = model._predictor()
     rows = Rows.read(X, Y, Y_metadata, likelihood, columns=predictor.columns)
+    if isinstance(own, Rows):
+        rows = replace(rows, index=own.index, kept=own.kept)
     warn_of_unsaid(unsaid(predictor.told, rows.metadata))
     code = codes(rows.metadata.get("censored"))
     if not np.isin(code, (EXACT, RIGHT)).all():
@@ -221,9 +229,12 @@ def _groups(
     if by is None:
         return ("all rows",), np.zeros(n, dtype=np.intp)
     if np.ndim(by) > 0:
-        labels = np.asarray(by).ravel()
+        labels = np.asarray(_of_rows(by, rows)).ravel()
         if labels.shape != (n,):
-            raise InputError(f"by must have one group for each of the {n} rows; got {labels.shape}")
+            table = f", or of the {rows.num_given} of the table" * (rows.kept is not None)
+            raise InputError(
+                f"by must have one group for each of the {n} rows{table}; got {labels.size}."
+            )
         found, member = np.unique(labels, return_inverse=True)
         return tuple(str(label) for label in found), member.ravel()
     if isinstance(by, str) and by == RISK and RISK not in inputs:
@@ -242,6 +253,24 @@ def _groups(
         )
     name = inputs[column] if inputs else "x" if D == 1 else f"x{column}"
     return _cut(np.asarray(rows.X[:, column], dtype=float), column_of(model, column), name)
+
+
+def _of_rows(by: Any, rows: Rows) -> Any:
+    """Groups of the rows: as given, or taken from those of a longer table.
+
+    A longer Series that has the labels of the rows is taken by these, and else groups of the whole
+    table, from which missing="drop" left out rows, by position. Raises InputError if a Series has
+    the rows in another order.
+    """
+    own, index = rows.index, index_of(by)
+    if own is not None and index is not None and comparable(own, index):
+        found = own.isin(index)
+        if len(index) > len(own) and found.any():
+            return by.loc[own] if found.all() else by
+        check_same_rows({"X": rows, "by": by})
+    if rows.kept is not None and np.shape(by)[0] == rows.num_given:
+        return np.asarray(by)[rows.kept[0]]
+    return by
 
 
 def _cut(

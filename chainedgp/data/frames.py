@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -86,29 +86,69 @@ def _listed(names: list[str]) -> str:
     return f"the column{'s' * (len(names) > 1)} {', '.join(map(repr, names))}"
 
 
+class RowLabels(Protocol):
+    """What is asked of the index of a pandas object: its labels of rows."""
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether no two rows have the same label."""
+
+    @property
+    def nlevels(self) -> int:
+        """The number of parts of each label of a row."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Any) -> Any: ...
+
+    def equals(self, other: object) -> bool:
+        """Whether another index has the same labels of rows in the same order."""
+
+    def isin(self, values: RowLabels) -> np.ndarray:
+        """Which labels of rows are among the values, (n,) booleans."""
+
+
+def index_of(value: object) -> RowLabels | None:
+    """The index of a pandas object, or of predictions for one; None for all else."""
+    index: RowLabels | None = getattr(value, "index", None)
+    return index if hasattr(index, "equals") and not hasattr(value, "__dask_graph__") else None
+
+
+def comparable(one: RowLabels, other: RowLabels) -> bool:
+    """Whether the labels of two pandas indices can tell which rows belong together."""
+    return one.is_unique and other.is_unique and one.nlevels == other.nlevels
+
+
 def check_order(X: object, Y: object, Y_metadata: object, name: str = "Y") -> None:
-    """Raise InputError if a pandas object has other rows than the frame X, or in another order.
+    """Raise InputError if targets or metadata have other rows than X, or in another order.
 
-    If its index shares no label with that of X, the rows are paired by position.
-
-    name : the user's name of Y, for messages.
+    name : the user's name of Y, for messages; see `check_same_rows`.
     """
-    index: Any = getattr(X, "index", None)
-    if not hasattr(index, "equals"):
-        return
     by_row = Y_metadata if isinstance(Y_metadata, Mapping) else {}
-    given = {name: Y, **{f"Y_metadata[{key!r}]": value for key, value in by_row.items()}}
-    for name, value in given.items():
-        other: Any = getattr(value, "index", None)
-        if not hasattr(other, "equals") or len(other) != len(index) or other.equals(index):
-            continue
-        if not (index.is_unique and other.is_unique and index.nlevels == other.nlevels):
+    given = {f"Y_metadata[{key!r}]": value for key, value in by_row.items()}
+    check_same_rows({"X": X, name: Y, **given})
+
+
+def check_same_rows(given: Mapping[str, object]) -> None:
+    """Raise InputError if pandas objects have other rows than the first one, or in another order.
+
+    An object whose index shares no label with that of the first is paired with it by position, as
+    arrays and lists are.
+
+    given : the user's name of each -> the object.
+    """
+    every = {name: index_of(value) for name, value in given.items()}
+    indexed = {name: index for name, index in every.items() if index is not None}
+    first = next(iter(indexed), "")
+    for name, other in indexed.items():
+        index = indexed[first]
+        if len(other) != len(index) or other.equals(index) or not comparable(index, other):
             continue
         if shared := int(other.isin(index).sum()):
-            wrong = f"only {shared} of the {len(index)} rows of X"
-            wrong = wrong if shared < len(index) else "the rows of X in another order"
+            wrong = f"only {shared} of the {len(index)} rows of {first}"
+            wrong = wrong if shared < len(index) else f"the rows of {first} in another order"
             raise InputError(
-                f"{name} has {wrong}, by its index. Give {name}.loc[X.index], or "
+                f"{name} has {wrong}, by its index. Give {name}.loc[{first}.index], or "
                 f"{name}.to_numpy() if the rows do belong together."
             )
 

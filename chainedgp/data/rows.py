@@ -19,6 +19,7 @@ from .frames import (
     BESIDE,
     CLASSES,
     COLUMNS,
+    RowLabels,
     check_numbers,
     check_one_row,
     check_order,
@@ -26,6 +27,7 @@ from .frames import (
     check_words,
     column_names,
     in_order,
+    index_of,
 )
 from .labels import coded
 from .missing_metadata import telling
@@ -68,6 +70,8 @@ class Rows:
     names : what the user calls the rows, where these are not their numbers.
     kept : (n,) numbers of the rows in the user's table, and how many rows this has; None where no
         row was left out.
+    index : of the pandas object that the rows come from, by which others are paired with them; None
+        without one, and after joining data sets.
     """
 
     X: Array
@@ -76,6 +80,7 @@ class Rows:
     weights: Array | None = None
     names: RowNames | None = None
     kept: tuple[Indices, int] | None = None
+    index: RowLabels | None = None
 
     @classmethod
     def read(
@@ -101,11 +106,14 @@ class Rows:
         check_order(X, Y, Y_metadata, names[1])
         check_target(X, Y, names)
         drop, called = missing == "drop", RowNames.of(X, Y)
+        index = next((one for one in map(index_of, (X, Y)) if one is not None), None)
         with named_rows(called):
             X = as_inputs(X, names[0], columns, allow_missing=drop)
             Y = coded(Y, likelihood.class_names, names[1])
             y = as_targets(Y, len(X), names[1], allow_missing=drop)
-            rows = cls(X, y, *as_metadata(Y_metadata, likelihood, len(X), weighted), called)
+            rows = cls(
+                X, y, *as_metadata(Y_metadata, likelihood, len(X), weighted), called, index=index
+            )
         kept = ~np.isnan(y)
         if drop and not isinstance(X, np.memmap):
             kept &= ~np.isnan(X).any(axis=1)
@@ -208,8 +216,10 @@ class Rows:
         """Some of the data rows, by slice, indices or booleans; a slice of a memmap is a memmap."""
         weights = None if self.weights is None else self.weights[rows]
         names = None if self.names is None else self.names[rows]
+        index = None if self.index is None else self.index[rows]
         kept = None if self.kept is None else (self.kept[0][rows], self.kept[1])
-        return Rows(self.X[rows], self.y[rows], rows_of(self.metadata, rows), weights, names, kept)
+        some = self.X[rows], self.y[rows], rows_of(self.metadata, rows)
+        return Rows(*some, weights, names, kept, index)
 
     def take(self, rows: Selection) -> Rows:
         """Some of the data rows in memory, inputs and targets as float64."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from ..data.arguments import as_band, fraction
+from ..data.frames import RowLabels, check_same_rows
 from ..data.names import OF_PREDICTIVES
 from ..data.types import Data, Seed
 from ..errors import InputError, MomentWarning, warn
@@ -40,6 +41,8 @@ class PredictiveLaw:
 
     _likelihood: Likelihood
     _support: Support
+    index: RowLabels | None = None
+    """The index of the pandas frame whose rows are predicted; None for arrays."""
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -290,6 +293,7 @@ class PredictiveLaw:
         if values.ndim < 2:
             return np.broadcast_to(values.reshape(1, -1), (len(self), values.size))
         if values.ndim == 2 and len(values) == len(self):
+            check_same_rows({"predictive": self, name: y})
             return values
         raise InputError(
             f"{name} must be a number, a grid (k,) for all rows, or ({len(self)}, k), values for "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtri
 
-from ..data.frames import check_order
+from ..data.frames import check_order, index_of
 from ..data.missing_metadata import unsaid
 from ..data.row_names import RowNames, named_rows
 from ..data.rows import Expected, as_inputs, as_metadata, is_dask
@@ -121,6 +121,12 @@ class Predictor(Predictions):
 
     def distribution(self, Xnew: Data, Y_metadata: Metadata = None) -> Predictive:
         """The predictive distributions p(y* | x*) under q, one for each row of Xnew."""
+        found = self._distribution(Xnew, Y_metadata)
+        found.index = index_of(Xnew)
+        return found
+
+    def _distribution(self, Xnew: Data, Y_metadata: Metadata) -> Predictive:
+        """The predictive distributions of rows, which do not know what the rows are called."""
         check_order(Xnew, None, Y_metadata)
         X = self.inputs(Xnew)
         with named_rows(RowNames.of(Xnew)):

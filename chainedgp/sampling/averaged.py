@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.frames import check_order
+from ..data.frames import check_order, index_of
 from ..data.rows import Expected, as_inputs, as_metadata, is_dask
 from ..data.types import Data, Metadata
 from ..errors import InputError
@@ -153,7 +153,9 @@ class Averaged(Predictions):
                 moments = (*own_moments, moments[1])
             pending.append(moments)
         parts.append(_joined(own, pending, metadata))
-        return AveragedPredictive(likelihood, parts, self.weights)
+        found = AveragedPredictive(likelihood, parts, self.weights)
+        found.index = index_of(Xnew)
+        return found
 
     @property
     def likelihood(self) -> Likelihood:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..assessment.kaplan_meier import cause_codes
 from ..data.arguments import as_band
+from ..data.frames import check_same_rows
 from ..data.rows import as_targets
 from ..data.types import Data, FilePath, Metadata
 from ..errors import InputError
@@ -142,6 +143,7 @@ class CompetingRisks:
             raise InputError(
                 "cause says which rows are censored: leave censored and y_upper out of Y_metadata."
             )
+        check_same_rows({"X": X, "Y": Y, "cause": cause})
         causes, code = cause_codes(cause, np.size(Y), censored)
         likelihoods = _one_each(causes, likelihood)
         given = dict(Y_metadata or {})

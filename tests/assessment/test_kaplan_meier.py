@@ -1,6 +1,7 @@
 """Curves without a model, against textbook values and brute force."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
@@ -135,3 +136,21 @@ def test_numbers_at_risk_are_counts_of_rows():
     np.testing.assert_array_equal(late.number_at_risk(late.times), late.at_risk)
     twice = KaplanMeier(y, 0, entry, np.full(5, 2.0))
     np.testing.assert_array_equal(twice.number_at_risk(t), 2 * np.array(counted))
+
+
+def test_rows_in_another_order_are_refused():
+    y = pd.Series(WEEKS, [f"p{i}" for i in range(len(WEEKS))])
+    late = pd.Series(LATE, y.index)
+    other = late[::-1]
+    for estimate in (KaplanMeier, AalenJohansen):
+        name = "censored" if estimate is KaplanMeier else "cause"
+        with pytest.raises(InputError, match=rf"^{name} has the rows of y in another order"):
+            estimate(y, other)
+        with pytest.raises(InputError, match=r"^entry has only 20 of the 21 rows of y"):
+            estimate(y, late, entry=0.0 * late.rename({"p3": "?"}))
+        with pytest.raises(InputError, match=rf"^weights has the rows of {name} in another"):
+            estimate(WEEKS, late, weights=other + 1.0)
+        estimate(y, late, weights=other.to_numpy() + 1.0)
+    plain = KaplanMeier(WEEKS, LATE[::-1])
+    for fine in (other.to_numpy(), list(other), other.reset_index(drop=True)):
+        np.testing.assert_array_equal(KaplanMeier(y, fine).values, plain.values)

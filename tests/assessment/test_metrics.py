@@ -4,6 +4,7 @@ import inspect
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 from paths import ROOT
 from scipy import stats
@@ -581,3 +582,34 @@ def test_a_brier_score_after_all_rows_are_censored_is_refused():
     assert np.isfinite(metrics.brier_score(S, [1.5, 2.5], y, censored)).all()
     with pytest.raises(InputError, match=r"no row was followed up to t = 5.*up to 2\.5"):
         metrics.brier_score(S, [2.5, 5.0], y, censored)
+
+
+def test_pandas_rows_in_another_order_are_refused():
+    n, rng = 8, np.random.default_rng(0)
+    y = pd.Series(rng.weibull(1.5, n) + 0.1, list("abcdefgh"))
+    late, other = pd.Series(np.arange(n) % 2, y.index), y[::-1]
+    law = point(likelihoods.WeibullSurvival(), rng.normal(size=(n, 2)))
+    plain = metrics.nlpd(law, other)  # A predictive without an index pairs by position.
+    assert plain == metrics.nlpd(law, other.to_numpy())
+    law.index = y.index
+    scores = (metrics.nlpd, metrics.crps, metrics.interval_coverage, metrics.pit)
+    for score in (*scores, metrics.quantile_residuals, metrics.mae, metrics.rmse):
+        with pytest.raises(InputError, match=r"^y has the rows of predictive in another order"):
+            score(law, other)
+    S, t = np.full((n, 2), 0.5), [0.3, 0.6]
+    calls = (
+        lambda c: metrics.concordance_harrell(-y, y, c),
+        lambda c: metrics.concordance_uno(-y, y, c),
+        lambda c: metrics.concordance_uno(-y, y, late, train=(y, c)),
+        lambda c: metrics.brier_score(S, t, y, c),
+        lambda c: metrics.brier_score(S, t, y, late, train=(y, c)),
+        lambda c: metrics.d_calibration(0.0 * y + 0.5, y, c),
+    )
+    for call in calls:
+        with pytest.raises(InputError, match=r"^censored has the rows of \w+ in another order"):
+            call(late[::-1])
+        call(late.to_numpy()[::-1])
+        call(late)
+    with pytest.raises(InputError, match=r"^y has the rows of prediction in another order"):
+        metrics.rmse(y, other)
+    assert metrics.nlpd(law, other.reset_index(drop=True)) == plain

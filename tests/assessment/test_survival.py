@@ -258,3 +258,37 @@ def test_survival_along_levels_and_dates(of_a_table):
     line = m.plot_restricted_mean("day", 1.0, num=5, bands=None).lines[0]
     assert line.get_xdata()[2] == pytest.approx(19022.5)  # 30 January 2022, noon, since 1970.
     plt.close("all")
+
+
+@pytest.mark.parametrize("own_labels", [True, False])
+def test_groups_are_paired_by_the_index(own_labels):
+    rng = np.random.default_rng(0)
+    index = [f"p{i}" for i in range(40)] if own_labels else range(40)
+    X = pd.DataFrame({"size": rng.normal(size=40), "arm": np.resize(["a", "b"], 40)}, index)
+    y = pd.Series(rng.weibull(1.5, 40) + 0.01, X.index)
+    given = {"Y_metadata": {"censored": 0}, "num_inducing": 4}
+    m = cgp.ChainedGP(X, y, WeibullSurvival(), **given)
+    want = survival_check(m, by="arm", times=[1.0], bands=None)
+    group = X["arm"]
+
+    def check(model, by, *data):
+        return survival_check(model, *data, by=by, times=[1.0], bands=None).predicted
+
+    np.testing.assert_array_equal(check(m, group), want.predicted)
+    for call in (lambda: check(m, group[::-1]), lambda: check(m, group[::-1], X, y)):
+        with pytest.raises(InputError, match=r"^by has the rows of X in another order"):
+            call()
+    np.testing.assert_array_equal(check(m, group[::-1].to_numpy()), want.predicted[::-1])
+    np.testing.assert_array_equal(
+        check(m, group[::-1], X[5:], y[5:]), check(m, "arm", X[5:], y[5:])
+    )
+    # A model that left out rows takes the whole column, in any order.
+    X.iloc[[3, 8, 9], 0] = np.nan
+    m = cgp.ChainedGP(X, y, WeibullSurvival(), missing="drop", **given)
+    want = check(m, "arm")
+    np.testing.assert_array_equal(check(m, group), want)
+    np.testing.assert_array_equal(check(m, group[::-1]), want)
+    np.testing.assert_array_equal(check(m, group.to_numpy()), want)
+    np.testing.assert_array_equal(check(m, group.set_axis(range(100, 140))), want)
+    with pytest.raises(InputError, match=r"each of the 37 rows, or of the 40 of the table; got 39"):
+        check(m, group.to_numpy()[1:])

@@ -408,3 +408,25 @@ def test_targets_with_commas_are_answered(frame):
     X, y = frame.reset_index(drop=True), pd.Series(["1,5", "2,5", "-", "3"] * 5)
     with pytest.raises(InputError, match=r"numbers for people such as '1,5': Y\.str\.replace"):
         cgp.ChainedGP(X, y, cgp.likelihoods.HetGamma())
+
+
+def test_targets_and_metadata_beside_an_array_have_the_same_order():
+    y = pd.Series(np.arange(1.0, 9.0), list("abcdefgh"))
+    X, lik = np.arange(8.0)[:, None], cgp.likelihoods.HetGaussian()
+    with pytest.raises(InputError, match=r"^Y_metadata\['weights'\] has the rows of Y in another"):
+        cgp.ChainedGP(X, y, lik, Y_metadata={"weights": y[::-1]})
+    cgp.ChainedGP(X, y[::-1], lik, Y_metadata={"weights": y.to_numpy()})
+
+
+@pytest.mark.filterwarnings("ignore::chainedgp.errors.UnfittedWarning")
+def test_predictions_keep_the_index_of_their_rows():
+    X = pd.DataFrame({"a": np.arange(8.0)}, index=list("abcdefgh"))
+    y = pd.Series(np.sin(X["a"]), X.index)
+    m = cgp.ChainedGP(X, y, cgp.likelihoods.HetGaussian(), num_inducing=4)
+    assert m.predictive(X[:3]).index.equals(X.index[:3])
+    assert m.predictive(X.to_numpy()).index is None
+    predictive = m.predictive(X)
+    with pytest.raises(InputError, match=r"^y has the rows of predictive in another order"):
+        predictive.logpdf(y[::-1].to_frame())
+    want = predictive.logpdf(y.to_numpy()[:, None])
+    np.testing.assert_array_equal(predictive.logpdf(y.to_frame()), want)

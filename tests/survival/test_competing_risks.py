@@ -246,3 +246,14 @@ def test_what_is_no_competing_risk_is_told():
         risks.overall_survival([[0.0]], [2.0, 1.0])
     with pytest.raises(InputError, match="bands"):
         risks.overall_survival([[0.0]], [1.0], bands=(95, 5))
+
+
+def test_causes_of_rows_in_another_order_are_refused():
+    y = pd.Series(np.arange(1.0, 9.0), list("abcdefgh"))
+    cause = pd.Series(np.resize(["died", "left", "none"], 8), y.index)
+    X, lik = y.to_frame("x"), WeibullSurvival()
+    for inputs, first in ((X, "X"), (X.to_numpy(), "Y")):
+        with pytest.raises(InputError, match=rf"^cause has the rows of {first} in another order"):
+            CompetingRisks.from_data(inputs, y, cause[::-1], lik, censored="none")
+    risks = CompetingRisks.from_data(X, y, cause, lik, censored="none", num_inducing=3)
+    assert risks.models["died"].Y_metadata["censored"].tolist() == [0, 1, 1, 0, 1, 1, 0, 1]
