@@ -189,7 +189,8 @@ def check_target(X: object, Y: object, names: tuple[str, str]) -> None:
         return
     table, series = np.asarray(frame[target]), np.asarray(Y)
     series = series[:, 0] if series.ndim == 2 else series
-    if table.shape == series.shape and bool(np.all((table == series) | (table != table))):
+    missing = table != table
+    if not np.all(missing) and table.shape == series.shape and np.all((table == series) | missing):
         raise InputError(
             f"{names[0]} has the target {target!r} among its columns, so that a model would learn "
             f"to copy it. Leave it out: {names[0]}.drop(columns={target!r})."

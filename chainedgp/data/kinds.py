@@ -20,6 +20,13 @@ WHOLE, NUMBER = r"[-+]?\d+", r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
 SET_UNSEEN = 'set m.unseen = "prior"'  # Error messages say this; estimators replace it by theirs.
 
 
+def readable(value: float, digits: int = 3) -> str:
+    """A number in words: to some digits, but with all digits before the point, 2018 and 125000."""
+    if not 10.0**digits - 0.5 <= abs(value) < 1e7:
+        return f"{value:.{digits}g}"
+    return f"{value:.{1 if abs(value) < 1e4 else 0}f}".removesuffix(".0")
+
+
 @dataclass(frozen=True)
 class Column:
     """How one column of a data frame is read, as the float64 array that a model sees.
@@ -74,7 +81,7 @@ class Column:
 
     def shown(self, value: float) -> str:
         """Print a number that a model sees as the data frame shows that value."""
-        return f"{value:.3g}"
+        return readable(value)
 
     def back(self, values: Array) -> np.ndarray:
         """Turn numbers (n,) that a model sees back into the values of the data frame."""
@@ -152,7 +159,7 @@ class Boolean(Column):
 
     def shown(self, value: float) -> str:
         """Print the numbers of a column of truth values, 0 as False and 1 as True."""
-        return {0.0: "False", 1.0: "True"}.get(float(value), f"{value:.3g}")
+        return {0.0: "False", 1.0: "True"}.get(float(value), readable(value))
 
     def back(self, values: Array) -> np.ndarray:
         """Turn numbers of the model back into truth values, if all are 0 or 1."""

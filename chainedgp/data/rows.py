@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, quoted
 from ..linalg import Array, Indices
 from .columns import Columns
 from .frames import (
@@ -107,6 +107,9 @@ class Rows:
         check_target(X, Y, names)
         drop, called = missing == "drop", RowNames.of(X, Y)
         index = next((one for one in map(index_of, (X, Y)) if one is not None), None)
+        labels = getattr(
+            columns, "names", columns if isinstance(columns, tuple) else column_names(X)
+        )
         with named_rows(called):
             X = as_inputs(X, names[0], columns, allow_missing=drop)
             Y = coded(Y, likelihood.class_names, names[1])
@@ -119,6 +122,11 @@ class Rows:
             kept &= ~np.isnan(X).any(axis=1)
         if drop and not kept.all():
             if not kept.any():
+                empty = np.isnan(X).all(axis=0)
+                if empty.any() and labels is not None and len(X) > 1:
+                    raise InputError(
+                        _without_values(names[0], np.array(labels, dtype=object)[empty])
+                    )
                 raise InputError(
                     "all targets in Y are missing (NaN): nothing is left to fit."
                     if np.isnan(y).all()
@@ -464,6 +472,15 @@ def _as_float(value: Data | None, name: str, remedy: str = COLUMNS) -> Array:
         ) from None
 
 
+def _without_values(name: str, names: np.ndarray) -> str:
+    """The error of a table X that has columns without a single value."""
+    listed, (s, it) = quoted(names.tolist()), ("s", "them") if len(names) > 1 else ("", "it")
+    return (
+        f"{name} has no value in its column{s} {listed}: leave {it} out, or fill {it}. If values "
+        "came from another table, the two may have different indexes."
+    )
+
+
 def _check_missing(array: Array, name: str, columns: tuple[str, ...] | None) -> None:
     """Raise InputError that names the columns of a frame, and their rows, with missing values."""
     if columns is None or array.ndim != 2 or array.shape[1] != len(columns):
@@ -471,7 +488,9 @@ def _check_missing(array: Array, name: str, columns: tuple[str, ...] | None) -> 
     holes = np.isnan(array)
     if not holes.any():
         return
-    found = []
+    found, empty = [], holes.all(axis=0)
+    if empty.any() and name == "X" and len(array) > 1:
+        raise InputError(_without_values(name, np.array(columns, dtype=object)[empty]))
     for column, hole in zip(columns, holes.T, strict=True):
         rows = np.flatnonzero(hole)
         if rows.size:

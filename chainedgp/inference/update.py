@@ -61,8 +61,9 @@ class Update:
         """Say in a sentence what the update did."""
         told = f", as {self.sampled:,} of the old rows tell" if self.sampled else ""
         rows = "1 row was" if self.num_rows == 1 else f"{self.num_rows:,} rows were"
+        steps = f"{self.steps} natural-gradient step{'s' * (self.steps != 1)}"
         return (
-            f"{rows} added, with {self.steps} natural-gradient steps over the new rows and "
+            f"{rows} added, with {steps} over the new rows and "
             f"{self.sweeps} over all: the bound is about {self.gap:.1e} nats below its maximum "
             f"over q{told}"
         )

@@ -16,6 +16,7 @@ from ..assessment.effects.importance import importance
 from ..assessment.effects.population import Population
 from ..assessment.effects.quantities import Quantity, latent_quantities
 from ..data.arguments import fraction, one_of, positive_int
+from ..data.kinds import readable
 from ..data.types import Data, Metadata
 from ..errors import InputError, MomentWarning
 from ..kernels import Kernel, Periodic
@@ -315,7 +316,7 @@ def _draw_points(
         words = f"{style.percent(100.0 * level)} interval"
         ax.vlines(x, found.low, found.high, color=blue, lw=2.0, label=words, zorder=2)
     ax.plot(x, found.mean, "o", color=blue, ms=5, label="average", zorder=3)
-    words_of = [f"{one:.4g}" if isinstance(one, float) else str(one) for one in labels]
+    words_of = [readable(one, 4) if isinstance(one, float) else str(one) for one in labels]
     ax.set_xticks(x, words_of)
     ax.set_xlim(-0.5, len(x) - 0.5)
 

@@ -13,6 +13,7 @@ from ..assessment.effects.population import Population
 from ..assessment.effects.quantities import latent_quantities
 from ..data.arguments import positive_int
 from ..data.columns import Date
+from ..data.kinds import readable
 from ..data.types import Data
 from ..errors import InputError
 from ..kernels.scales import shortest_scale
@@ -89,7 +90,7 @@ def target_label(model: FittedModel, metadata: Mapping[str, Data]) -> str:
 def words_of(metadata: Mapping[str, Data]) -> str:
     """Metadata of the drawn rows as they stand behind a label: " (exposure 17)", or nothing."""
     scalars = {key: np.asarray(value) for key, value in metadata.items() if not np.ndim(value)}
-    words = [f"{key} {value:.4g}" for key, value in scalars.items()]
+    words = [f"{key} {readable(float(value), 4)}" for key, value in scalars.items()]
     return f" ({', '.join(words)})" if words else ""
 
 

@@ -174,6 +174,26 @@ def test_pareto_k(healthy):
     assert finding(healthy, "pareto_k").values["share"] < 0.05
 
 
+@pytest.mark.parametrize(
+    ("likelihood", "said", "not_said"),
+    [
+        (L.HetGaussian(), "a constant noise", "rare targets"),
+        (L.Poisson(), "heavier tails or longer", "noise"),
+        (L.Bernoulli(), "rare targets", "tails"),
+        (L.Softmax(3), "fewer inputs", "noise"),
+        (L.Ordinal(4), "fewer inputs", "tails"),
+    ],
+)
+def test_advice_on_influential_rows_suits_the_targets(likelihood, said, not_said, monkeypatch):
+    X = np.linspace(0.0, 1.0, 12)
+    m = build(X, np.arange(12.0) % 2, likelihood, num_inducing=4, ties=None)
+    monkeypatch.setattr("chainedgp.assessment.questions.rows.influence", lambda *_: np.eye(12)[3])
+    found = finding(m, "pareto_k")
+    assert "1 of 12 rows has a large influence" in found.message
+    advice = f"{found.cause} {found.remedy}"
+    assert said in advice and not_said not in advice
+
+
 def test_a_few_influential_rows_are_no_fault(healthy, monkeypatch):
     for largest, few in ((1.11, True), (0.4, False)):
         k = np.append(np.full(healthy.X.shape[0] - 1, 0.1), largest)
@@ -321,6 +341,11 @@ def test_scaling():
         "from its median",
         "logarithm",
     )
+    for value, advice in ((-999.0, "row 7. It may be a code for"), (-998.0, "Take logarithms")):
+        coded = np.where(np.arange(40) == 7, value, X[:, 0])
+        found = finding(build(np.c_[coded, noisy], y), "scaling")
+        assert "same information" not in found.message
+        assert advice in f"{found.message} {found.remedy}"
     assert_tripped(finding(build(X, 7.0 + 0.0 * y), "scaling"), "All targets are the same")
     assert_tripped(finding(build(X, 1e9 + y), "scaling"), "Y varies little")
     assert finding(build(X, 1e6 * y), "scaling").level == "ok"

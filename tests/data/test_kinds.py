@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 import chainedgp as cgp
-from chainedgp.data.columns import Category, Columns, Date, Duration, column_from
+from chainedgp.data.columns import Category, Columns, Date, Duration, Number, column_from
+from chainedgp.data.kinds import readable
 from chainedgp.errors import InputError
 from chainedgp.likelihoods import HetGaussian
 
@@ -298,3 +299,22 @@ def test_lazy_frames_have_one_error():
     m = cgp.ChainedGP(frame, np.arange(8.0), HetGaussian(), num_inducing=4)
     with pytest.raises(InputError, match="Xnew is a LazyFrame, not read yet"):
         m.predict(frame.lazy())
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (2018.0, "2018"),
+        (-2018.46, "-2018.5"),
+        (125000.4, "125000"),
+        (9999.97, "10000"),
+        (999.6, "999.6"),
+        (12.345, "12.3"),
+        (0.00012345, "0.000123"),
+        (3.0e7, "3e+07"),
+        (np.nan, "nan"),
+    ],
+)
+def test_years_and_amounts_are_printed_with_all_their_digits(value, words):
+    assert readable(value) == words
+    assert Number("x").shown(value) == words

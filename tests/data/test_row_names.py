@@ -168,3 +168,14 @@ def test_a_file_whose_numbers_of_rows_are_wrong_is_refused(tmp_path):
         m.save(tmp_path / "m.npz")
         with pytest.raises(ValueError, match="not rows of a table"):
             cgp.load(tmp_path / "m.npz")
+
+
+def test_a_column_without_values_is_named():
+    """A series that was aligned to another index has the name of the target, and no values."""
+    table = pd.DataFrame({"dose": np.linspace(0.0, 1.0, 8), "y": np.full(8, np.nan)})
+    y = pd.Series(np.arange(8.0), name="y")
+    for options in ({}, {"missing": "drop"}):
+        with pytest.raises(InputError, match="X has no value in its column 'y': leave it out"):
+            cgp.ChainedGP(table, y, L.Gaussian(), **options)
+    with pytest.raises(InputError, match="has the target 'y' among its columns"):
+        cgp.ChainedGP(table.assign(y=y.where(y > 2.0)), y, L.Gaussian())

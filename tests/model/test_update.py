@@ -214,3 +214,9 @@ def test_what_update_cannot_do_is_told(quiet, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="Dask"):
         dask = pytest.importorskip("dask.array")
         m.update(dask.from_array(X, chunks=20), y)
+
+
+def test_one_row_and_one_step_are_singular():
+    one, two = (str(update.Update(k, k, 0, 1e-9, 0, True)) for k in (1, 2))
+    assert one.startswith("1 row was added, with 1 natural-gradient step over")
+    assert two.startswith("2 rows were added, with 2 natural-gradient steps over")

@@ -31,8 +31,8 @@ def pareto_k(e: Evidence) -> Finding:
     share = len(high) / len(k)
     values = {"pareto_k": k, "rows": e.rows[high], "share": share}
     message = (
-        f"{len(high)} of {len(k)} rows have a large influence on the fit: their Pareto k is above "
-        f"{HIGH_K}. The largest is {k.max():.2f}."
+        f"{len(high)} of {len(k)} rows {'has' if len(high) == 1 else 'have'} a large influence on "
+        f"the fit: a Pareto k above {HIGH_K}. The largest is {k.max():.2f}."
     )
     level = graded(share, 0.05, 0.2)
     if level == "ok":
@@ -46,13 +46,31 @@ def pareto_k(e: Evidence) -> Finding:
         "pareto_k",
         level,
         f"{message} It is highest in rows {e.listed(e.rows[high])}.",
-        "Single rows decide what the latents are near them: they are outliers, or there are too "
-        "few rows for such flexible kernels, or a noise latent follows single rows.",
-        "Look at these rows. Then try a likelihood with heavier tails, longer lengthscales by "
-        "m.set_prior, or a constant noise. For leave-one-out densities use "
-        f"m.loo(refit={int(np.ceil(share * e.N))}).",
+        *_why_and_what(e.likelihood, int(np.ceil(share * e.N))),
         values,
     )
+
+
+def _why_and_what(likelihood: Likelihood, refit: int) -> tuple[str, str]:
+    """Why single rows have a large influence on a fit, and what to do, in words."""
+    few = "there are too few rows for such flexible kernels"
+    then = f"For leave-one-out densities use m.loo(refit={refit})."
+    if likelihood.target_support.size is not None:  # Their targets have no tails.
+        cause = (
+            f"Single rows decide what the latents are near them: they have rare targets, or {few}."
+        )
+        return cause, (
+            "Look at these rows: their targets may be wrong. Then try longer lengthscales or "
+            f"smaller variances by m.set_prior, or fewer inputs. {then}"
+        )
+    varies = len(likelihood.latents) > 1
+    cause = (
+        f"Single rows decide what the latents are near them: they are outliers, or {few}"
+        f"{', or a noise latent follows single rows' if varies else ''}."
+    )
+    ways = "a likelihood with heavier tails, " if varies else "a likelihood with heavier tails or "
+    ways += "longer lengthscales by m.set_prior" + (", or a constant noise" if varies else "")
+    return cause, f"Look at these rows. Then try {ways}. {then}"
 
 
 def calibration(e: Evidence) -> Finding:
@@ -113,8 +131,9 @@ def outliers(e: Evidence) -> Finding:
     return Finding(
         "outliers",
         "look",
-        f"{'At least ' * (len(far) == MOST_OUTLIERS)}{len(far)} rows lie farther out than the "
-        f"model allows: {e.listed(far)}.",
+        f"{'At least ' * (len(far) == MOST_OUTLIERS)}{len(far)} "
+        f"{'row lies' if len(far) == 1 else 'rows lie'} farther out than the model allows: "
+        f"{e.listed(far)}.",
         "The data have errors, or their noise has heavier tails than the likelihood.",
         f"Look at these rows. {_heavier(e.likelihood)}".rstrip(),
         values,
