@@ -254,7 +254,7 @@ def test_missing_inputs(frame, target):
     assert m.X.shape == (N - 5, 6)
     with pytest.raises(InputError, match="1 value that is missing, NaN or infinite"):
         m.set_data(np.where(array == array[0, 0], np.inf, array), m.Y[:-1], missing="drop")
-    with pytest.raises(InputError, match="nothing is left to fit"):
+    with pytest.raises(InputError, match="X has no value in its column 'town'"):
         m.set_data(gaps.assign(town=None), y, missing="drop")
     with pytest.raises(InputError, match="column 'town' of X has no value at all"):
         cgp.ChainedGP(gaps.assign(town=pd.Categorical([None] * N)), target, HetGaussian())
