@@ -40,7 +40,8 @@ SUPPORT = {
 }
 METADATA = {
     "exposure": "area, time or population of the row, by which the rate is multiplied. It is 1 "
-    "where it is not given, also in predictions, which are then per unit of exposure.",
+    "where it is not given, also in predictions, which are then for one unit of exposure; figures "
+    "take the median of the data.",
     "trials": "number of trials of the row; required",
     "censored": "0: seen (default); 1: the event came later than y; −1: it came earlier; 2: it "
     "came between y and `y_upper`",
