@@ -379,6 +379,38 @@ def test_names_of_quantities():
     ]  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore::chainedgp.errors.QuadratureWarning")
+@pytest.mark.filterwarnings("ignore::chainedgp.errors.ConvergenceWarning")
+def test_growth_charts_have_median_and_width_and_no_constants():
+    m = problem_model(L.BoxCoxT())
+    shown = ["median", "width", "log_median", "log_cv", "median (parameter)", "cv"]
+    assert list(m.effects(rows=2)) == shown
+    assert list(m.effects("x0", num=2, rows=2)) == ["value", "median"]
+    slow = problem_model(L.BoxCoxT(power="latent")).effects(rows=2)
+    assert list(slow) == ["log_median", "log_cv", "power", "median (parameter)", "cv"]
+    assert m.effects("x0", of="nu", values=[0.0], rows=2)["nu"][0] == pytest.approx(10.0)
+    assert list(problem_model(L.HetStudentT()).effects(rows=2)) == [
+        "mean", "width", "log_scale2", "scale",
+    ]  # fmt: skip
+
+
+def problem_model(likelihood):
+    """A small model of positive targets, hardly fitted."""
+    X = np.random.default_rng(0).uniform(-2.0, 2.0, (8, 2))
+    m = cgp.ChainedGP(X, np.exp(0.3 * X[:, 0]), likelihood, K.RBF(2), Z=X[:3], num_threads=1)
+    m.optimize(only="variational", max_iters=2)
+    return m
+
+
+def test_frames_keep_the_metadata_of_their_rows():
+    m = model("count")
+    for found in (m.effects(rows=2), m.effects(of="mean", rows=2), m.effects("dose", num=2)):
+        assert found.attrs == {"Y_metadata": {"exposure": 2.0}}
+    given = m.effects("dose", kind="individual", num=2, Y_metadata={"exposure": 1})
+    assert given.attrs == {"Y_metadata": {"exposure": 1.0}}
+    assert model("gauss").effects(rows=2).attrs == {}
+
+
 def test_a_mean_that_does_not_exist_is_told_only_if_asked_for():
     m = model("time")
     assert "median" in m.effects(rows=2)

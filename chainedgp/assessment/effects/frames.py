@@ -25,10 +25,11 @@ from .dependence import (
 from .flat import FLAT, latent_units
 from .importance import importance
 from .population import Groups, Population
-from .quantities import ON_REQUEST, Quantity, central, chosen, quantities
+from .quantities import ON_REQUEST, Quantity, central, chosen, is_constant, quantities
 
 KINDS = ("importance", "average", "individual", "parts")
 LEVEL = 0.95  # Bands, and the interval whose width is a quantity, have this probability.
+FEW_LATENTS = 2  # Beyond, quantiles of a likelihood without closed moments take long.
 NUM = 40  # An effect curve has this many points by default.
 
 
@@ -56,27 +57,31 @@ class Scene:
     def central(self) -> list[str]:
         """Names of the quantities that stand for the target: its mean, median or probabilities.
 
-        A likelihood known by its density alone has its first latent instead, because moments would
-        be integrals over y for each row.
+        A likelihood without moments has its median, because they would be integrals over y for
+        each row. It has its first latent where quantiles take long, too.
         """
-        if self._by_density:
-            return [self.model.likelihood.latents[0]]
+        likelihood = self.model.likelihood
+        if not (likelihood.has_moments or likelihood.target_support.num_classes):
+            return ["median" if self._has_quantiles else likelihood.latents[0]]
         predictor, metadata = self.population.predictor, self.population.metadata
         return central(self.known, predictor.distribution(self.population.X, metadata))
 
     @property
-    def _by_density(self) -> bool:
+    def _has_quantiles(self) -> bool:
+        """Whether predictive quantiles of many rows take no more than a few seconds."""
         likelihood = self.model.likelihood
-        known = likelihood.has_moments and likelihood.has_cdf
-        return not known and likelihood.target_support.num_classes is None
+        few = len(likelihood.latents) <= FEW_LATENTS
+        return likelihood.has_cdf and (few or likelihood.has_moments)
 
     def listed(self, of: str | Sequence[str] | None) -> list[Quantity]:
-        """Quantities whose effects are asked for; None is all always defined, the central first."""
+        """Quantities whose effects are asked for; None is all that vary, the central first."""
         if of is not None:
             return chosen(self.known, of)
         first = self.central()
-        left_out = [*first, *ON_REQUEST, *(["mean"] if first == ["median"] else [])]
-        left_out += ["mean", "width"] if self._by_density else []
+        likelihood, left_out = self.model.likelihood, [*first, *ON_REQUEST]
+        if likelihood.target_support.num_classes is None:
+            left_out += ["mean"] if first == ["median"] or not likelihood.has_moments else []
+            left_out += [] if self._has_quantiles else ["width"]
         several = [name for name in self.known if name.startswith("P(")] or first
         # If the mean is itself a latent, that latent is not listed again.
         drawn = {self.known[name].latent for name in several} - {None}
@@ -85,7 +90,12 @@ class Scene:
             for name, quantity in self.known.items()
             if name not in (*several, *left_out) and quantity.latent not in drawn
         ]
+        rest = [name for name in rest if not self._is_constant(self.known[name])]
         return chosen(self.known, [*several, *rest])
+
+    def _is_constant(self, quantity: Quantity) -> bool:
+        """Whether no latent moves a quantity, so that no input has an effect on it."""
+        return is_constant(quantity, self.model.likelihood, self.population.metadata)
 
     def one(self, of: str | None) -> Quantity:
         """The one quantity that an effect curve shows; None is the central one."""
@@ -155,10 +165,12 @@ def effects(
         m.effects(kind="parts")                   # what the parts of kernels contribute
 
     Quantities are the mean (or the median, if there is no mean), the "width" of the central
-    interval, all latents and all parameters of the distribution; for classes "P(…)" of each.
-    "median", "noise" and "ignorance" (the parts of the predictive variance) are computed only
-    if `of` names them. For a likelihood that is given by its density alone this also holds for
-    the mean and the width, because each takes an integral for each row.
+    interval, all latents and all parameters of the distribution that are no constants; for
+    classes "P(…)" of each. "median", "noise" and "ignorance" (the parts of the predictive
+    variance) are computed only if `of` names them. A mean that takes an integral for each row, as
+    that of `BoxCoxT`, gives way to the median. Where quantiles take long too, with three or
+    more latents or if there is only a density, the table has latents and parameters alone.
+    `of` names what is wanted beside that.
 
     For the importance of an input, its values are replaced by other observed values, while the
     other inputs of each row stay as they are. "total" is the share of the quantity's variance
@@ -187,7 +199,9 @@ def effects(
     level : probability of the bands, and of the interval whose width is judged.
     draws, rng : number of joint draws for bands, and their seed or Generator.
     X : rows to average over; None takes those of the model.
-    Y_metadata : one value each for all rows, such as an exposure; None takes medians.
+    Y_metadata : one value each for all rows, such as an exposure, at which the mean and other
+        quantities of the target are computed; None takes medians of the data. The frame's
+        `attrs["Y_metadata"]` has the values.
     over : `m.over_hyperparameters()` or `m.sample()`, to average partial dependence over their
         points. None uses the bands of the model itself.
 
@@ -223,12 +237,13 @@ def effects(
         if X is None:
             numbers = model.kept_rows[numbers]
         table = {"row": np.repeat(numbers, k), "value": np.tile(labels, n)}
-        return as_frame({**table, _own_column(quantity): curves.T.ravel()})
+        table[_own_column(quantity)] = curves.T.ravel()
+        return as_frame(table, metadata=scene.population.metadata)
     found = scene.dependence(columns, at, quantity, draws, rng, over)
     table = {"value": labels, _own_column(quantity): found.mean}
     if found.low is not None and found.high is not None:
         table.update(low=found.low, high=found.high)
-    return as_frame(table)
+    return as_frame(table, metadata=scene.population.metadata)
 
 
 def _own_column(quantity: Quantity) -> str:
@@ -245,14 +260,14 @@ def one_name(of: str | Sequence[str] | None) -> str | None:
 
 def _importance(scene: Scene, of: str | Sequence[str] | None) -> Frame | Table:
     """Importance of all inputs: shares for several quantities, or all measures of one, sorted."""
-    found = importance(scene.population, scene.listed(of))
+    found, metadata = importance(scene.population, scene.listed(of)), scene.population.metadata
     if not isinstance(of, str):
         shares = dict(zip(found.quantities, found.total.T, strict=True))
-        return as_frame(shares, found.inputs)
+        return as_frame(shares, found.inputs, metadata)
     order = np.argsort(-found.sd[:, 0], kind="stable")
     total, alone, sd = (part[order, 0] for part in (found.total, found.alone, found.sd))
     index = [found.inputs[i] for i in order]
-    return as_frame({"total": total, "alone": alone, "sd": sd}, index)
+    return as_frame({"total": total, "alone": alone, "sd": sd}, index, metadata)
 
 
 def _parts(scene: Scene) -> Frame | Table:
@@ -265,12 +280,21 @@ def _parts(scene: Scene) -> Frame | Table:
 
 
 def as_frame(
-    columns: Mapping[str, np.ndarray], index: Sequence[str] | None = None
+    columns: Mapping[str, np.ndarray],
+    index: Sequence[str] | None = None,
+    metadata: Mapping[str, Data] | None = None,
 ) -> Frame | Table:
-    """Return columns as a pandas DataFrame, or as a `Table` where pandas is not installed."""
+    """Return columns as a pandas DataFrame, or as a `Table` where pandas is not installed.
+
+    metadata : values that all rows of an effect share, which a DataFrame keeps in its `attrs`.
+    """
     try:
         import pandas
     except ImportError:
         size = len(next(iter(columns.values())))
         return Table(tuple(index or map(str, range(size))), dict(columns), {})
-    return pandas.DataFrame(dict(columns), index=None if index is None else list(index))
+    frame = pandas.DataFrame(dict(columns), index=None if index is None else list(index))
+    if metadata:
+        shared = {key: float(np.asarray(value)) for key, value in metadata.items()}
+        frame.attrs["Y_metadata"] = shared
+    return frame

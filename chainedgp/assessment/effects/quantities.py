@@ -73,6 +73,15 @@ def quantities(
     return named
 
 
+def is_constant(quantity: Quantity, likelihood: Likelihood, metadata: Mapping[str, Data]) -> bool:
+    """Whether a quantity is a constant of the likelihood, the same at all latents."""
+    if quantity.given_latents is None or quantity.latent is not None:
+        return False
+    with np.errstate(all="ignore"):
+        values = quantity.given_latents(*_probe(likelihood), **keywords_of(likelihood, metadata))
+    return bool(np.ptp(values) == 0.0)
+
+
 def keywords_of(likelihood: Likelihood, metadata: Mapping[str, Data]) -> Keywords:
     """Keywords of a likelihood's methods, for effects: its parameters, and metadata of all rows."""
     given = {key: float(np.asarray(value)) for key, value in metadata.items()}
