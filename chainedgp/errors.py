@@ -13,6 +13,7 @@ __all__ = [
     "ChainedGPWarning",
     "ClusterError",
     "ConvergenceWarning",
+    "ExtrapolationWarning",
     "InputError",
     "MetadataWarning",
     "MomentWarning",
@@ -89,6 +90,10 @@ class CensoringWarning(ChainedGPWarning):
 
 class MetadataWarning(ChainedGPWarning):
     """Rows are scored without metadata that the fit had, such as which of them are censored."""
+
+
+class ExtrapolationWarning(ChainedGPWarning):
+    """A prediction depends on times far beyond those of the data."""
 
 
 class MomentWarning(ChainedGPWarning):

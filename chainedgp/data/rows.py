@@ -220,6 +220,13 @@ class Rows:
         """Names of the metadata that are not their default in all rows."""
         return telling(self.metadata)
 
+    @cached_property
+    def last_time(self) -> float | None:
+        """The largest of the targets in memory and of the finite ends of their intervals."""
+        ends = [self.y, self.metadata.get("y_upper")]
+        held = [a[np.isfinite(a)] for a in ends if isinstance(a, np.ndarray)]
+        return max((float(a.max()) for a in held if a.size), default=None)
+
     def __getitem__(self, rows: Selection) -> Rows:
         """Some of the data rows, by slice, indices or booleans; a slice of a memmap is a memmap."""
         weights = None if self.weights is None else self.weights[rows]

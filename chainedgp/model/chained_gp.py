@@ -979,7 +979,8 @@ class ChainedGP(ParamzModel, Predictions):
         if (widening := self._valid_widening()) is not None:
             q_targets = None if widening.of_targets else q
             q, constants = widening.widened(q), widening.constants
-        own = self._expected, self._family, self._told, q_targets, constants
+        last = self._data.last_time if self.likelihood.event_times else None
+        own = self._expected, self._family, self._told, q_targets, constants, last
         return Predictor(self.likelihood, self._parts.theta().priors(), q, *own)
 
     def _valid_widening(self) -> Widening | None:

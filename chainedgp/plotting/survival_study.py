@@ -67,11 +67,13 @@ def plot_survival_check(
             ax.fill_between(t, low, high, color=colour, alpha=0.18, lw=0)
         curve = np.concatenate([[1.0], check.predicted[g]])
         ax.plot(t, curve, color=colour, ls=style.LINE_STYLES[pick], lw=1.6, label=name)
-        steps = np.concatenate([[0.0], observed.times[observed.times <= t[-1]], [t[-1]]])
+        # After the last row has left, no row is at risk, and the curve says no more.
+        end = min(float(t[-1]), observed.last)
+        steps = np.concatenate([[0.0], observed.times[observed.times <= end], [end]])
         ax.step(steps, observed(steps), where="post", color=colour, lw=1.0)
         if level > 0.0:
-            for end in observed.interval(steps, level):
-                ax.step(steps, end, where="post", color=colour, lw=0.5, alpha=0.6)
+            for bound in observed.interval(steps, level):
+                ax.step(steps, bound, where="post", color=colour, lw=0.5, alpha=0.6)
     ax.plot([], [], color="0.3", lw=1.6, label="predicted")
     ax.step(
         [], [], color="0.3", lw=1.0, label=f"observed, {100 * level:g} %" if level else "observed"

@@ -49,6 +49,7 @@ class Predictor(Predictions):
     told : names of the metadata that the rows of the fit had; scores without them warn.
     q_targets : q(v) of every group for targets, where that is another than for latents.
     constants : those of the likelihood that are uncertain; bands are over these, too.
+    last_time : of the data of the fit, where targets are event times; None if not known.
     """
 
     likelihood: Likelihood
@@ -59,6 +60,7 @@ class Predictor(Predictions):
     told: tuple[str, ...] = ()
     q_targets: tuple[Gaussian, ...] | None = None
     constants: Constants | None = None
+    last_time: float | None = None
 
     def _predictor(self) -> Predictor:
         return self
@@ -122,7 +124,7 @@ class Predictor(Predictions):
     def distribution(self, Xnew: Data, Y_metadata: Metadata = None) -> Predictive:
         """The predictive distributions p(y* | x*) under q, one for each row of Xnew."""
         found = self._distribution(Xnew, Y_metadata)
-        found.index = index_of(Xnew)
+        found.index, found.last_time = index_of(Xnew), self.last_time
         return found
 
     def _distribution(self, Xnew: Data, Y_metadata: Metadata) -> Predictive:

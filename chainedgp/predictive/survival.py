@@ -8,7 +8,7 @@ import numpy as np
 
 from ..data.arguments import as_band
 from ..data.types import Data
-from ..errors import InputError
+from ..errors import ExtrapolationWarning, InputError, warn
 from ..linalg import Array, Indices
 from .centiles import Bands
 from .law import Curve, Latents, PredictiveLaw, quantile_given, sf_given
@@ -17,6 +17,8 @@ from .mixtures import GaussianLatents
 PANELS = 14
 """An integral of a survival curve has so many panels, which halve towards 0: [0, h/2¹³], …,
 [h/4, h/2], [h/2, h]."""
+
+FAR = 1.5  # A horizon is far if it is beyond so many times the last time of the data.
 
 Estimate = Array | tuple[Array, Array, Array]
 
@@ -29,6 +31,9 @@ class SurvivalCurves(PredictiveLaw):
     percentiles, over q(f), of the curve S(t | f), h(t | f), … of one subject with latents f. They
     are over uncertain constants of the likelihood as well, where the model counts these as such.
     """
+
+    last_time: float | None = None
+    """The largest event time or end of a follow-up in the data of the fit; None if not known."""
 
     def sf(self, t: Data, bands: Bands = None) -> Estimate:
         """P(Y > y), (n, k) for a grid (k,): of event times the survival function S(t).
@@ -66,7 +71,16 @@ class SurvivalCurves(PredictiveLaw):
         return self._with_bands(self.ppf(0.5), quantile_given, [0.5], bands)
 
     def restricted_mean(self, horizon: float, bands: Bands = None) -> Estimate:
-        """E[min(T, h)] = ∫₀ʰ S(t) dt, (n, 1), for a horizon h > 0."""
+        """E[min(T, h)] = ∫₀ʰ S(t) dt, (n, 1), for a horizon h > 0.
+
+        It warns of a horizon far beyond the times of the data, from which the model has learnt.
+        """
+        found = self._restricted_mean(horizon, bands)
+        warn_if_far(self.last_time, float(horizon))
+        return found
+
+    def _restricted_mean(self, horizon: float, bands: Bands = None) -> Estimate:
+        """The restricted mean up to any horizon, however far."""
         self._check_survival("restricted_mean")
         if not (np.ndim(horizon) == 0 and 0.0 < float(horizon) < np.inf):
             raise InputError(f"horizon must be a positive number; got {horizon!r}.")
@@ -97,6 +111,18 @@ class SurvivalCurves(PredictiveLaw):
             return estimate
         at = np.maximum(self._as_targets(t, "t"), np.finfo(float).tiny)  # S(0) = 1, h(0) its limit
         return (estimate, *self._band(at, curve, as_band(bands)))
+
+
+def warn_if_far(last_time: float | None, horizon: float) -> None:
+    """Warn of a horizon so far beyond the last time of the data that they say little about it."""
+    if last_time is not None and horizon > FAR * last_time:
+        warn(
+            f"the horizon {horizon:g} is far beyond the last time of the data, {last_time:g}. "
+            "Survival after that time follows from the form of the likelihood, which the data "
+            f"cannot check there. Give a horizon up to about {last_time:.3g}, or take the result "
+            "for an extrapolation.",
+            ExtrapolationWarning,
+        )
 
 
 def restricted_mean_given(

@@ -155,6 +155,8 @@ class Averaged(Predictions):
         parts.append(_joined(own, pending, metadata))
         found = AveragedPredictive(likelihood, parts, self.weights)
         found.index = index_of(Xnew)
+        if likelihood.event_times:
+            found.last_time = self.problem.rows.last_time
         return found
 
     @property

@@ -17,7 +17,8 @@ from ..linalg import Array
 from ..model import ChainedGP
 from ..predictive.law import sf_given
 from ..predictive.mixtures import GaussianLatents
-from ..predictive.survival import restricted_mean_given
+from ..predictive.survival import restricted_mean_given, warn_if_far
+from .competing_risks import CompetingRisks
 
 DRAWS = 1000
 """Bands of contrasts come from this many joint draws."""
@@ -60,6 +61,13 @@ def contrasts(
     A pandas DataFrame (a `Table` without pandas) with the columns estimate, lower and upper. It has
     a row for each group, and one for the difference and the ratio of each group but the first.
     """
+    if isinstance(model, CompetingRisks):
+        cause = next(iter(model.models))
+        raise InputError(
+            "contrasts are of one model of event times; these are competing risks. Compare the "
+            "incidences of groups by risks.cumulative_incidence(rows, times, bands=…) of each, or "
+            f"one cause as if there were no others by contrasts(risks.models[{cause!r}], …)."
+        )
     if not isinstance(groups, Mapping) or len(groups) < 2:
         raise InputError(
             "groups must be a dict of two or more, name -> rows of inputs, such as "
@@ -74,7 +82,9 @@ def contrasts(
     metadata = Y_metadata or {}
     laws = [model.predictive(rows, metadata.get(name)) for name, rows in groups.items()]
     if horizon is not None:
-        found = [law.restricted_mean(horizon) for law in laws]
+        # One warning for all groups is enough.
+        found = [law._restricted_mean(horizon) for law in laws]
+        warn_if_far(laws[0].last_time, float(horizon))
         given = partial(restricted_mean_given, horizon)
     elif time is not None:
         found = [law.sf([time]) for law in laws]

@@ -292,3 +292,15 @@ def test_groups_are_paired_by_the_index(own_labels):
     np.testing.assert_array_equal(check(m, group.set_axis(range(100, 140))), want)
     with pytest.raises(InputError, match=r"each of the 37 rows, or of the 40 of the table; got 39"):
         check(m, group.to_numpy()[1:])
+
+
+def test_observed_curves_end_where_the_last_row_leaves():
+    X = np.repeat([0.0, 1.0], 6)[:, None]
+    y = np.concatenate([np.arange(1.0, 7.0), 4.0 * np.arange(1.0, 7.0)])
+    seen = {"censored": np.resize([0, 1], 12)}
+    m = cgp.ChainedGP(X, y, WeibullSurvival(), Y_metadata=seen, num_inducing=2)
+    ax = m.plot_survival_check(by=0, times=[5.0, 10.0, 20.0], bands=None)
+    ends = [line.get_xdata()[-1] for line in ax.lines if line.get_drawstyle() == "steps-post"]
+    assert ends[:6] == [6.0] * 3 + [20.0] * 3
+    observed = [line for line in ax.lines if line.get_drawstyle() == "steps-post"][:6]
+    assert all(np.isfinite(line.get_ydata()).all() for line in observed)

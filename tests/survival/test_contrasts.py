@@ -1,13 +1,16 @@
 """Contrasts of groups: sums over joint draws, and bands that know what groups share."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import integrate
 
 import chainedgp as cgp
-from chainedgp.errors import InputError
-from chainedgp.survival import contrasts
+from chainedgp.errors import ExtrapolationWarning, InputError
+from chainedgp.predictive import Predictive
+from chainedgp.survival import CompetingRisks, contrasts
 
 H = 2.0
 
@@ -85,3 +88,49 @@ def test_bad_arguments_of_contrasts(fitted):
         contrasts(m, {"a": X, "b": X})
     with pytest.raises(InputError, match="bands must be"):
         contrasts(m, {"a": X, "b": X}, time=1.0, bands=(95, 5))
+
+
+@pytest.mark.filterwarnings("ignore::chainedgp.errors.ConvergenceWarning")
+def test_a_horizon_far_beyond_the_data_warns_once(fitted, tmp_path):
+    m, X = fitted
+    last = float(m.Y.max())
+    groups = {"a": X[:2], "b": X[2:4]}
+    p = m.predictive(X[:2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        averages = m.over_hyperparameters(size=10, rng=0).predictive(X[:2])
+    for call in (
+        lambda h: contrasts(m, groups, horizon=h, draws=10),
+        p.restricted_mean,
+        averages.restricted_mean,
+        lambda h: m.plot_restricted_mean("age", h, num=3),
+    ):
+        with pytest.warns(ExtrapolationWarning, match="far beyond the last time") as found:
+            call(2.0 * last)
+        assert len(found) == 1 and found[0].filename == __file__
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            call(last)
+    m.save(tmp_path / "m.cgp", data=False)
+    others = (
+        cgp.load(tmp_path / "m.cgp").predictive(X[:2]),
+        Predictive(m.likelihood, np.zeros((1, 2)), np.ones((1, 2))),
+    )
+    for known_by_itself in others:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            known_by_itself.restricted_mean(20.0 * last)
+
+
+def test_the_last_time_counts_ends_of_intervals():
+    seen = {"censored": [2, 1, 2], "y_upper": [5.0, np.inf, np.inf]}
+    lik = cgp.likelihoods.WeibullSurvival()
+    m = cgp.ChainedGP([[0.0], [1.0], [2.0]], [1.0, 2.0, 3.0], lik, Y_metadata=seen)
+    assert m._predictor().last_time == 5.0
+
+
+def test_contrasts_of_competing_risks_say_what_there_is(fitted):
+    m, X = fitted
+    risks = CompetingRisks({"relapse": m, "death": m})
+    with pytest.raises(InputError, match=r"cumulative_incidence.*risks\.models\['relapse'\]"):
+        contrasts(risks, {"a": X[:1], "b": X[1:2]}, horizon=1.0)
