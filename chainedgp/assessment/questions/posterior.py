@@ -22,10 +22,9 @@ GOOD_K, HIGH_K = 0.5, 0.7
 # draws would say too little: with so many rows the question is not asked.
 MOST_DRAWS, FEWEST, PAIRS = 4000, 100, 2_000_000
 # If the weights fail, TEMPERED draws, and no fewer than TEMPERED_FEWEST, are led from the prior to
-# the posterior, which takes about MOVES evaluations of each. With 100 draws, 30 moves of each, the
-# ratios of standard deviations are known to some percent. It is done if that needs at most
+# the posterior, which takes about MOVES evaluations of each. It is done if that needs at most
 # TEMPERED_PAIRS evaluations of log p at a row, and q has at most this many dimensions.
-TEMPERED, TEMPERED_FEWEST, MOVES, TEMPERED_PAIRS, DIMENSIONS = 100, 60, 250, 10_000_000, 600
+TEMPERED, TEMPERED_FEWEST, MOVES, TEMPERED_PAIRS, DIMENSIONS = 300, 60, 250, 10_000_000, 600
 STORED = 10_000_000  # The question is not asked if rows times all inducing inputs exceed this.
 RESPONDING = (
     3000  # With more rows the response of q is not found: it would take over a second or two.
