@@ -34,10 +34,10 @@ counts as nothing."""
 FEW = {1: 10, 2: 10, 3: 12, 4: 8}
 """By the number of latents, so many nodes per latent are tried first, if there are three latents or
 more or if moments given the latents are integrals over y."""
-SMOOTH = {1: 0.01, 2: 0.01, 3: 0.01, 4: 0.1}
+SMOOTH = {1: 0.01, 2: 0.01, 3: 0.01, 4: 0.05}
 """FEW nodes suffice if the last two Hermite polynomials on them hold at most this share of a
-variance. The rule is exact to twice their degree: its error then is far below TOLERANCE, and for
-four latents below that of scattered nodes."""
+variance. The rule is exact to twice their degree: with up to three latents its error is then far
+below TOLERANCE, and with four below it, as that of scattered nodes is."""
 NEAR, HALVES = 0.5, 1e-3
 """Nodes around 0 suffice if no second moment is centred beyond NEAR sds, and if two halves of the
 nodes agree to the relative difference HALVES."""
